@@ -21,8 +21,9 @@ from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
+COMMANDS += ("decode",)
 """The commands that take a configuration."""
-NEEDED = {"replay": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
+NEEDED = {"replay": ["events.ndjson"], "decode": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
 """Required arguments of commands."""
 
 

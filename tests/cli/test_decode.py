@@ -1,0 +1,63 @@
+"""Tests of `decode`: what sample records become, and proposed mappings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.command_line import called
+
+SHOWN = {"type": "impression", "user_id": "u", "ts": 1772366400000, "impression_id": "r", "items": list("abcdefghij")}
+CLICKED = {"type": "feedback", "user_id": "u", "ts": 1772366405000, "item_id": "b", "action": "watch", "value": 4}
+
+
+def lines(folder: Path, *records: dict[str, Any]) -> Path:
+    path = folder / "events.ndjson"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_each_record_is_shown_with_what_it_becomes_or_why_not(tmp_path: Path) -> None:
+    done = called("decode", lines(tmp_path, SHOWN, CLICKED, {"type": "page"}))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == [
+        "record 1: list r of [a, b, c, d, e, f, g, h and 2 more], user u, 2026-03-01T12:00:00.000Z",
+        "record 2: feedback watch = 4 on b in any list, user u, 2026-03-01T12:00:05.000Z",
+    ]
+    assert done.stdout.splitlines()[2].startswith("record 3: refused as bad_type: type must be impression or feedback")
+    assert done.stdout.splitlines()[-1] == "3 records: 1 lists, 1 feedback, 1 refused"
+
+
+def test_no_more_records_than_the_limit_are_shown(tmp_path: Path) -> None:
+    done = called("decode", lines(tmp_path, *[SHOWN] * 9), "--limit", "4")
+    assert done.stdout.splitlines()[-1] == "4 records: 4 lists"
+
+
+def test_ignored_records_are_shown_and_a_file_of_only_these_fails(tmp_path: Path) -> None:
+    done = called("decode", lines(tmp_path, {"event": "item"}), "--set", "events.format=metarank")
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == ["record 1: ignored by a mapping", "1 record: 1 ignored"]
+
+
+def test_a_source_that_is_neither_file_nor_topic_is_rejected(tmp_path: Path) -> None:
+    done = called("decode", tmp_path / "missing")
+    assert done.returncode == 2
+    assert "is neither a file nor a topic in kafka.topics (impressions, feedback)" in done.stderr
+
+
+def test_proposed_mappings_read_the_file_that_they_were_made_from(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path,
+        {"event": "search", "user": "u", "ts": 1772366400000, "search_id": "s", "skus": ["a", "b"]},
+        {"event": "click", "user": "u", "ts": 1772366405000, "search_id": "s", "sku": "b"},
+    )
+    (tmp_path / "mappings.toml").write_text(called("decode", path, "--suggest").stdout)
+    done = called("decode", path, "--config", tmp_path / "mappings.toml")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "2 records: 1 lists, 1 feedback"
+
+
+def test_a_shipped_format_is_named_before_the_proposal(tmp_path: Path) -> None:
+    path = lines(tmp_path, {"event": "ranking", "id": "r", "user": "u", "timestamp": "1772366400000", "items": [{"id": "a"}]})
+    assert called("decode", path, "--suggest").stdout.startswith("# These seem to be Metarank events.")
