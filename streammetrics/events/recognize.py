@@ -10,7 +10,7 @@ import binascii
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,6 @@ SAMPLE_BYTES: Final = 1 << 16
 RECORD_BYTES: Final = 1 << 12
 """How many bytes of a malformed record `explained` checks. This limits the work for each malformed record."""
 LINES_MAX: Final = 20
-
-Schema: TypeAlias = Format
 
 
 class _Signature(NamedTuple):
@@ -68,7 +66,7 @@ _PREFIXED = re.compile(r'[^{]{1,200}(\{"[^"]+":)')
 _decode_json = json.JSONDecoder().raw_decode
 
 
-def recognize(sample: bytes, schema: Schema = "native") -> Recognized | None:
+def recognize(sample: bytes, schema: Format = "native") -> Recognized | None:
     """Return what bytes seem to be. None: they look like events of the schema, or cannot be recognized.
 
     `sample` is the start of a file, or the value of a record; SAMPLE_BYTES are enough. `schema` is the one that is configured.
@@ -86,7 +84,7 @@ def recognize(sample: bytes, schema: Schema = "native") -> Recognized | None:
     return _binary(sample) or _text(sample.removeprefix(_UTF8_MARK), schema)
 
 
-def explained(error: MalformedEvent, value: bytes | None, schema: Schema) -> MalformedEvent:
+def explained(error: MalformedEvent, value: bytes | None, schema: Format) -> MalformedEvent:
     """Return the error of a record, with what the record seems to be if it does not look like an event at all.
 
     >>> explained(MalformedEvent("bad_json", "an event must be a JSON object"), b"\\x1f\\x8b...", "native").detail
@@ -154,7 +152,7 @@ def _not_utf8(sample: bytes) -> Recognized | None:
     return None
 
 
-def _text(sample: bytes, schema: Schema) -> Recognized | None:
+def _text(sample: bytes, schema: Format) -> Recognized | None:
     text = sample.decode(errors="ignore").strip(" \t\r\n")
     first = text[:1]
     if first == "\x1e":
@@ -179,7 +177,7 @@ def _array(text: str) -> Recognized:
     return Recognized("array", "a JSON array", "write its elements one per line (jq -c '.[]')")
 
 
-def _objects(text: str, schema: Schema) -> Recognized | None:
+def _objects(text: str, schema: Format) -> Recognized | None:
     """Recognize JSON objects: how they are written first, then by their fields."""
     line = text.split("\n", 1)[0].rstrip()
     found, end = _first_value(text)
