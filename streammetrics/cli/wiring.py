@@ -147,7 +147,7 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     if engine.user_totals is not None:
         experiments = settings.experiments
         view = ExperimentView(engine.user_totals.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
-    lists = ("impression",) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
+    lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
     known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: ("impression", "feedback")}
     return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known)
 

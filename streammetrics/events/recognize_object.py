@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
+from streammetrics.events.envelopes import Envelope
 from streammetrics.events.mappings.rules import PRESETS
 from streammetrics.events.recognized import Recognized
 
@@ -41,6 +42,8 @@ def is_ubi_query(fields: JsonObject) -> bool:
     return "query_response_id" in fields or ("user_query" in fields and "query_id" in fields)
 
 
+ENVELOPES: Final = get_args(Envelope)
+"""The envelopes that the decoders can read."""
 _SEGMENT_CALLS = ("track", "page", "screen", "identify", "group", "alias")
 _SCHEMAS: Final = (
     _Schema(
@@ -149,9 +152,12 @@ def _envelope(fields: JsonObject) -> Recognized | None:
 
 def _in_envelope(name: str, what: str, path: str, fields: JsonObject) -> Recognized:
     where = f"{what}, with the event in {path}"
+    is_text = _json_text(_at(fields, path)) is not None
+    if name in ENVELOPES:
+        return Recognized(name, f"{where} as text" if is_text else where, f'set events.envelope = "{name}"')
     if path == "data_base64":
         return Recognized(name, where, "write only that, decoded (jq -c '.data_base64 | @base64d | fromjson')")
-    if _json_text(_at(fields, path)) is not None:
+    if is_text:
         return Recognized(name, f"{where} as text", f"write only that, decoded (jq -c '.{path} | fromjson')")
     return Recognized(name, where, f"write only that (jq -c .{path})")
 

@@ -103,9 +103,9 @@ def test_text_in_another_encoding_is_recognized() -> None:
 
 def test_the_advice_names_where_the_event_is() -> None:
     cases = {
-        "cloudevents": "jq -c .data",
-        "debezium": "jq -c .payload.after",
-        "kcat": "jq -c '.payload | fromjson'",
+        "cloudevents": 'the event in data: set events.envelope = "cloudevents"',
+        "debezium": 'the event in payload.after: set events.envelope = "debezium"',
+        "kcat": 'the event in payload as text: set events.envelope = "kcat"',
         "hits": "jq -c ._source",
         "envelope": "jq -c .event",
         "batch": "jq -c '.events[]'",
