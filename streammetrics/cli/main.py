@@ -98,12 +98,14 @@ def run(
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
+@click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 def replay(
     config_path: Path | None,
     settings_given: tuple[str, ...],
     files: tuple[str, ...],
     flush: bool,
+    jobs: int,
     quiet: bool,
     **outputs: Path | None,
 ) -> None:
@@ -115,6 +117,9 @@ def replay(
 
     Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. No
     event is refused as future, because files have no record timestamps.
+
+    With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
+    order.
 
     \b
     Examples:
@@ -130,7 +135,7 @@ def replay(
 
     loaded = load_settings(config_path, settings_given)
     with interrupt_on_signals():
-        replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet)
+        replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet, jobs=jobs)
 
 
 @command

@@ -20,7 +20,6 @@ from streammetrics.cli.unusable_files import shown_path, unusable_files
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
-from streammetrics.connectors.files import FileSource
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
@@ -28,7 +27,7 @@ from streammetrics.reports.late_events import late_sentences
 from streammetrics.reports.report import Report
 
 
-def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool) -> None:
+def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool, jobs: int = 1) -> None:
     """Replay the files and print the results; with `quiet`, only warnings.
 
     Raises ConfigError for conflicting paths, StreammetricsError if a file has lines and none of them can be used, and as `replay`.
@@ -41,10 +40,10 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
     columns = (TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True))
     with progress_bar("replay", *columns, wanted=not quiet) as update:
 
-        def show_progress(source: FileSource) -> None:
-            update(completed=source.bytes_read, total=source.bytes_total)
+        def show_progress(done: int, total: int | None) -> None:
+            update(completed=done, total=total)
 
-        report, engine, samples = replay(settings, files, outputs, flush=flush, progress=show_progress)
+        report, engine, samples = replay(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
     for warning in _warnings(report):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:

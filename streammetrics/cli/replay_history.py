@@ -6,9 +6,14 @@ snapshot and the report agree. Snapshots cause extra commits, which change no re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streammetrics.connectors.base import Store
 from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.errors import MalformedEvent
+from streammetrics.events import Decoder, Impression
 from streammetrics.events.event_time import DAY_MS, NEVER
+from streammetrics.events.model import Event
 from streammetrics.experiments import Stored, build_report
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import (
@@ -22,41 +27,69 @@ from streammetrics.reports.history import (
     snapshot_of,
 )
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
+from streammetrics.runtime.committed_state import freeze_due_scales
 from streammetrics.runtime.consumer import Worker
 
 _EMPTY: Downsampled[Stored] = Downsampled()
 
 
-class ReplayHistory:
-    """The snapshots of one replay, which has only task 0. It needs a report builder of its own."""
+class ExperimentWatch:
+    """Notes whether any decoded list had an experiment."""
 
-    def __init__(self, builder: ReportBuilder, store: Store) -> None:
-        self._builder, self._store = builder, store
+    def __init__(self) -> None:
+        self.seen = False
+
+    def around(self, decode: Decoder) -> Decoder:
+        """Return the decoder with the watch around it."""
+
+        def read(value: bytes | None, /) -> Sequence[Event | MalformedEvent]:
+            events = decode(value)
+            if not self.seen:
+                self.seen = any(type(event) is Impression and bool(event.experiments) for event in events)
+            return events
+
+        return read
+
+
+class SnapshotTimes:
+    """Decides when snapshots are taken. It depends only on the events that were read, so that all processes of a replay agree."""
+
+    def __init__(self, watch: ExperimentWatch) -> None:
+        self._watch = watch
         self._first_ms: int | None = None
         self._due_ms = NEVER
-        self._stored: dict[tuple[str, str], Downsampled[Stored]] = {}
 
-    def after_turn(self, worker: Worker) -> None:
-        """Take a snapshot if one is due. The steps grow with the replayed time, so that a year costs only hundreds of snapshots."""
+    def after_turn(self, worker: Worker) -> int | None:
+        """Commit all that was read if a snapshot is due. Returns the event time up to which lists are enrolled; None for no snapshot.
+
+        The steps grow with the replayed time, so that a year costs only hundreds of snapshots.
+        """
         state = worker.tasks[0].state if 0 in worker.tasks else None
-        if state is None or self._builder.experiments is None or not state.labels.runs.of_number:
-            return
+        if state is None or not self._watch.seen:
+            return None
         watermark = state.progress.watermark
         if watermark < max(self._due_ms, NEVER + 1):
-            return
+            return None
         first_ms = self._first_ms = watermark if self._first_ms is None else self._first_ms
         self._due_ms = watermark + max(SNAPSHOT_MS, (watermark - first_ms) // SNAPSHOTS_MAX)
         worker.drain(flush=False)  # so that a snapshot depends on the events read, not on the timing of commits
-        if state.enrolments.enrolled_before != NEVER:
-            self._take_snapshot(state.enrolments.enrolled_before)
+        enrolled_ms = state.enrolments.enrolled_before
+        return None if enrolled_ms == NEVER else enrolled_ms
 
-    def _take_snapshot(self, enrolled_ms: int) -> None:
-        builder = self._builder
-        read_committed(self._store, builder, 1)
-        freeze_due_scales(self._store, builder, 1)  # like a live publisher: at the first snapshot with enough users
+
+class ReplayHistory:
+    """The snapshots of one replay. It needs a report builder of its own. `tasks` is the number of its processes."""
+
+    def __init__(self, builder: ReportBuilder, store: Store, tasks: int = 1) -> None:
+        self.builder, self._store, self._tasks = builder, store, tasks
+        self._stored: dict[tuple[str, str], Downsampled[Stored]] = {}
+
+    def take_snapshot(self, enrolled_ms: int) -> None:
+        """Keep the totals that the builder has read."""
+        builder = self.builder
+        freeze_due_scales(self._store, builder, self._tasks)  # like a live publisher: at the first snapshot with enough users
         today = (enrolled_ms - 1) // DAY_MS
-        current = {(name, kept.scope): kept for (name, day), kept in builder.stored(1).items() if day in (WHOLE, today)}
+        current = {(name, kept.scope): kept for (name, day), kept in builder.stored(self._tasks).items() if day in (WHOLE, today)}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
         for key, kept in current.items():
             if len(self._stored) < SERIES_MAX or key in self._stored:
@@ -64,10 +97,10 @@ class ReplayHistory:
 
     def history(self, final: ReportBuilder, report: Report) -> History:
         """Return the snapshots of the experiments in the final report, computed with its scales."""
-        view = self._builder.experiments
+        view = self.builder.experiments
         if view is None:
             return History()
-        series, scales = [], final.scales(1)
+        series, scales = [], final.scales(self._tasks)
         for each in report.experiments:
             name = each.experiment
             stored = self._stored.get((name, each.scope), _EMPTY).since(each.known_from_ms)

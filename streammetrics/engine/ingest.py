@@ -19,7 +19,7 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER, pane_start
-from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.sessions.fragments import Duplicates
@@ -30,13 +30,13 @@ from streammetrics.sessions.user import User
 RECORD_TIMES = 5
 """How many of the last records of a batch give the time up to which it was written."""
 
-Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent]]
+Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
 
 
 def users_of(records: Iterable[Decoded]) -> set[str]:
-    """Return the users of all events of some records."""
-    return {event.user_id for _, _, events in records for event in events if type(event) is not MalformedEvent}
+    """Return the users of all events of some records, without events that another process counts."""
+    return {event.user_id for _, _, events in records for event in events if type(event) is Feedback or type(event) is Impression}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +141,8 @@ class BatchProcessor:
         own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
         oldest_admitted = max(own, task) - lateness_ms
         time, ahead_from, in_row = supported.time, supported.ahead_from, supported.row > 0
-        moved_by: Event | None = None
-        moved_at = events_seen = untimed = 0
+        moved_by: Event | Elsewhere | None = None
+        moved_at = events_seen = untimed = elsewhere = 0
         for offset, record_ts, events in batch.records:
             events_seen += len(events)
             for event in events:
@@ -177,6 +177,9 @@ class BatchProcessor:
                         if least > task:
                             task = progress.watermark = least
                         oldest_admitted = (own if own > task else task) - lateness_ms
+                if type(event) is Elsewhere:
+                    elsewhere += 1
+                    continue
                 if late_ms > 0 or too_far:
                     if moved_by is not None:
                         progress.setters[topic], moved_by = TimeSetter(moved_at, moved_by.user_id, moved_by.ts), None
@@ -198,9 +201,9 @@ class BatchProcessor:
         if moved_by is not None:
             progress.setters[topic] = TimeSetter(moved_at, moved_by.user_id, moved_by.ts)
         self.timed = events_seen - untimed
-        self.counts["events", topic] += events_seen
+        self.counts["events", topic] += events_seen - elsewhere
 
-    def _take_time(self, supported: SupportedTime, topic: int, event: Event) -> bool:
+    def _take_time(self, supported: SupportedTime, topic: int, event: Event | Elsewhere) -> bool:
         """Let an event that is ahead, or that comes during a row, move the time. Returns whether it is still ahead afterwards.
 
         The events of a row that ends without a move are counted as `ahead`.

@@ -26,13 +26,13 @@ from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event
 
 Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "kcat"]
-Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
+_Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 EnvelopeFields: TypeAlias = Mapping[str, msgspec.Raw]
 
 _string = msgspec.json.Decoder(str).decode
 
 
-def without_envelope(envelope: Envelope, decode: Decode) -> Decode:
+def without_envelope(envelope: Envelope, decode: _Decode) -> _Decode:
     """Return a decoder of records in an envelope. `decode` decodes the event inside.
 
     >>> decode = without_envelope("kcat", lambda event: (event,))

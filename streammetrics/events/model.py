@@ -57,6 +57,14 @@ class Feedback(msgspec.Struct, tag="feedback", tag_field="type", frozen=True, gc
 Event: TypeAlias = Impression | Feedback
 
 
+@final
+class Elsewhere(msgspec.Struct, frozen=True, gc=False):
+    """What is left of an event that another process counts: it only moves the time of its input."""
+
+    user_id: str
+    ts: int
+
+
 class EventLimits(msgspec.Struct, frozen=True):
     """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut. Labels are dropped one by one."""
 

@@ -19,7 +19,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.errors import StoreError
-from streammetrics.events import Decoder
+from streammetrics.events.sharding import RecordDecoder
 from streammetrics.runtime.chunk import Chunk
 from streammetrics.runtime.claims import Claims
 from streammetrics.runtime.commits import CommitReply, InFlightCommit, InlineExecutor
@@ -50,7 +50,7 @@ class TaskRunner:
         self,
         *,
         engine: Engine,
-        decode: Decoder,
+        decode: RecordDecoder,
         source: Source,
         store: Store,
         letters: DeadLetterSink,
@@ -62,7 +62,7 @@ class TaskRunner:
         topic_ids: Sequence[str] = (),
         group_id: str = "",
         on_final: Callable[[list[FinalPane]], None] | None = None,
-        topic_decoders: Mapping[str, Decoder] = MappingProxyType({}),
+        topic_decoders: Mapping[str, RecordDecoder] = MappingProxyType({}),
     ) -> None:
         """Take the parts of a worker. `topic_decoders` decode their topics; `decode` decodes all others."""
         self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
