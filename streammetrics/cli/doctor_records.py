@@ -5,7 +5,6 @@ The checks of keys are in `doctor_keys`. A finding says what is wrong, how often
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,9 @@ from streammetrics.events.grades import parse_grades
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize import recognize
 from streammetrics.events.recognized import Recognized
+from streammetrics.events.unknown_names import nearest
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.unknown_names import UnknownName
 
 USABLE_SHARE_MIN: Final = 0.5
 """With a smaller share of usable records, the topic is not what the configuration expects."""
@@ -120,10 +121,7 @@ def _action_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doct
     unknown = [(action, count) for action, count in actions.most_common() if action not in known]
     if not unknown:
         return
-    named = []
-    for action, count in unknown[:NAMES_SHOWN_MAX]:
-        near = difflib.get_close_matches(action, known, 1)
-        named.append(f"{fit(action)!r} ({count}{f'; nearest is {near[0]!r}' if near else ''})")
+    named = [str(UnknownName("action", action, count, nearest(action, known))) for action, count in unknown[:NAMES_SHOWN_MAX]]
     more = f" and {len(unknown) - NAMES_SHOWN_MAX} more" if len(unknown) > NAMES_SHOWN_MAX else ""
     yield DoctorFinding(
         "warn",

@@ -81,7 +81,7 @@ class TestForm:
 class TestActions:
     def test_actions_without_a_grade_are_named_with_the_nearest_known_one(self) -> None:
         text = problems(found_in([clicked("clik"), clicked("clik"), clicked("share"), clicked()]))[0][1]
-        assert text == "topic shown: actions without a grade: 'clik' (2; nearest is 'click'), 'share' (1)"
+        assert text == "topic shown: actions without a grade: clik 2 (did you mean click?), share 1"
 
 
 class TestTimes:
