@@ -24,7 +24,7 @@ from streammetrics.events.mappings.values import (
 )
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
 
-Whole: TypeAlias = Callable[[bytes], Sequence[Event | MalformedEvent]]
+Whole: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 """A decoder of a whole record in another format."""
 Build: TypeAlias = Callable[[Any, bytes], Sequence[Event | MalformedEvent]]
 """Returns the events of a parsed record. The bytes are the record as sent."""

@@ -39,7 +39,7 @@ def labels_reader(
     absent = rule.absent
     usable = usable_experiments if key == "experiments" else usable_segments
     values_of = _object(source, access, absent) if isinstance(source, FieldSource) else _named(source, access, absent)
-    cache: dict[Values, UsableLabels] = {}
+    cache: dict[Any, UsableLabels] = {}
 
     def read(record: Any) -> UsableLabels:
         values = values_of(record)
@@ -55,7 +55,22 @@ def labels_reader(
             cache[values] = labels
         return labels
 
-    return read
+    if isinstance(source, FieldSource) or len(source) != 1:
+        return read
+    get = reader_of(next(iter(source.values())), access, absent)
+
+    def read_one(record: Any) -> UsableLabels:
+        """The same for one name, the common case: its value is the key of the cache."""
+        value = get(record)
+        if type(value) is not str:
+            return NO_LABELS if value is None else read(record)
+        found = cache.get(value)
+        if found is None:
+            found = read(record)
+            cache[value] = found
+        return found
+
+    return read_one
 
 
 def _named(sources: Mapping[str, FieldSource], access: Access, absent: frozenset[str]) -> Get:

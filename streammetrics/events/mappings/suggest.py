@@ -117,7 +117,8 @@ def _mapping(members: Sequence[JsonRecord], selector: str | None, value: Any, us
     if array is None and single is None:
         return None
     name = value.lower() if isinstance(value, str) else ""
-    many = array is not None and sum(len(found) for found in fields[array]) > len(fields[array])
+    lengths = [len(found) for found in fields.get(array or "", ()) if isinstance(found, list)]
+    many = sum(lengths) > len(lengths)
     is_list = array is not None and (many or single is None) and not any(word in name for word in _REACTIONS)
     time = _named(fields, _TIMES, "")
     lines = ["[[events.mappings]]", f'kind = "{"impression" if is_list else "feedback"}"', *_when(selector, [value])]
