@@ -16,11 +16,11 @@ from rich.console import Console
 from rich.table import Table
 
 from streammetrics.runtime.rules import WorkerRules
-from tests.bench import commit, end_to_end, importing, live, machine, parts, pool
+from tests.bench import commit, decoding, end_to_end, importing, live, machine, parts, pool
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
-PARTS = ("end-to-end", "live", "skew", "workers", "pool", "experiments", "engine", "commit", "exporter", "memory", "import")
+PARTS = ("end-to-end", "live", "skew", "workers", "pool", "experiments", "engine", "decoding", "commit", "exporter", "memory", "import")
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -203,6 +203,18 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
         console.print(goal(spread <= 2, f"the fastest size is {spread:.2f} times the slowest, experiments {words}, wanted at most 2"))
 
 
+def part_decoding(quick: bool, rounds: int, say: Say) -> None:
+    say("decoding")
+    table = Table("event", "native, us", "mapped, us", "ratio")
+    found = decoding.costs()
+    for each in found:
+        table.add_row(each.name, f"{each.native:.2f}", f"{each.mapped:.2f}", f"{each.ratio():.2f}")
+    console.print("\n[bold]Decoding[/bold], processor time of one event (answer checked: equal events)")
+    console.print(table)
+    most = max(each.ratio() for each in found)
+    console.print(goal(most <= 2, f"a mapped event takes {most:.2f} times a native one at most, wanted at most 2"))
+
+
 def part_commit(quick: bool, rounds: int, say: Say) -> None:
     p50_ms = {}
     for users in (COMMIT_USERS, WorkerRules().commit_users_max):
@@ -276,6 +288,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "pool": part_pool,
         "experiments": part_experiments,
         "engine": part_engine,
+        "decoding": part_decoding,
         "commit": part_commit,
         "exporter": part_exporter,
         "memory": part_memory,

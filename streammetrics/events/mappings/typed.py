@@ -35,6 +35,8 @@ class TypedShape:
 
     def __init__(self) -> None:
         self.fields: dict[str, TypedShape | Any] = {}
+        self.names: dict[Get, str] = {}
+        """The attribute of each getter, so that several can be read in one call."""
 
     def get(self, path: Path, kind: Any = Any) -> Get:
         """Add a field; return its getter. Raises NotSimpleError if the field has another use already."""
@@ -46,7 +48,9 @@ class TypedShape:
                 raise NotSimpleError
         if node._field(path.steps[-1], names, kind) != kind:
             raise NotSimpleError
-        return attrgetter(".".join(names))
+        get = attrgetter(".".join(names))
+        self.names[get] = ".".join(names)
+        return get
 
     def array(self, path: Path) -> Get:
         raise NotSimpleError
@@ -185,7 +189,18 @@ def _feedback(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Buil
             raise ValueError(_UNCLEAR)
         return Feedback(user, ts, item, action, value_of(record), list_of(record) or None)
 
-    return build
+    gets = (user_of, time_of, item_of, action_of, value_of, list_of)
+    if not all(get in shape.names for get in gets):
+        return build
+    read = attrgetter(*[shape.names[get] for get in gets])
+
+    def build_at_once(record: Any) -> Event:
+        user, ts, item, action, value, impression_id = read(record)
+        if not user or not item or not action or ts is None:
+            raise ValueError(_UNCLEAR)
+        return Feedback(user, ts, item, action, value, impression_id or None)
+
+    return build_at_once
 
 
 def _impression(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> BuildTyped:
