@@ -173,6 +173,8 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
 
         worker.read_all(on_snapshot if job.snapshots else None, progress, flush=job.flush)
         unfinished = worker.finish()
+        if letters is not None:
+            letters.flush()  # the parent reads the file as soon as it knows that this process is done
         send(Done(worker.store.view([0], {}, {0: None}, {0: None})[0], unfinished if job.panes else [], source.samples))
 
 
