@@ -7,7 +7,7 @@ parsed into plain objects instead, by the same compiled mappings. These name the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +32,18 @@ TYPED_FAILURES_MAX: Final = 20
 TYPED_AGAIN: Final = 100
 """After so many records in a row that the typed decoder leaves to the general one, it sees only every hundredth."""
 
-_parse_plain = msgspec.json.Decoder(float_hook=Decimal).decode
+_TOO_LARGE: Final = Decimal("Infinity")
+
+
+def _exact(number: str) -> Decimal:
+    """Return a number without rounding. A number with an absurd exponent is infinite, so that no field takes it."""
+    try:
+        return Decimal(number)
+    except InvalidOperation:
+        return _TOO_LARGE
+
+
+_parse_plain = msgspec.json.Decoder(float_hook=_exact).decode
 
 
 def mapped_decoder(
@@ -59,7 +70,7 @@ def mapped_decoder(
     if struct is None:
         return reference
     compiled = [compile_rule(rule, shape.access(), limits, formats)[1:] for rule in rules]
-    parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=Decimal).decode
+    parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=_exact).decode
     bytes_max = limits.event_bytes_max
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:

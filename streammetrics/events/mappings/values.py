@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -137,7 +138,8 @@ def time_ms(found: object, unit: TimeUnit) -> int | None:
     number = exact_number(found)
     if number is not None:
         factor, divisor = _FACTORS[unit]
-        return int(number * factor // divisor)
+        exact = number if type(number) is int else Fraction(number)  # decimal arithmetic rounds to 28 digits
+        return None if number < 0 else int(exact * factor // divisor)
     if type(found) is not str:
         return None
     ts = iso_ms(found)
@@ -150,8 +152,8 @@ def exact_number(found: object) -> int | Decimal | None:
         return found
     if type(found) is str and _NUMBER.fullmatch(found):
         found = Decimal(found)
-    if type(found) is not Decimal or not found.is_finite() or found.adjusted() > _EXPONENT_MAX:
-        return None
+    if type(found) is not Decimal or not found.is_finite() or abs(found.adjusted()) > _EXPONENT_MAX:
+        return Decimal(0) if type(found) is Decimal and found.is_zero() else None
     return found
 
 

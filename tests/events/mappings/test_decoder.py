@@ -281,3 +281,13 @@ def test_records_that_the_typed_decoder_leaves_out_are_read_however_many_come() 
     numeric, text = json.dumps(SHOWN | {"user": 7}).encode(), json.dumps(SHOWN).encode()
     assert {str(decode(numeric)) for _ in range(300)} == {str((Impression("r", "7", 5, ("a", "b")),))}
     assert {str(decode(text)) for _ in range(300)} == {str((Impression("r", "u", 5, ("a", "b")),))}
+
+
+@pytest.mark.parametrize("number", ["1e999", "1e99999999999999999999", "-1e-99999999999999999999", "1e400", "1e30", "1.5e29", "-0.5"])
+def test_absurd_numbers_are_malformed_where_they_are_used(number: str) -> None:
+    tables = [LIST | {"segments": {"s": "s"}, "impression_id": "{id}"}, CLICK | {"value": "v"}]
+    decode = mapped_decoder(parse_mappings(tables), LIMITS, {})
+    sent = json.dumps(SHOWN | CLICKED)[:-1]
+    assert [type(event) for event in decode(f'{sent},"unused":{number}}}'.encode())] == [Impression, Feedback]
+    late = [event for event in decode(f'{sent},"time":{number},"v":{number}}}'.encode()) if isinstance(event, MalformedEvent)]
+    assert {event.reason for event in late} <= {"bad_ts", "bad_value"}
