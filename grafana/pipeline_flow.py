@@ -108,9 +108,11 @@ def refused_panels() -> tuple[Block, ...]:
     return (
         lines(
             "Refused by reason",
-            "Records refused per second, by reason: malformed, future, late or over a limit.",
+            "Events refused per second, by reason: malformed, future, late or over a limit. Ignored records are no errors: a mapping "
+            "says that they hold no event.",
             "cps",
             Query(f"{state_rate('streammetrics_dropped_total', ['reason'])} > 0 or on () {_none_dropped()}", "{{reason}}"),
+            Query(state_rate("streammetrics_ignored_total", []), "ignored"),
             least=0,
             stacked=True,
             empty=NO_STATE,
