@@ -22,6 +22,7 @@ from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
 NAMES_WARNING_SECONDS = 60.0
+NAMES_WARNING_SHARE = 0.01
 """Time between two warnings about unknown names."""
 PARTITIONS_WARNING_SECONDS = 3_600.0
 """Time between two warnings about users on several partitions."""
@@ -110,14 +111,20 @@ class Publisher:
             self._partitions_warned_seconds = now
 
     def _warn_unknown_names(self, report: Report) -> None:
-        """Warn about unknown actions and event types: each name once, and at most one line per NAMES_WARNING_SECONDS."""
+        """Log unknown actions and event types: each name once, and at most one line per NAMES_WARNING_SECONDS.
+
+        It is a warning for a name that resembles a known one, or for at least NAMES_WARNING_SHARE of all events.
+        """
         new = [each for each in report.unknown_names if (each.kind, each.name) not in self._names_warned]
         now, warned_seconds = self._clock.monotonic(), self._names_warned_seconds
         if not new or (warned_seconds is not None and now - warned_seconds < NAMES_WARNING_SECONDS):
             return
         self._names_warned.update((each.kind, each.name) for each in new)
         self._names_warned_seconds = now
-        log.warning(
+        events = sum(count for (reason, _), count in report.counts.items() if reason == "events")
+        is_common = sum(each.events for each in new) >= NAMES_WARNING_SHARE * events
+        write = log.warning if is_common or any(each.meant for each in new) else log.info
+        write(
             "events with an unknown action or type are not used: are the names in join.grades and events.format right?",
             names=[f"{each.kind} {each}" for each in new],
         )

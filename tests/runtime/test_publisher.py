@@ -407,3 +407,23 @@ def test_each_unknown_name_is_logged_once_and_at_most_one_line_a_minute() -> Non
             publisher.publish()
         logged.append([line["names"] for line in lines])
     assert logged == [[], [["action CLICK 1"]], [], [["action tap 1"]], []]
+
+
+@pytest.mark.parametrize(
+    ("name", "events", "level"),
+    [
+        pytest.param(UnknownName("type", "exhibition", 9), 1_000, "info", id="rare"),
+        pytest.param(UnknownName("type", "exhibition", 10), 1_000, "warning", id="one percent"),
+        pytest.param(UnknownName("action", "CLICK", 1, "click"), 1_000, "warning", id="resembles a known name"),
+    ],
+)
+def test_an_unknown_name_is_a_warning_if_it_is_common_or_resembles_a_known_one(name: UnknownName, events: int, level: str) -> None:
+    class Named(ReportBuilder):
+        def report(self, tasks: int) -> Report:
+            return replace(super().report(tasks), unknown_names=(name,), counts={("events", "feedback"): events})
+
+    store = MemoryStore()
+    committed(store)
+    with capture_logs() as lines:
+        publisher_of(store, [], builder_type=Named)[0].publish()
+    assert [line["log_level"] for line in lines] == [level]
