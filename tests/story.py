@@ -19,6 +19,7 @@ from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
 from tests.support.command_line import streammetrics
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Service, start_ms
+from tests.support.report_page import embedded
 
 MINUTES = 30
 ENDS_MS = 3 * HOUR_MS
@@ -58,7 +59,8 @@ class Seen(NamedTuple):
     alarms: int
     users: float
     text: str
-    html: str
+    words: set[str]
+    """The verdicts in the HTML report."""
 
 
 def send(story: Story, pipeline: Pipeline) -> None:
@@ -103,7 +105,8 @@ def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: Prometh
         page = folder / f"{story.name}.html"
         done = streammetrics("report", "--config", service.config, "--html", page)
         assert done.returncode == 0, done.stderr
-        return Seen(last.value, least.value, len(alarms), users, done.stdout, page.read_text(encoding="utf-8"))
+        words = {experiment["verdict"]["word"] for experiment in embedded(page)["experiments"]}
+        return Seen(last.value, least.value, len(alarms), users, done.stdout, words)
 
 
 def main() -> None:

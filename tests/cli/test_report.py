@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from streammetrics.connectors.simulated import Regression, Traffic, generate
 from streammetrics.events.model import TS_MAX
 from tests.servers.process import wait_until
 from tests.support.command_line import called, is_asleep, started, streammetrics
+from tests.support.report_page import embedded
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
@@ -71,14 +71,6 @@ def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     assert {each["scope"] for each in shown["experiments"]} == {"start", "day"}
     assert sorted(shown["experiments"], key=str) == sorted(whole["experiments"], key=str)
     assert shown["history"] == whole["history"]
-
-
-def embedded(page: Path) -> dict[str, Any]:
-    """Return the report inside a page."""
-    found = re.search(r'<script id="report" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    inside: dict[str, Any] = json.loads(found[1])
-    return inside
 
 
 def test_the_page_has_the_report_and_its_history_inside(saved: Path, tmp_path: Path) -> None:
