@@ -56,7 +56,8 @@ def assert_same(run: Run, truth: Qrels) -> None:
 
 @given(runs, truths)
 def test_small_runs_with_many_ties_have_the_values_of_trec_eval(run: Run, truth: Qrels) -> None:
-    assume(not run or not truth or run.keys() & truth.keys())
+    common = run.keys() & truth.keys()
+    assume(not run or not truth or any(run[query].keys() & truth[query].keys() for query in common))  # ids that never match may be an error
     assert_same(run, truth)
 
 
