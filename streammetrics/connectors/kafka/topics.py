@@ -103,7 +103,8 @@ def require_copartitioned(settings: KafkaConnection) -> Mapping[str, Topic]:
                 Problem(
                     "kafka.topics",
                     named,
-                    f"must have equal partition counts, so that a user's events meet ({listed}); re-create or expand the smaller ones",
+                    f"must have equal partition counts, so that a user's events meet ({listed}); re-create or expand the smaller ones, "
+                    "or copy all of them with `streammetrics repartition`",
                 )
             ]
         )

@@ -1,6 +1,6 @@
-"""Rejects rankings and judgments with ids that cannot match, such as text against numbers. Otherwise every value would silently be 0.
+"""Rejects rankings and judgments whose ids never match, such as text against numbers. Otherwise every value would silently be 0.
 
-Ids of the same form that do not overlap are allowed for items: a ranking may find nothing. A list id must occur on both sides.
+Some list id, and some item of a list that both have, must occur on both sides. The error shows one id of each side.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def require_common_lists(ranked: Collection[Hashable], judged: Collection[Hashab
 
 
 def require_matching_items(shown: ItemLists, judgments: Sequence[Mapping[Any, float]]) -> None:
-    """Raise MetricError if no judged item is shown in its list, and the form of the ids is the reason.
+    """Raise MetricError if no list shows any of its judged items, relevant or not.
 
-    That is so if they have different types, or if some ids differ only in case, blanks, leading zeros, a prefix or a trailing ".0".
+    The error names the reason if ids have different types, or differ only in case, blanks, leading zeros, a prefix or a trailing ".0".
     Call it if no list shows a relevant item.
     """
     if shown.items is None:
@@ -59,6 +59,7 @@ def require_matching_items(shown: ItemLists, judgments: Sequence[Mapping[Any, fl
         raise _mismatch("item ids", *(alike or first), "ids of one type")
     if alike is not None:
         raise _mismatch("item ids", *alike, "ids of one form")
+    raise _mismatch("item ids", *first, "ids that both have; none is")
 
 
 def _mismatch(subject: str, one: Hashable, other: Hashable, rule: str) -> MetricError:

@@ -73,13 +73,25 @@ def test_files_of_different_queries_are_an_error(tmp_path: Path) -> None:
     [
         ({"q": {"a": 1.0}}, {"q": {"b": 1}}),
         ({"q": {"d1": 1.0}}, {"q": {"d2": 1}}),
-        ({"q": {"d1": 1.0}}, {"q": {"e1": 1}}),
-        ({"q": {"1": 1.0}}, {"q": {"1": 0}}),
-        ({"q": {}}, {"q": {1: 1}}),
-        ({"q": {"a": 1.0}}, {"q": {}}),
         ({"q": {"a": 1.0, 1: 0.5}}, {"q": {"2": 1}}),
         ({"q": {1: 1.0}}, {"q": {np.int64(2): 1}}),
         ({"q": {1: 1.0}}, {"q": {2.0: 1}}),
+        ({"q": {"a": 1.0}, "r": {"a": 1.0}}, {"q": {"b": 1}, "r": {"c": 0}}),
+    ],
+)
+def test_items_that_never_meet_are_an_error(run: Any, qrels: Any) -> None:
+    with pytest.raises(MetricError, match=r"item ids: got .* in the ranking and .* in the judgments; allowed are ids that both have"):
+        evaluate(from_run(run, qrels), ["mrr@10"])
+
+
+@pytest.mark.parametrize(
+    ("run", "qrels"),
+    [
+        ({"q": {"a": 1.0, "b": 0.5}}, {"q": {"b": 0, "c": 1}}),
+        ({"q": {"1": 1.0}}, {"q": {"1": 0}}),
+        ({"q": {}}, {"q": {1: 1}}),
+        ({"q": {"a": 1.0}}, {"q": {}}),
+        ({"q": {"a": 1.0}, "r": {"x": 1.0, "y": 0.5}}, {"q": {"b": 1}, "r": {"y": 0}}),
     ],
 )
 def test_a_ranking_that_finds_nothing_has_the_value_0(run: Any, qrels: Any) -> None:
