@@ -23,7 +23,7 @@ Pipe: TypeAlias = "Connection[Any, Any]"
 
 
 class Start(NamedTuple):
-    """What a worker process is told at its start."""
+    """The settings that a worker process receives at its start."""
 
     name: str
     settings: Any
