@@ -1,0 +1,28 @@
+"""The options of `check-config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from streammetrics.cli.command import command
+from streammetrics.cli.common_options import configured, load_settings
+
+
+@command
+@configured
+def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
+    """Check the configuration and print every setting with its origin. Secrets are masked.
+
+    Reports all errors together, with exit code 2.
+
+    \b
+    Examples:
+      streammetrics check-config --config streammetrics.toml
+      STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
+    """
+    from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
+    from streammetrics.config import render_effective  # noqa: PLC0415
+
+    click.echo(render_effective(load_settings(config_path, settings_given)), file=standard_output(), nl=False)

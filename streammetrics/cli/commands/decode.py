@@ -1,0 +1,33 @@
+"""The options of `decode`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from streammetrics.cli.command import command
+from streammetrics.cli.common_options import configured, load_settings
+
+
+@command
+@configured
+@click.argument("source")
+@click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Records to show.")
+@click.option("--suggest", is_flag=True, help="Propose mappings for these records, as TOML, from the names of their fields.")
+def decode(config_path: Path | None, settings_given: tuple[str, ...], source: str, limit: int, suggest: bool) -> None:
+    """Show what sample records become: lists, feedback, ignored, or refused and why.
+
+    SOURCE is a file as for `replay`, or a topic in kafka.topics. Of a topic, recent records are read. Nothing is stored or committed. The
+    exit code is 1 if no record is a list or feedback.
+
+    \b
+    Examples:
+      streammetrics decode events.ndjson --set events.format=segment
+      streammetrics decode shop --config streammetrics.toml --limit 100
+      streammetrics decode events.ndjson --suggest
+    """
+    from streammetrics.cli.decode import decode_samples  # noqa: PLC0415
+
+    if not decode_samples(load_settings(config_path, settings_given).settings, source, limit=limit, suggest=suggest):
+        raise SystemExit(1)

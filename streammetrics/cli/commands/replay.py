@@ -1,0 +1,58 @@
+"""The options of `replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from streammetrics.cli.command import command
+from streammetrics.cli.common_options import configured, load_settings
+from streammetrics.cli.option_types import OutputFile
+
+
+@command
+@configured
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--panes", type=OutputFile(), help="Write one NDJSON line per pane, group and view to this file.")
+@click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
+@click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
+@click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
+@click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
+@click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
+def replay(
+    config_path: Path | None,
+    settings_given: tuple[str, ...],
+    files: tuple[str, ...],
+    flush: bool,
+    jobs: int,
+    quiet: bool,
+    **outputs: Path | None,
+) -> None:
+    """Compute the same numbers as `run` from files, without Kafka, Redis or a clock.
+
+    A FILE is a file, a folder, a pattern such as 'logs/*.gz', or - for standard input. It has lines of JSON, one JSON array, CSV, TSV,
+    Parquet or Avro. It may be compressed with gzip, bz2, xz or zstd, and it may be UTF-16. The content decides, except that a file named
+    .gz must be gzip. Parquet, Avro and zstd need the extra `files`.
+
+    Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. No
+    event is refused as future, because files have no record timestamps.
+
+    With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
+    order.
+
+    \b
+    Examples:
+      streammetrics replay events.ndjson
+      streammetrics replay impressions.ndjson feedback.ndjson --panes panes.ndjson --report report.json
+      streammetrics replay 'exports/2026-01-*/*.parquet'
+      kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
+      streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
+    """
+    from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
+    from streammetrics.cli.replay import replay_and_show  # noqa: PLC0415
+    from streammetrics.cli.replay_files import ReplayOutputs  # noqa: PLC0415
+
+    loaded = load_settings(config_path, settings_given)
+    with interrupt_on_signals():
+        replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet, jobs=jobs)
