@@ -77,7 +77,7 @@ class EventSettings(Section):
     format: Format = setting(
         "native",
         "Event format: native, ubi (OpenSearch User Behavior Insights 1.3), or a set of mappings that ships with streammetrics: segment"
-        " (RudderStack too), ga4, metarank, algolia, snowplow or personalize.",
+        " (RudderStack too), ga4, metarank, algolia, snowplow (JSON or TSV), personalize, elastic (behavioral analytics) or mind.",
         "one of " + ", ".join(FORMATS),
     )
     mappings: Mappings = setting(
@@ -89,8 +89,8 @@ class EventSettings(Section):
     numeric_ids: bool = setting(False, "With native: read whole numbers as ids, such as 42, by their decimal text.")
     envelope: Envelope = setting(
         "none",
-        "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, or lines of kcat -J. CloudEvents in binary "
-        "mode, which have their attributes in headers, are read too.",
+        "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, search hits (_source), or lines of kcat -J. "
+        "CloudEvents in binary mode, which have their attributes in headers, are read too.",
     )
     ubi_lists: Literal["impressions", "hit_ids"] = setting(
         "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."

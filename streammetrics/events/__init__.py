@@ -13,6 +13,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.presets import preset_rules
 from streammetrics.events.mappings.rules import FORMATS, Format, MappingRule
+from streammetrics.events.mappings.text_rows import TEXT_ROWS, rows_decoder
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
 from streammetrics.events.native import native_decoder
 from streammetrics.events.ubi import ubi_decoder
@@ -69,4 +70,7 @@ def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None)
     """
     if format == "native":
         return native_decoder(limits)
-    return ubi_decoder(limits, ubi) if format == "ubi" else mapped_decoder(preset_rules(format), limits, {})
+    if format == "ubi":
+        return ubi_decoder(limits, ubi)
+    decode = mapped_decoder(preset_rules(format), limits, {})
+    return rows_decoder(TEXT_ROWS[format], decode, limits) if format in TEXT_ROWS else decode

@@ -1,10 +1,11 @@
-"""Takes events out of envelopes: Kafka Connect, Debezium, CloudEvents and `kcat -J`. Runs before the decoder of a format. Pure.
+"""Takes events out of envelopes: Kafka Connect, Debezium, CloudEvents, search hits and `kcat -J`. Runs before a format's decoder. Pure.
 
 | envelope | record | event |
 |---|---|---|
 | `connect` | `{"schema": …, "payload": EVENT}` | `payload` |
 | `debezium` | `{"before": …, "after": EVENT, "op": …}`, or the same as the `payload` of `connect` | `after`; a deletion holds no event |
 | `cloudevents` | `{"specversion": …, "data": EVENT}` (structured), or the event itself (binary: its attributes are headers) | `data` |
+| `hits` | `{"_index": …, "_source": EVENT}`, a search hit or a line of an index dump | `_source` |
 | `kcat` | `{"topic": …, "payload": EVENT}` | `payload` |
 
 An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`.
@@ -25,7 +26,7 @@ from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event
 
-Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "kcat"]
+Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "hits", "kcat"]
 _Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 EnvelopeFields: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -65,6 +66,10 @@ def _kcat(fields: EnvelopeFields, value: bytes) -> bytes:
     return _event(_needed(fields, "payload", "kcat", value), "payload")
 
 
+def _hits(fields: EnvelopeFields, value: bytes) -> bytes:
+    return _event(_needed(fields, "_source", "hits", value), "_source")
+
+
 def _debezium(fields: EnvelopeFields, value: bytes) -> bytes | None:
     """Return the row after the change; None for a deletion and for other changes without a row."""
     payload = fields.get("payload")
@@ -92,6 +97,7 @@ _READERS: Final[Mapping[str, Callable[[EnvelopeFields, bytes], bytes | None]]] =
     "connect": _connect,
     "debezium": _debezium,
     "cloudevents": _cloudevents,
+    "hits": _hits,
     "kcat": _kcat,
 }
 

@@ -77,6 +77,14 @@ _SCHEMAS: Final = (
         "PostHog or Mixpanel events",
         lambda fields: "event" in fields and isinstance(fields.get("properties"), dict),
     ),
+    _Schema(
+        "elastic",
+        "events of Elastic behavioral analytics",
+        lambda fields: (
+            isinstance(fields.get("event"), dict)
+            and _is_one_of("action", "search", "search_click", "page_view", "pageview")(fields["event"])
+        ),
+    ),
     _Schema("ecs", "events of a log shipper (Elastic)", _has("@timestamp", "message")),
 )
 _MAPPING_ADVICE = "map them with [[events.mappings]]; streammetrics decode --suggest FILE proposes mappings"
@@ -103,7 +111,7 @@ def describe_object(fields: JsonObject, schema: str) -> Recognized | None:
     """Return what a JSON object seems to be; None if it may be an event of the schema.
 
     >>> print(describe_object({"_index": "ubi_events", "_source": {"action_name": "click", "client_id": "c"}}, "ubi"))
-    search hits or an index dump, with the event in _source: write only that (jq -c ._source)
+    search hits or an index dump, with the event in _source: set events.envelope = "hits"
     >>> print(describe_object({"type": "impression", "user_id": "u"}, "ubi"))
     events of the native schema: set events.format = "native"
     """

@@ -102,3 +102,11 @@ def test_effective_settings_with_mappings_can_be_loaded_again(tmp_path: Path) ->
     assert [line.partition("  #")[0] for line in first.stdout.splitlines()] == [
         line.partition("  #")[0] for line in again.stdout.splitlines()
     ]
+
+
+def test_a_file_of_tab_separated_lines_without_a_header_is_read(tmp_path: Path) -> None:
+    behaviors, report = tmp_path / "behaviors.tsv", tmp_path / "report.json"
+    behaviors.write_text("1\tU1\t11/11/2019 9:05:58 AM\tN1 N2\tN3-0 N4-1\n2\tU2\t11/11/2019 9:06:58 PM\t\tN3-1 N4-0\n")
+    done = called("replay", behaviors, "--set", "events.format=mind", "--report", report)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(report.read_bytes())["counters"] == {"events": 4, "matched": 2}

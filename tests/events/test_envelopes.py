@@ -37,6 +37,7 @@ CASES: list[tuple[Envelope, Any]] = [
     ("cloudevents", lambda event: cloud(data_base64=base64.b64encode(json.dumps(event).encode()).decode())),
     ("cloudevents", lambda event: event),
     ("kcat", lambda event: {"topic": "events", "partition": 0, "offset": 7, "key": None, "payload": json.dumps(event)}),
+    ("hits", lambda event: {"_index": "events", "_id": "1", "_source": event}),
     ("kcat", lambda event: {"topic": "events", "payload": event}),
 ]
 

@@ -106,7 +106,7 @@ def test_the_advice_names_where_the_event_is() -> None:
         "cloudevents": 'the event in data: set events.envelope = "cloudevents"',
         "debezium": 'the event in payload.after: set events.envelope = "debezium"',
         "kcat": 'the event in payload as text: set events.envelope = "kcat"',
-        "hits": "jq -c ._source",
+        "hits": 'the event in _source: set events.envelope = "hits"',
         "envelope": "jq -c .event",
         "batch": "jq -c '.events[]'",
     }

@@ -11,8 +11,8 @@ import msgspec
 
 from streammetrics.events.mappings.paths import Path, parse_path
 
-Preset: TypeAlias = Literal["segment", "ga4", "metarank", "algolia", "snowplow", "personalize"]
-Format: TypeAlias = Literal["native", "ubi", "segment", "ga4", "metarank", "algolia", "snowplow", "personalize"]
+Preset: TypeAlias = Literal["segment", "ga4", "metarank", "algolia", "snowplow", "personalize", "elastic", "mind"]
+Format: TypeAlias = Literal["native", "ubi", "segment", "ga4", "metarank", "algolia", "snowplow", "personalize", "elastic", "mind"]
 Kind: TypeAlias = Literal["impression", "feedback", "ignore"] | Format
 """What a mapping makes of a record: one kind of event, nothing, or what a format makes of it."""
 TimeUnit: TypeAlias = Literal["ms", "s", "us", "ns", "utc"]

@@ -6,10 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, decoder
+from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.presets import preset_digest, preset_rules, preset_text
 from streammetrics.events.mappings.rules import PRESETS, Preset
+from streammetrics.events.mappings.text_rows import SNOWPLOW_COLUMNS
 
 NOON = 1772366400000
 IGNORED = ["ignored"]
@@ -176,6 +180,122 @@ def test_personalize_rows_have_a_list_and_its_feedback() -> None:
     assert [event.impression_id for event in read("personalize", named) if not isinstance(event, str)] == ["r1", "r1"]
     alone = ROW | {"IMPRESSION": "", "EVENT_TYPE": "", "EVENT_VALUE": ""}
     assert read("personalize", alone) == [Feedback("u1", NOON, "b", "click")]
+
+
+SEARCH: dict[str, Any] = {
+    "@timestamp": "2026-03-01T12:00:00.000Z",
+    "event": {"action": "search"},
+    "data_stream": {"type": "behavioral_analytics", "dataset": "events", "namespace": "shop"},
+    "session": {"id": "s1"},
+    "user": {"id": "u1"},
+    "search": {
+        "query": "lamp",
+        "search_application": "website",
+        "results": {"items": [{"document": {"id": "a", "index": "products"}}, {"document": {"id": "b"}}], "total_results": 10},
+    },
+}
+
+
+def test_elastic_searches_and_clicks() -> None:
+    listed = Impression("s1/2026-03-01T12:00:00.000Z", "u1", NOON, ("a", "b"), segments=(("application", "website"),))
+    assert read("elastic", SEARCH) == [listed]
+    click = SEARCH | {"event": {"action": "search_click"}, "document": {"id": "b", "index": "products"}}
+    assert read("elastic", click) == [Feedback("u1", NOON, "b", "click")]
+
+
+def test_elastic_variants() -> None:
+    pages = [{"page": {"url": {"original": "https://x.test/1"}}}, {"document": {"id": 7}}]
+    (found,) = read("elastic", SEARCH | {"user": None, "search": {"results": {"items": pages}}})
+    assert isinstance(found, Impression)
+    assert (found.user_id, found.items, found.segments) == ("s1", ("https://x.test/1", "7"), ())
+    page_click = {"event": {"action": "search_click"}, "page": {"url": {"original": "https://x.test/1"}}}
+    assert read("elastic", SEARCH | page_click) == [Feedback("u1", NOON, "https://x.test/1", "click")]
+    assert read("elastic", SEARCH | {"search": {"query": "lamp", "results": {"total_results": 0}}}) == IGNORED
+    assert read("elastic", SEARCH | {"event": {"action": "page_view"}}) == IGNORED
+    assert read("elastic", SEARCH | {"event": {"action": "search_click"}}) == ["missing_field"]
+    assert read("elastic", SEARCH | {"session": None}) == ["missing_field"]
+    hits = without_envelope("hits", decoder("elastic", EventLimits()))
+    assert [*hits(json.dumps({"_index": "i", "_source": SEARCH}).encode())] == read("elastic", SEARCH)
+
+
+def lines_of(preset: Preset, line: str) -> list[Event | str]:
+    return [event.reason if isinstance(event, MalformedEvent) else event for event in decoder(preset, EventLimits())(line.encode())]
+
+
+def mind(shown: str, time: str = "3/1/2026 12:00:00 PM") -> str:
+    return "\t".join(["17", "U7", time, "N8 N9", shown])
+
+
+def test_mind_lines_are_lists_with_their_clicks() -> None:
+    clicks = [Feedback("U7", NOON, item, "click", None, "17") for item in ("N2", "N4")]
+    assert lines_of("mind", mind("N1-0 N2-1 N3-0 N4-1")) == [Impression("17", "U7", NOON, ("N1", "N2", "N3", "N4")), *clicks]
+
+
+def test_mind_variants() -> None:
+    listed = Impression("17", "U7", NOON, ("N1", "N2"))
+    assert lines_of("mind", mind("N1-0 N2-0")) == [listed]
+    assert lines_of("mind", mind("N1 N2")) == [listed], "the test set has no labels"
+    assert lines_of("mind", mind("N1-0 N2-0") + "\r") == [listed]
+    assert lines_of("mind", mind("N1-0 N2-2")) == ["bad_value"]
+    assert lines_of("mind", mind("N1-0", time="yesterday")) == ["bad_ts"]
+    assert lines_of("mind", "17\tU7\tN1-0") == ["bad_json"]
+    assert lines_of("mind", "") == ["empty"]
+    assert decoder("mind", EventLimits())(b"\xff\t\t\t\t")[0].reason == "bad_json"  # type: ignore[union-attr]
+    long = decoder("mind", EventLimits(event_bytes_max=10))(mind("N1-0").encode())
+    assert [event.reason for event in long if isinstance(event, MalformedEvent)] == ["oversized"]
+
+
+def entity(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {"schema": f"iglu:com.snowplowanalytics.snowplow.ecommerce/{name}/jsonschema/1-0-0", "data": data}
+
+
+def snowplow(**columns: str) -> str:
+    action = entity("snowplow_ecommerce_action", {"type": "list_view", "name": "deals"})
+    products = [entity("product", {"id": "a", "price": 3.5, "position": 1}), entity("product", {"id": "b", "position": 2})]
+    web_page = {"schema": "iglu:com.snowplowanalytics.snowplow/web_page/jsonschema/1-0-0", "data": {"id": "p"}}
+    sent = {
+        "app_id": "shop",
+        "collector_tstamp": "2026-03-01 12:00:01.000",
+        "event": "unstruct",
+        "event_id": "e1",
+        "domain_userid": "d1",
+        "contexts": json.dumps({"schema": "iglu:…", "data": [web_page, *products]}),
+        "unstruct_event": json.dumps({"schema": "iglu:…", "data": action}),
+        "derived_tstamp": "2026-03-01 12:00:00.000",
+        "event_name": "snowplow_ecommerce_action",
+    } | columns
+    return "\t".join(sent.get(name, "") for name in SNOWPLOW_COLUMNS)
+
+
+def test_snowplow_lines_are_read_as_their_json() -> None:
+    assert len(SNOWPLOW_COLUMNS) == 131
+    assert lines_of("snowplow", snowplow()) == read("snowplow", SNOWPLOW) != []
+    click = json.dumps({"data": entity("snowplow_ecommerce_action", {"type": "list_click"})})
+    assert lines_of("snowplow", snowplow(unstruct_event=click, derived_tstamp="")) == [
+        Feedback("d1", NOON + 1_000, "a", "click", 3.5),
+        Feedback("d1", NOON + 1_000, "b", "click"),
+    ]
+
+
+def test_snowplow_lines_variants() -> None:
+    assert lines_of("snowplow", snowplow(event="page_view", event_name="page_view", contexts="", unstruct_event="")) == IGNORED
+    assert lines_of("snowplow", snowplow(contexts="")) == ["missing_field"]
+    for broken in ("{", "[]", '{"data":7}', '{"data":[7]}', '{"data":[{"schema":"web_page"}]}'):
+        assert lines_of("snowplow", snowplow(contexts=broken)) == ["bad_json"]
+    assert lines_of("snowplow", snowplow() + "\tmore") == ["bad_json"]
+    (error,) = decoder("snowplow", EventLimits())(b"shop\tweb\t2026-03-01 12:00:00")
+    assert isinstance(error, MalformedEvent)
+    assert "must have 131 columns separated by tabs, and this one has 3" in error.detail
+
+
+@pytest.mark.parametrize("preset", ["mind", "snowplow"])
+@given(
+    cells=st.lists(st.text(max_size=20) | st.sampled_from(["{", '{"data":[]}', "N1-1", "[1]", "1e999"]), max_size=6),
+    repeat=st.integers(1, 131),
+)
+def test_no_line_raises(preset: Preset, cells: list[str], repeat: int) -> None:
+    line = "\t".join((cells * repeat)[:131] if cells else [])
+    assert decoder(preset, EventLimits())(line.encode(errors="surrogatepass"))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

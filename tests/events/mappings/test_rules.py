@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.events.mappings.rules import MappingError, parse_mappings
+from streammetrics.events.mappings.rules import PRESETS, MappingError, parse_mappings
 
 CLICK: dict[str, Any] = {"kind": "feedback", "user_id": "user", "ts": "time", "item_id": "sku", "action": "event"}
 LIST: dict[str, Any] = {"kind": "impression", "user_id": "user", "ts": "time", "impression_id": "id", "items": "skus"}
@@ -30,7 +30,7 @@ def test_all_problems_of_all_mappings_are_reported() -> None:
         "mapping 1 (clicks): ts is required",
         "mapping 1 (clicks): items or item_id is required",
         "mapping 1 (clicks): action is required",
-        "mapping 2: kind must be one of impression, feedback, ignore, native, ubi, segment, ga4, metarank, algolia, snowplow, personalize",
+        f"mapping 2: kind must be one of impression, feedback, ignore, native, ubi, {', '.join(PRESETS)}",
         "mapping 3: must be a table",
     )
 
