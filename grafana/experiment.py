@@ -27,6 +27,7 @@ from grafana.panels import (
     words,
 )
 from grafana.queries import ANY, EXPERIMENT, METRIC, NONE, ONE_K, SCOPE, VARIANT, by, state
+from streammetrics.experiments.gate import GATE_CODES, GateWord
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.verdict import VERDICT_CODES, Word
 
@@ -42,6 +43,10 @@ _WORDS: dict[Word, tuple[str, str]] = {
 }
 VERDICTS = {str(VERDICT_CODES[word]): shown for word, shown in _WORDS.items()}
 """Codes of verdicts with their words and colours."""
+
+_GATE_WORDS: dict[GateWord, tuple[str, str]] = {"pass": ("pass", GREEN), "wait": ("wait", GREY), "fail": ("fail", RED)}
+GATE = {str(GATE_CODES[word]): shown for word, shown in _GATE_WORDS.items()}
+"""Codes of the gate with their words and colours."""
 
 POLICY = Policy()
 _TOO_FEW = f"Nothing is shown until every variant has enough users (by default {POLICY.min_users})."
@@ -81,7 +86,7 @@ def experiment() -> dashboard.Dashboard:
         annotations=variables.marks(),
         since="now-24h",
         sections=[
-            Section(title="Verdict", blocks=(_verdict(), *health_numbers(), _table(), _reading())),
+            Section(title="Verdict", blocks=(_verdict(), *health_numbers(), _table(), _reading(), _gate())),
             Section(title="$metric at $k", blocks=(_lift(), _mean(), _verdicts_over_time())),
             Section(title="Reduced variance (CUPED) and interleaved lists", blocks=(_reduced(), _preference_table(), _preference())),
             Section(title="Health of the experiment", blocks=health_panels()),
@@ -281,4 +286,15 @@ def _verdicts_over_time() -> Block:
         Query(state("streammetrics_experiment_verdict", variant=VARIANT, **_ONE), "{{variant}}"),
         words=VERDICTS,
         empty=_TOO_FEW,
+    )
+
+
+def _gate() -> Block:
+    return states(
+        "Gate of the rollout",
+        "Whether each treatment may get more traffic. It passes when it is certainly not worse than the control by more than gate_margin, "
+        f"by default {100 * POLICY.gate_margin:g} %. It fails when it has regressed.",
+        Query(state("streammetrics_experiment_gate", variant=VARIANT, **_WHOLE), "{{variant}}"),
+        words=GATE,
+        empty="No treatment to compare in this scope",
     )

@@ -59,6 +59,7 @@ class NamedExperiment(Section):
     cuped_verdict: bool | None = None
     alpha: Number | None = None
     margin: Number | None = None
+    gate_margin: Number | None = None
     min_users: Whole | None = None
     minimum_lift: Number | None = None
     effective_users_min: Number | None = None
@@ -117,6 +118,12 @@ class ExperimentSettings(Section):
         " 0.01 and 11,600 at 0.05.",
         "a number from 0 to below 1",
     )
+    gate_margin: Number = setting(
+        _POLICY.gate_margin,
+        "The relative drop that the gate of a rollout tolerates: it passes when every deciding measure is certainly not worse by more. It"
+        " fails as soon as a drop of more than `margin` is certain.",
+        "a number between 0 and 1",
+    )
     min_users: Whole = whole(_POLICY.min_users, "Users that a variant needs before its numbers are shown.", 2, 1_000_000_000)
     minimum_lift: Number = setting(
         _POLICY.minimum_lift,
@@ -160,7 +167,7 @@ class ExperimentSettings(Section):
         {},
         "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end,"
         " cuped_days (days before the start with lists that reduce the variance, 1 to 366; needs start), and any of paging, alpha, margin,"
-        " min_users, minimum_lift, effective_users_min, hit_users_min, late_share_max, cuped_verdict, sample_ratio_alpha,"
+        " gate_margin, min_users, minimum_lift, effective_users_min, hit_users_min, late_share_max, cuped_verdict, sample_ratio_alpha,"
         " multi_exposed_share_max, unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",
     )

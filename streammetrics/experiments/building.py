@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streammetrics.experiments.comparing import Arms, measures_of
 from streammetrics.experiments.floors import effective_users, largest_user_share_max
+from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures
@@ -32,8 +33,10 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     arms = Arms(measures, policy, control, scales, stored)
     treatments = policy.treatments(control, stored.first_exposures)
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
-    variants = tuple(_variant(measures, stored, name, control, measures_of(arms, state, name, treatments)) for name in names)
+    shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
+    variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
     preferences = tuple(_preferences(policy, state, stored.credits))
+    verdict = _overall(policy, stored, state, control, variants, preferences)
     return ExperimentReport(
         experiment=stored.experiment,
         scope=stored.scope,
@@ -43,18 +46,22 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         min_users=policy.min_users,
         multi_exposed_users=stored.multi_exposed_users,
         health=state,
-        verdict=_overall(policy, stored, state, control, variants, preferences),
+        verdict=verdict,
         variants=variants,
         preferences=preferences,
         known_from_ms=stored.known_from_ms,
+        gate=_gate(verdict, variants, preferences, treatments),
+        gate_margin=policy.gate_margin,
     )
 
 
-def _variant(measures: Measures, stored: Stored, variant: str, control: str | None, shown: tuple[MeasureReport, ...]) -> VariantReport:
+def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str]) -> VariantReport:
+    measures, stored, control = arms.measures, arms.stored, arms.control
     sums = stored.moments.get(variant, (0, 0))
     by_lists = next((measure for measure in measures if measure.kind == "mean"), measures.all[0])
     known = sums[USERS_AT] > 0
     decided = [each.verdict for each in shown if each.paging and each.verdict]
+    verdict = combined(decided) if decided else None
     return VariantReport(
         variant=variant,
         role=role_of(variant, control),
@@ -64,8 +71,34 @@ def _variant(measures: Measures, stored: Stored, variant: str, control: str | No
         measures=shown,
         effective_users=effective_users(measures, by_lists, sums) if known else 0.0,
         largest_user_share_max=largest_user_share_max(measures, by_lists, sums) if known else 0.0,
-        verdict=combined(decided) if decided else None,
+        verdict=verdict,
+        gate=_gate_of(arms, verdict, variant, shown) if control is not None and variant in treatments else None,
     )
+
+
+def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport]) -> GateDecision:
+    users = {name: arms.stored.moments[name][USERS_AT] if name in arms.stored.moments else 0 for name in (variant, arms.control or "")}
+    if min(users.values()) < arms.policy.min_users:
+        return GateDecision("wait", waiting(arms.policy, users).reason)
+    deciding = [
+        DecidingMeasure(f"{each.metric}@{each.k}", each.verdict, bool(each.within_gate_margin))
+        for each in shown
+        if each.paging and each.verdict
+    ]
+    return gate_of(arms.policy, verdict, deciding, arms.control or "")
+
+
+def _gate(
+    verdict: Verdict, variants: Iterable[VariantReport], preferences: Sequence[PreferenceReport], treatments: Collection[str]
+) -> GateDecision:
+    """Return the decision on the whole experiment. Of rankers that are interleaved, only a preferred one passes."""
+    decisions = {variant.variant: variant.gate for variant in variants if variant.gate is not None}
+    if verdict.word == "invalid" or not (decisions or preferences):
+        return GateDecision("wait", verdict.reason)
+    if treatments:
+        return whole_gate(decisions)
+    words: dict[str, GateWord] = {"improved": "pass", "regressed": "fail"}
+    return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.reason) for each in preferences})
 
 
 def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[PreferenceReport]:

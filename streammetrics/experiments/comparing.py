@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from streammetrics.experiments.cuped import Reduced, reduce_variances
 from streammetrics.experiments.estimates import Estimate, difference, estimate, lift_interval, variance_of, z_value
 from streammetrics.experiments.floors import unmet_floor
+from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures
@@ -82,11 +83,18 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
                 report, comparison = _compared(arms, measure, report, variant)
                 comparisons += [comparison] if comparison else []
             reports.append(report)
-    verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
-    broken = invalid(state) if state.troubles else None
     if not compared:
         return tuple(reports)
-    return tuple(replace(each, verdict=broken or verdicts.get(f"{each.metric}@{each.k}", each.verdict)) for each in reports)
+    verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
+    within = within_gate_margin(arms.policy, [each for each in comparisons if str(each.measure) in arms.policy.paging], treatments)
+    broken = invalid(state) if state.troubles else None
+    return tuple(_judged(each, broken, verdicts, within) for each in reports)
+
+
+def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str, Verdict], within: Collection[str]) -> MeasureReport:
+    name = f"{report.metric}@{report.k}"
+    is_within = name in within if report.paging and name in verdicts else None
+    return replace(report, verdict=broken or verdicts.get(name, report.verdict), within_gate_margin=is_within)
 
 
 def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:

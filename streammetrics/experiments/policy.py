@@ -28,6 +28,7 @@ class Policy:
     alpha: probability that an interval is ever wrong. For verdicts it is divided by the number of treatments. Deciding measures share it.
     margin: the tolerated relative drop. `regressed` means a larger drop for certain, `safe` means certainly no larger drop. `safe` has to
         detect an effect of this size, so a small margin needs many users.
+    gate_margin: the relative drop that the gate of a rollout tolerates; see `gate`. A drop of more than `margin` for certain fails it.
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
     effective_users_min, hit_users_min: floors of `experiments.floors` before an interval or a verdict counts; 0 switches one off.
@@ -45,6 +46,7 @@ class Policy:
 
     alpha: float = 0.05
     margin: float = 0.01
+    gate_margin: float = 0.05
     min_users: int = 100
     minimum_lift: float = 0.1
     effective_users_min: float = 20.0
@@ -62,6 +64,7 @@ class Policy:
         for name in ("alpha", "sample_ratio_alpha"):
             _check(name, getattr(self, name), 0 < getattr(self, name) < 1, "between 0 and 1")
         _check("margin", self.margin, 0 <= self.margin < 1, "at least 0 and below 1")
+        _check("gate_margin", self.gate_margin, 0 < self.gate_margin < 1, "between 0 and 1")
         _check("min_users", self.min_users, self.min_users >= 2, "2 or more")
         _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite and above 0")
         for name in ("effective_users_min", "hit_users_min"):
@@ -87,19 +90,19 @@ class Policy:
         """
         return self.alpha / 2 if measure.kind == "users" else self.alpha
 
-    def treatments(self, control: str | None, users: Mapping[str, int]) -> int:
-        """Return the number of treatments that share alpha (Bonferroni), at least 1.
+    def treatments(self, control: str | None, users: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the names of the treatments, sorted. They share alpha (Bonferroni).
 
         users: users by the variant that they saw first. If shares are configured, the treatments are the variants with a share. Else they
         are the variants seen, without labels of fewer than `min_users` users and 1 % of all users.
 
         >>> Policy().treatments("control", {"control": 900, "a": 880, "b": 910, "typo": 3})
-        2
+        ('a', 'b')
         """
         known: Collection[str] = self.shares or [
             name for name, count in users.items() if count >= min(self.min_users, _LABEL_SHARE_MIN * sum(users.values()))
         ]
-        return max(1, len({*known} - {control, INTERLEAVED}))
+        return tuple(sorted({*known} - {control, INTERLEAVED}))
 
     def control_of(self, variants: Collection[str]) -> str | None:
         """Return the variant that others are compared with: the configured one, or one of CONTROL_NAMES; None if there is none.

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.verdict import Verdict
@@ -54,6 +55,7 @@ class MeasureReport:
     paging: whether this measure decides about the experiment.
     judged_lift_upper: the upper end of the interval that the verdict uses.
     reduced: the same with reduced variance, if the experiment has it.
+    within_gate_margin: whether it is certainly not worse than the control by more than `gate_margin`; None while it is not compared.
     """
 
     metric: str
@@ -74,6 +76,7 @@ class MeasureReport:
     judged_lift_upper: float | None = None
     verdict: Verdict | None = None
     reduced: ReducedReport | None = None
+    within_gate_margin: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class VariantReport:
     effective_users: see `floors.effective_users`, by lists.
     largest_user_share_max: the largest share of the arm's lists that one user can have, given its users and effective users.
     verdict: that of the deciding measures together; None for the control and while nothing is compared.
+    gate: whether this treatment may get more traffic; None for other arms.
     """
 
     variant: str
@@ -114,6 +118,7 @@ class VariantReport:
     effective_users: float = 0.0
     largest_user_share_max: float = 0.0
     verdict: Verdict | None = None
+    gate: GateDecision | None = None
 
 
 class MeasureRow(NamedTuple):
@@ -146,6 +151,7 @@ class ExperimentReport:
     verdict: invalid, or the worst of the variants' verdicts. If no arms are compared, the worst of the `preferences` between teams.
     known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
         another run.
+    gate: the decision on all treatments together, with `gate_margin`; None in reports of earlier versions.
     """
 
     experiment: str
@@ -160,6 +166,8 @@ class ExperimentReport:
     variants: tuple[VariantReport, ...]
     preferences: tuple[PreferenceReport, ...] = ()
     known_from_ms: int | None = None
+    gate: GateDecision | None = None
+    gate_margin: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -180,10 +188,14 @@ class ExperimentReport:
             yield row("srm_p_value", self.health.sample_ratio_p)
         yield row("multi_exposed_users", self.multi_exposed_users)
         yield row("verdict", self.verdict.code)
+        if self.gate is not None:
+            yield row("gate", self.gate.code)
         for metric, k in dict.fromkeys((each.metric, each.k) for variant in self.variants for each in variant.measures if each.paging):
             yield row("paging", 1, metric=metric, k=str(k))
         for variant in self.variants:
             yield row("users", variant.users, variant.variant)
+            if variant.gate is not None:
+                yield row("gate", variant.gate.code, variant.variant)
             if variant.users:
                 yield row("effective_users", variant.effective_users, variant.variant)
                 yield row("largest_user_share_max", variant.largest_user_share_max, variant.variant)

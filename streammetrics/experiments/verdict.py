@@ -109,7 +109,7 @@ def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: 
     '12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
     """
     found = {str(each.measure): evidence(policy, each) for each in comparisons}
-    levels = {str(each.measure): _level(policy, each.measure, treatments) for each in comparisons}
+    levels = {str(each.measure): certainty_level(policy, each.measure, treatments) for each in comparisons}
     certain = {
         "drop": _certain(policy, {name: each.drop - levels[name] for name, each in found.items()}),
         "rise": _certain(policy, {name: each.rise - levels[name] for name, each in found.items()}),
@@ -129,7 +129,7 @@ def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: 
     return verdicts | _contradictions(policy, comparisons, verdicts, against)
 
 
-def _level(policy: Policy, measure: Measure, treatments: int) -> float:
+def certainty_level(policy: Policy, measure: Measure, treatments: int) -> float:
     """Return the ln E at which a measure alone is certain. Treatments share the error of deciding measures only."""
     return -math.log(policy.interval_alpha(measure)) + (math.log(treatments) if str(measure) in policy.paging else 0.0)
 

@@ -138,6 +138,13 @@ def _experiment_gauges() -> Iterator[Series]:
     for name, says in of_measure.items():
         yield _gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
     yield _gauge("experiment_paging", "1 for each measure that decides the verdict and may page.", "experiment", "metric", "k", "scope")
+    yield _gauge(
+        "experiment_gate",
+        "Gate of a rollout: 1 pass, 0 wait, -1 fail. The whole experiment's has no variant. It counts only while the watermark is recent.",
+        "experiment",
+        "variant",
+        "scope",
+    )
     yield _gauge("experiment_users", "Users who saw only this variant.", "experiment", "variant", "scope")
     yield _gauge(
         "experiment_effective_users",

@@ -1,0 +1,120 @@
+"""The gate of a rollout: whether a treatment may get more traffic. Verdicts and evidence in; one word and a reason out. Pure.
+
+    pass   every deciding measure is certainly not worse than the control by more than `gate_margin`
+    fail   the verdict is `regressed`: certainly worse by more than `margin`
+    wait   neither yet, or the numbers must not be used (invalid, mixed)
+
+The statistics are those of the verdict `safe`, with `gate_margin` in the place of `margin`: E_i >= 1/alpha for every deciding measure
+(intersection-union test; Berger 1982). It holds at all looks together, with the frozen scales of the measure. A measure whose verdict is
+`improved`, or `safe` at a margin of at most `gate_margin`, passes too: both say more.
+
+A drop between `margin` and `gate_margin` may do either: it is tolerated by the gate, and it is a regression. `fail` comes first if both are
+certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from streammetrics.experiments.estimates import log_evidence_above
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level
+from streammetrics.experiments.words import confidence, percent
+
+GateWord: TypeAlias = Literal["pass", "wait", "fail"]
+
+GATE_CODES: Final[Mapping[GateWord, int]] = {"pass": 1, "wait": 0, "fail": -1}
+"""Values of the gauge of the gate. Only 1 lets a rollout go on."""
+
+_WORST_FIRST: Final[tuple[GateWord, ...]] = ("fail", "wait", "pass")
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """One word and its reason."""
+
+    word: GateWord
+    reason: str
+
+    @property
+    def code(self) -> int:
+        return GATE_CODES[self.word]
+
+
+class DecidingMeasure(NamedTuple):
+    """One deciding measure of a treatment: its name, its verdict, and whether it is within the margin of the gate for certain."""
+
+    name: str
+    verdict: Verdict
+    is_within: bool
+
+
+def within_gate_margin(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: int = 1) -> set[str]:
+    """Return the measures that are certainly not worse than the control by more than `gate_margin`.
+
+    treatments: the number of treatments that share the error, as in `judge`.
+
+    >>> from streammetrics.experiments.estimates import Estimate
+    >>> from streammetrics.experiments.measures import Measure
+    >>> from streammetrics.experiments.scales import MeasureScale
+    >>> ndcg, scale = Measure("ndcg", 10, "mean", 2, 1, 40), MeasureScale(0.02, 0.4)
+    >>> alike = [MeasureComparison(ndcg, Estimate(0.4, error**2, 9000), Estimate(0.4, error**2, 9000), scale) for error in (0.01, 0.004)]
+    >>> [within_gate_margin(Policy(), [each]) for each in alike]
+    [set(), {'ndcg@10'}]
+    """
+    margin = policy.gate_margin
+    return {
+        str(each.measure)
+        for each in comparisons
+        if log_evidence_above(each.treatment, each.control, -margin, each.scale.mixture(margin))
+        >= certainty_level(policy, each.measure, treatments)
+    }
+
+
+def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[DecidingMeasure], against: str) -> GateDecision:
+    """Return the decision on one treatment.
+
+    verdict: the treatment's; None while nothing is compared. deciding: its deciding measures that are compared.
+
+    >>> safe = DecidingMeasure("ndcg@10", Verdict("inconclusive", "1 % lower ndcg@10 than control so far"), True)
+    >>> gate_of(Policy(paging=("ndcg@10",)), safe.verdict, [safe], "control").reason
+    'at most 5 % worse than control in ndcg@10; 95 % confidence, safe to check at any time'
+    """
+    if verdict is None:
+        return GateDecision("wait", "there is nothing to compare yet")
+    if verdict.word == "regressed":
+        return GateDecision("fail", verdict.reason)
+    if verdict.word in ("invalid", "mixed"):
+        return GateDecision("wait", verdict.reason)
+    known = {each.name: each for each in deciding}
+    missing = [name for name in policy.paging if name not in known]
+    if missing:
+        return GateDecision("wait", f"{' and '.join(missing)} cannot be compared yet")
+    unsure = [each for each in deciding if not _passes(policy, each)]
+    if unsure:
+        return GateDecision("wait", f"{unsure[0].verdict.reason}; not yet certain that it is at most {percent(policy.gate_margin)} worse")
+    if verdict.word == "improved":
+        return GateDecision("pass", verdict.reason)
+    names = " and ".join(each.name for each in deciding)
+    return GateDecision("pass", f"at most {percent(policy.gate_margin)} worse than {against} in {names}; {confidence(policy.alpha)}")
+
+
+def _passes(policy: Policy, each: DecidingMeasure) -> bool:
+    says_more = each.verdict.word == "improved" or (each.verdict.word == "safe" and policy.margin <= policy.gate_margin)
+    return each.is_within or says_more
+
+
+def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
+    """Return the decision on several treatments, by name: any `fail` fails, and all must pass.
+
+    >>> whole_gate({"a": GateDecision("pass", "fine"), "b": GateDecision("fail", "12 % lower"), "c": GateDecision("wait", "too few")})
+    GateDecision(word='fail', reason='b: 12 % lower')
+    >>> whole_gate({"a": GateDecision("pass", "fine"), "b": GateDecision("pass", "better")}).reason
+    'a: fine; b: better'
+    """
+    if not decisions:
+        return GateDecision("wait", "no treatment to compare yet")
+    word = min((each.word for each in decisions.values()), key=_WORST_FIRST.index)
+    return GateDecision(word, "; ".join(f"{name}: {each.reason}" for name, each in decisions.items() if each.word == word))

@@ -1,0 +1,222 @@
+"""The gate of a rollout: its decisions on single measures, treatments and whole experiments, and its error over all looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.building import build_report
+from streammetrics.experiments.estimates import Estimate
+from streammetrics.experiments.gate import GATE_CODES, DecidingMeasure, GateDecision, gate_of, whole_gate, within_gate_margin
+from streammetrics.experiments.measures import ExperimentError, Measure
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.report import ExperimentReport
+from streammetrics.experiments.scales import MeasureScale, choose_scales
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
+from tests.experiments.columns import MEASURES
+from tests.experiments.samples import arm, credits
+
+NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
+SCALE = MeasureScale(0.04, 0.4)
+ONE = Policy(paging=("hit_rate@5",))
+
+
+def compared(lift: float, error: float, scale: MeasureScale = SCALE) -> MeasureComparison:
+    control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
+    return MeasureComparison(NDCG, treatment, control, scale)
+
+
+def decision(lift: float, error: float, policy: Policy) -> GateDecision:
+    policy = replace(policy, paging=("ndcg@10",))
+    each = compared(lift, error)
+    verdict = judge(policy, [each])["ndcg@10"]
+    return gate_of(policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [each])))], "control")
+
+
+@pytest.mark.parametrize(
+    ("lift", "error", "word"),
+    [
+        (0.0, 0.003, "pass"),
+        (0.0, 0.02, "wait"),
+        (0.2, 0.003, "pass"),
+        (-0.2, 0.003, "fail"),
+        (-0.2, 0.1, "wait"),
+        (-0.05, 0.01, "wait"),
+    ],
+)
+def test_each_lift_gets_its_word(lift: float, error: float, word: str) -> None:
+    assert decision(lift, error, Policy()).word == word
+
+
+def test_the_verdict_may_be_undecided_while_the_gate_passes() -> None:
+    policy = Policy(paging=("ndcg@10",))
+    assert judge(policy, [compared(0.0, 0.003)])["ndcg@10"].word == "inconclusive"
+    assert decision(0.0, 0.003, policy).reason == "at most 5 % worse than control in ndcg@10; 95 % confidence, safe to check at any time"
+
+
+def test_a_certain_drop_fails_even_if_it_is_within_the_margin_of_the_gate() -> None:
+    policy = Policy(margin=0.01, gate_margin=0.10, paging=("ndcg@10",))
+    assert within_gate_margin(policy, [compared(-0.05, 0.001)]) == {"ndcg@10"}
+    assert decision(-0.05, 0.001, policy).word == "fail"
+
+
+def test_a_wait_says_what_is_not_certain_yet() -> None:
+    found = decision(-0.02, 0.01, Policy())
+    assert found.word == "wait"
+    assert found.reason.startswith("2 % lower ndcg@10 than control so far; ")
+    assert found.reason.endswith("; not yet certain that it is at most 5 % worse")
+
+
+@pytest.mark.parametrize("word", ["invalid", "mixed"])
+def test_numbers_that_must_not_be_used_never_pass(word: str) -> None:
+    policy = Policy(paging=("ndcg@10",))
+    broken = Verdict(word, "because")  # type: ignore[arg-type]
+    assert gate_of(policy, broken, [DecidingMeasure("ndcg@10", broken, True)], "control") == GateDecision("wait", "because")
+
+
+def test_a_deciding_measure_that_is_not_compared_never_passes() -> None:
+    policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
+    fine = DecidingMeasure("ndcg@10", Verdict("improved", "more"), True)
+    assert gate_of(policy, fine.verdict, [fine], "control") == GateDecision("wait", "item_hit_rate@10 cannot be compared yet")
+
+
+@pytest.mark.parametrize(("margin", "word"), [(0.01, "pass"), (0.05, "pass"), (0.06, "wait")])
+def test_a_safe_verdict_passes_if_its_margin_is_no_larger(margin: float, word: str) -> None:
+    policy = Policy(margin=margin, paging=("ndcg@10",))
+    safe = Verdict("safe", "nearly the same")
+    assert gate_of(policy, safe, [DecidingMeasure("ndcg@10", safe, False)], "control").word == word
+
+
+words = st.sampled_from(["pass", "wait", "fail"])
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), words))
+def test_all_treatments_must_pass_and_any_failure_fails(given_words: Mapping[str, str]) -> None:
+    decisions = {name: GateDecision(word, name.upper()) for name, word in given_words.items()}  # type: ignore[arg-type]
+    found = whole_gate(decisions)
+    values = set(given_words.values())
+    assert found.word == ("fail" if "fail" in values else "pass" if values == {"pass"} else "wait")
+    for name, word in given_words.items():
+        assert (f"{name}: {name.upper()}" in found.reason) == (word == found.word)
+
+
+def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others: object) -> ExperimentReport:
+    """The report of arms, each with its users and its chance of a hit."""
+    moments = {name: arm(users, chance, seed) for seed, (name, (users, chance)) in enumerate(chances.items())}
+    exposures = {name: users for name, (users, _) in chances.items()}
+    kept = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, "multi_exposed_users": 0, **others}
+    stored = Stored(moments=moments, **kept)  # type: ignore[arg-type]
+    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, moments, {}))
+
+
+def gates(found: ExperimentReport) -> dict[str, str]:
+    assert found.gate is not None
+    return {"": found.gate.word, **{each.variant: each.gate.word for each in found.variants if each.gate is not None}}
+
+
+def test_the_report_has_the_gate_of_each_treatment_and_of_all() -> None:
+    found = report_of(ONE, {"control": (9_000, 0.5), "same": (9_000, 0.5), "worse": (9_000, 0.4)})
+    assert gates(found) == {"": "fail", "same": "pass", "worse": "fail"}
+    assert found.gate is not None
+    assert found.gate.reason.startswith("worse: ")
+    assert found.gate_margin == 0.05
+    rows = {row.variant: row.value for row in found.rows() if row.series == "gate"}
+    assert rows == {name: GATE_CODES[word] for name, word in gates(found).items()}  # type: ignore[index]
+
+
+def test_a_treatment_with_too_few_users_waits_and_says_so() -> None:
+    found = report_of(ONE, {"control": (4_000, 0.5), "treatment": (60, 0.5)})
+    assert gates(found) == {"": "wait", "treatment": "wait"}
+    assert found.gate is not None
+    assert found.gate.reason == "treatment: each arm needs at least 100 users: treatment has 60"
+
+
+def test_a_configured_treatment_without_users_waits() -> None:
+    policy = replace(ONE, shares={"control": 1, "a": 1, "b": 1})
+    found = report_of(policy, {"control": (150, 0.5), "a": (150, 0.5)})
+    assert gates(found) == {"": "wait", "a": "wait", "b": "wait"}
+
+
+def test_a_broken_experiment_waits_and_says_why() -> None:
+    found = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, multi_exposed_users=2_000)
+    assert gates(found) == {"": "wait", "treatment": "wait"}
+    assert found.gate is not None
+    assert "saw more than one variant" in found.gate.reason
+
+
+def test_an_experiment_without_a_control_waits() -> None:
+    found = report_of(ONE, {"a": (4_000, 0.5), "b": (4_000, 0.5)})
+    assert gates(found) == {"": "wait"}
+    assert found.gate is not None
+    assert "no variant is the control" in found.gate.reason
+
+
+@pytest.mark.parametrize(("credit", "word"), [(0.2, "pass"), (-0.2, "fail"), (0.0, "wait")])
+def test_of_interleaved_rankers_only_a_preferred_one_passes(credit: float, word: str) -> None:
+    found = report_of(Policy(), {"interleaved": (2_000, 0.5)}, credits=credits(2_000, credit))
+    assert gates(found) == {"": word}
+
+
+def test_a_margin_that_is_no_share_is_rejected() -> None:
+    with pytest.raises(ExperimentError, match=r"gate_margin: got 0.0; must be between 0 and 1"):
+        Policy(gate_margin=0.0)
+
+
+def at_most(share: float, experiments: int) -> int:
+    """Return the count that a binomial variable with this share exceeds with probability below 1 in 10,000."""
+    tail, count = 1.0, -1
+    while tail > 1e-4:
+        count += 1
+        tail -= math.comb(experiments, count) * share**count * (1 - share) ** (experiments - count)
+    return count
+
+
+def ever(lift: float, experiments: int, seed: int) -> dict[str, int]:
+    """Count the paths with this true lift that ever pass or ever fail, over 150 looks from 200 to 200,000 users.
+
+    A path is the difference of two means as a Brownian motion in information time, so the boundary is exact.
+    """
+    random, policy = np.random.default_rng(seed), Policy(paging=("ndcg@10",))
+    users = np.geomspace(200, 200_000, 150)
+    information = users / (4 * (0.85 * 0.4) ** 2)  # equal arms, coefficient of variation 0.85
+    steps = np.diff(information, prepend=0.0)
+    found = {"pass": 0, "fail": 0}
+    for _ in range(experiments):
+        score = np.cumsum(random.normal(lift * 0.4 * steps, np.sqrt(steps)))
+        words = set()
+        for at, known in enumerate(information):
+            variance = 1 / known / 2
+            each = MeasureComparison(
+                NDCG,
+                Estimate(0.4 + score[at] / known, variance, int(users[at] / 2)),
+                Estimate(0.4, variance, int(users[at] / 2)),
+                MeasureScale(math.sqrt(1 / information[0]), 0.4),
+            )
+            verdict = judge(policy, [each])["ndcg@10"]
+            word = gate_of(policy, verdict, [DecidingMeasure("ndcg@10", verdict, bool(within_gate_margin(policy, [each])))], "control").word
+            words.add(word)
+        for word in found:
+            found[word] += word in words
+    return found
+
+
+def test_a_drop_of_the_margin_rarely_ever_passes() -> None:
+    assert ever(-0.05, 150, seed=3)["pass"] <= at_most(0.05, 150)
+
+
+def test_without_a_difference_it_rarely_ever_fails_and_usually_passes() -> None:
+    found = ever(0.0, 60, seed=4)
+    assert found["fail"] <= at_most(0.05, 60)
+    assert found["pass"] >= 50
+
+
+def test_the_codes_of_gate_and_verdict_agree_in_sign() -> None:
+    assert GATE_CODES["pass"] > 0 > GATE_CODES["fail"]
+    assert VERDICT_CODES["safe"] > 0 > VERDICT_CODES["regressed"]
