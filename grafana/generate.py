@@ -1,4 +1,7 @@
-"""Write the dashboards: `python -m grafana.generate`. With --check it writes nothing and fails if a file is not current."""
+"""Write the dashboards into the package: `python -m grafana.generate`.
+
+With --check it writes nothing and fails if a file is not current.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,16 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana.experiment import experiment
 from grafana.pipeline import pipeline
 from grafana.ranking import ranking
+from streammetrics.exporters.grafana.dashboards import as_text
 
-FOLDER = Path(__file__).parent / "dashboards"
+FOLDER = Path(__file__).parents[1] / "streammetrics" / "exporters" / "grafana"
 
 
 def dashboards() -> Iterator[tuple[Path, str]]:
     """Yield every file with its content. The content is the same on every run."""
     for made in (experiment(), ranking(), pipeline()):
         assert made.uid is not None
-        text = json.dumps(made, cls=JSONEncoder, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        text = as_text(json.loads(json.dumps(made, cls=JSONEncoder)))
         yield FOLDER / f"{made.uid.removeprefix('streammetrics-')}.json", text
 
 

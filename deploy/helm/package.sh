@@ -15,5 +15,5 @@ mkdir -p "$stage/streammetrics/files/rules" "$stage/streammetrics/files/dashboar
 for file in "$root"/deploy/prometheus/*.yml; do
     if grep -q '^groups:' "$file"; then cp "$file" "$stage/streammetrics/files/rules/"; fi
 done
-cp "$root"/grafana/dashboards/*.json "$stage/streammetrics/files/dashboards/"
+cp "$root"/streammetrics/exporters/grafana/*.json "$stage/streammetrics/files/dashboards/"
 "$helm" package "$stage/streammetrics" --destination "$out"

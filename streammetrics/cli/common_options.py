@@ -52,3 +52,17 @@ def serving(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of commands that serve HTTP: --host and --port."""
     function = click.option("--host", help="Address for HTTP.  [default: 127.0.0.1]")(function)
     return click.option("--port", type=PORT, help="Port of /metrics and the page. 0: any free port.  [default: 9464]")(function)
+
+
+def into_folder(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of commands that write files into a folder: --out and --force."""
+    function = click.option("--force", is_flag=True, help="Replace files that exist with another content.")(function)
+    return click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Folder to write to.")(function)
+
+
+def selecting(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of commands that write queries: --prefix and --filter."""
+    function = click.option(
+        "--filter", "filters", multiple=True, metavar="LABEL=VALUE", help="Only series with this label, such as env=prod. May be repeated."
+    )(function)
+    return click.option("--prefix", default="", metavar="TEXT", help="What your Prometheus puts before series names.")(function)

@@ -7,6 +7,7 @@ import click
 from streammetrics import __version__
 from streammetrics.cli.command import CONTEXT
 from streammetrics.cli.commands.check_config import check_config
+from streammetrics.cli.commands.dashboards import dashboards
 from streammetrics.cli.commands.decode import decode
 from streammetrics.cli.commands.demo import demo
 from streammetrics.cli.commands.doctor import doctor
@@ -15,6 +16,7 @@ from streammetrics.cli.commands.namespaces import namespaces
 from streammetrics.cli.commands.repartition import repartition
 from streammetrics.cli.commands.replay import replay
 from streammetrics.cli.commands.report import report
+from streammetrics.cli.commands.rules import rules
 from streammetrics.cli.commands.run import run
 from streammetrics.cli.commands.simulate import simulate
 from streammetrics.cli.exit_codes import CommandGroup
@@ -29,5 +31,5 @@ def main() -> None:
     """
 
 
-for _command in (run, replay, report, simulate, demo, doctor, namespaces, repartition, decode, check_config, evaluate):
+for _command in (run, replay, report, simulate, demo, doctor, namespaces, repartition, decode, check_config, rules, dashboards, evaluate):
     main.add_command(_command)

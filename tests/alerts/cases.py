@@ -295,11 +295,15 @@ SUM = one("streammetrics_final_ndcg_sum_total", experiment="", variant="", k="10
 FELL_SUMMARY = "Ranking quality of all traffic fell to a mean ndcg@10 of 0.240"
 
 
-def fell(drop: str) -> str:
+def fell(drop: str, variants: str = "No experiment is running.") -> str:
     return (
-        "The final lists of the last hour are worse than in the same hours yesterday and last week (0.400), "
-        f"by more than {drop}. No variant regressed against its control."
+        f"The final lists of the last hour are worse by more than {drop} than those of the same hour yesterday or last week, "
+        f"whichever was lower (0.400). {variants}"
     )
+
+
+def fell_a_little(variants: str = "No experiment is running.") -> Fired:
+    return fired("warning", "Ranking quality of all traffic fell to a mean ndcg@10 of 0.340", fell("10 %", variants))
 
 
 FALLEN = (
@@ -316,11 +320,44 @@ FALLEN = (
         "as a warning, when it is a little worse; in the first week compared with yesterday only",
         {LISTS: "0+50x400", SUM: "0+20x310 6217+17x60"},
         "1655m",
+        (fell_a_little(),),
+        "5m",
+    ),
+    Case(
+        "StreammetricsAllVariantsFell",
+        "and says so, when no variant ranks worse",
+        {
+            LISTS: "0+50x400",
+            SUM: "0+20x310 6217+17x60",
+            **verdict("0+0x400", *NDCG),
+        },
+        "1655m",
         (
             fired(
                 "warning",
                 "Ranking quality of all traffic fell to a mean ndcg@10 of 0.340",
-                fell("10 %"),
+                fell("10 %", "No variant ranks worse than its control."),
+            ),
+        ),
+        "5m",
+    ),
+    Case(
+        "StreammetricsAllVariantsFell",
+        "and names the variants that rank worse in measures that do not page",
+        {
+            LISTS: "0+50x400",
+            SUM: "0+20x310 6217+17x60",
+            **verdict("-1+0x400", *NDCG),
+            **verdict("-1+0x400", *MRR),
+            **verdict("-1+0x400", "other", "mrr", "10", experiment="home"),
+            **verdict("0+0x400", "third", "mrr", "10"),
+        },
+        "1655m",
+        (
+            fired(
+                "warning",
+                "Ranking quality of all traffic fell to a mean ndcg@10 of 0.340",
+                fell("10 %", "Variants that rank worse than their control: other of home treatment of ranker."),
             ),
         ),
         "5m",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.prometheus import generate
-from deploy.prometheus.table import ALERTS
 from streammetrics.cli.main import main
 from streammetrics.config import keys
 from streammetrics.events.outcomes import names_of
+from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as ADDRESS
+from streammetrics.exporters.prometheus.rules.table import ALERTS
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.support.paths import ROOT
 
@@ -34,6 +34,7 @@ def commands(page: Path, program: str) -> list[list[str]]:
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
     assert {page.stem for page in PAGES} == {alert.name for alert in ALERTS}
+    assert ADDRESS.endswith(f"/{RUNBOOKS.relative_to(ROOT)}/")
 
 
 def test_the_pages_together_name_many_commands_settings_and_series() -> None:
@@ -64,9 +65,9 @@ def test_every_streammetrics_command_has_valid_options(page: Path) -> None:
 
 
 @pages
-def test_every_call_of_the_generator_has_valid_options(page: Path, tmp_path: Path) -> None:
-    for line in re.findall(r"python -m deploy\.prometheus\.generate ([^`]+)`", page.read_text(encoding="utf-8")):
-        assert line == "--help" or generate.main([*shlex.split(line), "--out", str(tmp_path)]) == 0
+def test_every_call_of_rules_has_valid_options(page: Path) -> None:
+    for line in re.findall(r"`streammetrics rules ([^`]+)`", page.read_text(encoding="utf-8")):
+        main.commands["rules"].make_context("rules", shlex.split(line))
 
 
 @pages

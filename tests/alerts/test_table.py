@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
-import streammetrics
-from deploy.prometheus.generate import HERE, PREFIX, RuleOptions, alerting_rules, files, main, recording_rules
-from deploy.prometheus.table import ALERTS, INHIBITIONS, RECORDED, THRESHOLDS, Inhibition
+from streammetrics.exporters.prometheus.rules.alertmanager import PREFIX
+from streammetrics.exporters.prometheus.rules.model import Inhibition
+from streammetrics.exporters.prometheus.rules.options import RuleOptions
+from streammetrics.exporters.prometheus.rules.recorded import RECORDED
+from streammetrics.exporters.prometheus.rules.render import alerting_rules, files, recording_rules
+from streammetrics.exporters.prometheus.rules.table import ALERTS, INHIBITIONS
+from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.alerts.cases import CASES
 from tests.support.paths import ROOT
 
 TESTS = ROOT / "tests"
+COMMITTED = ROOT / "deploy" / "prometheus"
 NAMES = {alert.name for alert in ALERTS}
 OF_PROMETHEUS = {"up"}
 SPAN_MS = {"s": 1_000, "m": 60_000}
@@ -35,70 +39,12 @@ def expressions(options: RuleOptions | None = None) -> list[str]:
 class TestFiles:
     @pytest.mark.parametrize("name", sorted(files()))
     def test_a_committed_file_matches_the_table(self, name: str) -> None:
-        assert (HERE / name).read_text(encoding="utf-8") == files()[name], "run python -m deploy.prometheus.generate"
-
-    def test_options_change_the_files(self, tmp_path: Path) -> None:
-        main(["--set", "lag_seconds=900", "--job", "mine", "--grafana", "https://grafana.example", "--out", str(tmp_path)])
-        text = (tmp_path / "alerting_rules.yml").read_text(encoding="utf-8")
-        assert "job:streammetrics_lag_seconds:max > 900" in text
-        assert 'up{job="mine"} == 0' in text
-        assert "dashboard_url: https://grafana.example/d/streammetrics-pipeline?" in text
-
-    def test_the_metric_for_all_traffic_can_be_chosen(self, tmp_path: Path) -> None:
-        main(["--metric", "MRR@20", "--out", str(tmp_path)])
-        recorded, alerts = ((tmp_path / f"{name}_rules.yml").read_text(encoding="utf-8") for name in ("recording", "alerting"))
-        assert 'streammetrics_final_mrr_sum_total{experiment="", k="20"}' in recorded
-        assert "fell to a mean mrr@20 of" in alerts
-        assert "ndcg" not in recorded + alerts
-
-    def test_an_unknown_threshold_is_rejected_with_the_known_ones(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with pytest.raises(SystemExit, match="2"):
-            main(["--set", "lag=900"])
-        assert "unknown threshold: lag; allowed are commits_failing_share" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            (["--set", "lag_seconds"], "--set lag_seconds: write THRESHOLD=NUMBER, such as lag_seconds=900"),
-            (["--set", "lag_seconds=soon"], "--set lag_seconds=soon: write THRESHOLD=NUMBER, such as lag_seconds=900"),
-            (["--set", "store_share=nan"], "store_share: got nan; allowed are numbers from 0 to 1"),
-            (["--set", "store_share=90"], "store_share: got 90.0; allowed are numbers from 0 to 1"),
-            (["--set", "fell_warning=1.1"], "fell_warning: got 1.1; allowed are numbers from 0 to 1"),
-            (["--set", "lag_seconds=inf"], "lag_seconds: got inf; allowed are finite numbers from 0"),
-            (["--set", "lag_seconds=-1"], "lag_seconds: got -1.0; allowed are finite numbers from 0"),
-            (["--job", 'a"b'], "job: got 'a\"b'; allowed are printable characters without quotes, backslashes and braces"),
-            (["--job", "a\\b"], "job: got 'a\\\\b'; allowed are"),
-            (["--job", "{{ .Job }}"], "job: got '{{ .Job }}'; allowed are"),
-            (["--job", ""], "job: got ''; allowed are"),
-            (["--job", "a\nb"], "job: got 'a\\nb'; allowed are"),
-            (["--metric", "ndgc@10"], "metric name: got 'ndgc'; allowed are ndcg, "),
-            (
-                ["--metric", "mrr"],
-                "metric: got 'mrr'; allowed are ndcg, ndcg_exp, dcg, cg, mrr, hit_rate, precision, recall, map, each with a cut-off",
-            ),
-            (["--metric", "item_hit_rate@5"], "metric: got 'item_hit_rate@5'; allowed are ndcg, "),
-            (["--metric", "rbp@10"], "metric: got 'rbp@10'; allowed are ndcg, "),
-            (["--out", "no/such/folder"], "--out no/such/folder: No such file or directory"),
-        ],
-    )
-    def test_invalid_options_are_rejected_in_one_line(
-        self, options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        with pytest.raises(SystemExit, match="2"):
-            main(["--out", str(tmp_path), *options])
-        assert message in capsys.readouterr().err.splitlines()[-1]
-        assert list(tmp_path.iterdir()) == []
+        assert (COMMITTED / name).read_text(encoding="utf-8") == files()[name], "run streammetrics rules --force --out deploy/prometheus"
 
     def test_a_threshold_keeps_its_digits(self) -> None:
         values = RuleOptions(thresholds={"unmatched_least": 1_234_567.0, "refused_share": 0.012_345_678, "lag_seconds": 900}).values()
         assert (values["unmatched_least"], values["refused_share"], values["lag_seconds"]) == ("1234567", "0.012345678", "900")
-        assert RuleOptions(thresholds={"refused_share": 0.07}).texts()["refused_share"] == "7 %"
-
-
-def test_the_package_does_not_import_the_table() -> None:
-    sources = [path.read_text(encoding="utf-8") for path in Path(streammetrics.__file__).parent.rglob("*.py")]
-    assert len(sources) > 50
-    assert not [text for text in sources if re.search(r"^\s*(?:from|import) deploy\b", text, re.MULTILINE)]
+        assert RuleOptions(thresholds={"refused_share": 0.07}).annotation("@refused_share") == "7 %"
 
 
 class TestTable:
@@ -147,7 +93,7 @@ def test_the_guide_lists_the_alerts_tried_by_promtool_only() -> None:
         name for line in source.splitlines() if "wait_until_fires" not in line for name in re.findall(r'"(Streammetrics\w+)"', line)
     }
     assert "StreammetricsRedisDown" in triggered
-    guide = (HERE.parent / "README.md").read_text(encoding="utf-8")
+    guide = (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
     table = guide.partition("tested by promtool only:")[2].partition("\n**")[0]
     assert set(re.findall(r"^\| (Streammetrics\w+) \|", table, re.MULTILINE)) == NAMES - triggered
 

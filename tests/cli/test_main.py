@@ -23,6 +23,8 @@ from tests.support.paths import ROOT
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
 COMMANDS += ("decode",)
 """The commands that take a configuration."""
+FILES_ONLY = ("rules", "dashboards")
+"""The commands that need none."""
 NEEDED = {"replay": ["events.ndjson"], "decode": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
 """Required arguments of commands."""
 
@@ -40,7 +42,7 @@ def commands(group: click.Group = main, before: str = "") -> dict[str, click.Com
 
 
 def test_the_tests_cover_all_commands() -> None:
-    assert sorted(commands()) == sorted([*COMMANDS, "evaluate"])
+    assert sorted(commands()) == sorted([*COMMANDS, *FILES_ONLY, "evaluate"])
 
 
 def test_evaluate_scores_trec_files(tmp_path: Path) -> None:
@@ -58,14 +60,13 @@ def test_the_version_is_printed() -> None:
     assert invoke("--version").output == f"streammetrics, version {__version__}\n"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *FILES_ONLY])
 def test_help_has_a_description_and_examples(name: str) -> None:
     result = invoke(*name.split(), "--help")
     assert result.exit_code == 0
     assert "Example" in result.output
     assert f"streammetrics {name}" in result.output
-    assert "--config" in result.output
-    assert "--set" in result.output
+    assert ("--config" in result.output and "--set" in result.output) == (name in COMMANDS)
 
 
 def test_the_help_of_a_group_has_examples_of_its_commands() -> None:
@@ -85,7 +86,7 @@ def test_serving_commands_have_a_port_option(name: str) -> None:
     assert invoke(*name.split(), "--port", "65536").exit_code == 2
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *FILES_ONLY])
 def test_every_example_in_a_help_text_parses(name: str) -> None:
     lines = [line.strip() for line in (commands()[name].help or "").splitlines()]
     examples = [line.partition(f"streammetrics {name}")[2].partition("|")[0].split() for line in lines if f"streammetrics {name}" in line]
@@ -284,7 +285,7 @@ def test_the_package_can_be_run_as_a_module() -> None:
 
 
 def test_every_option_of_every_command_has_a_help_text() -> None:
-    options = [option for name in COMMANDS for option in commands()[name].params if isinstance(option, click.Option)]
+    options = [option for name in (*COMMANDS, *FILES_ONLY) for option in commands()[name].params if isinstance(option, click.Option)]
     assert options
     assert [option.name for option in options if not option.help] == []
 

@@ -70,6 +70,9 @@ def checked(*command: str | Path, cwd: Path = ROOT, environ: dict[str, str] | No
     return done.stdout
 
 
+GRAFANA = Path("streammetrics/exporters/grafana")
+
+
 @contextmanager
 def packaged() -> Iterator[Path]:
     """The chart as package.sh makes it. Where this checkout has no rules or dashboards yet, examples stand in."""
@@ -77,7 +80,7 @@ def packaged() -> Iterator[Path]:
         checkout = Path(scratch) / "checkout"
         shutil.copytree(DEPLOY / "helm", checkout / "deploy" / "helm")
         _copied(ROOT / "deploy" / "prometheus", checkout / "deploy" / "prometheus", "example_rules.yml", RULES)
-        _copied(ROOT / "grafana" / "dashboards", checkout / "grafana" / "dashboards", "example.json", '{"title": "{{example}}"}\n')
+        _copied(ROOT / GRAFANA, checkout / GRAFANA, "example.json", '{"title": "{{example}}"}\n')
         checked(checkout / "deploy" / "helm" / "package.sh", Path(scratch) / "dist", environ={"HELM": str(linter("helm"))})
         yield next((Path(scratch) / "dist").glob("*.tgz"))
 

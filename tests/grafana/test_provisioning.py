@@ -9,8 +9,9 @@ import yaml
 
 from grafana.generate import FOLDER
 from tests.grafana.reading import NAMES
+from tests.support.paths import ROOT
 
-PROVISIONING = FOLDER.parent / "provisioning"
+PROVISIONING = ROOT / "grafana" / "provisioning"
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -7,17 +7,21 @@ import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deploy.prometheus import generate
-from deploy.prometheus.generate import HERE, RuleOptions, alerting_rule
-from deploy.prometheus.table import ALERTS
+from streammetrics.exporters.prometheus.rules.alertmanager import RECEIVERS
+from streammetrics.exporters.prometheus.rules.options import RuleOptions
+from streammetrics.exporters.prometheus.rules.render import alerting_rule
+from streammetrics.exporters.prometheus.rules.table import ALERTS
 from tests.alerts.cases import CASES, Case, Fired
 from tests.servers.tools import find_tool
+from tests.support.command_line import called
+from tests.support.paths import ROOT
 
-RUNBOOKS = HERE.parent / "runbooks"
-RULES = [HERE / "recording_rules.yml", HERE / "alerting_rules.yml"]
+RUNBOOKS = ROOT / "deploy" / "runbooks"
+RULES = [ROOT / "deploy" / "prometheus" / f"{name}_rules.yml" for name in ("recording", "alerting")]
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -31,10 +35,10 @@ def links(alert: str, fired: Fired) -> dict[str, str]:
     for label, value in fired.labels.items():
         dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", value)
     assert "{{" not in dashboard
-    return {"runbook_url": f"deploy/runbooks/{alert}.md", "dashboard_url": dashboard}
+    return {"runbook_url": rule["annotations"]["runbook_url"], "dashboard_url": dashboard}
 
 
-def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, object]:
+def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:
     return {
         "rule_files": list(map(str, rules)),
         "evaluation_interval": case.step,
@@ -78,7 +82,7 @@ FALLEN = [case for case in CASES if case.alert == "StreammetricsAllVariantsFell"
 
 @pytest.mark.parametrize("case", FALLEN, ids=lambda case: case.name)
 def test_the_ranking_as_a_whole_may_be_judged_by_another_metric(case: Case, tmp_path: Path) -> None:
-    assert generate.main(["--metric", "mrr@20", "--out", str(tmp_path)]) == 0
+    assert called("rules", "--metric", "mrr@20", "--out", tmp_path).returncode == 0
     as_other = json.dumps(as_test(case, [tmp_path / path.name for path in RULES]))
     for here, there in (("final_ndcg_sum_total", "final_mrr_sum_total"), ('k=\\"10\\"', 'k=\\"20\\"'), ("ndcg@10", "mrr@20")):
         assert here in as_other
@@ -108,13 +112,38 @@ def test_every_query_of_the_runbooks_is_one_that_prometheus_reads(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_page() -> None:
-    def amtool(*words: str | Path) -> str:
-        done = subprocess.run([find_tool("amtool"), *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.strip()
+@pytest.mark.parametrize("step", sorted({case.step for case in CASES}))
+def test_rules_with_a_prefix_and_a_label_decide_the_same_and_ignore_other_labels(step: str, tmp_path: Path) -> None:
+    assert called("rules", "--prefix", "shop_", "--filter", "env=prod", "--out", tmp_path).returncode == 0
+    files = [as_test(case, [tmp_path / path.name for path in RULES]) for case in CASES if case.step == step]
+    for case in (case for file in files for case in file["tests"]):
+        case["input_series"] = [
+            {"series": of_environment(each["series"], env), "values": each["values"] if env == "prod" else "0+0x20"}
+            for each in case["input_series"]
+            for env in ("prod", "test")
+        ]
+        for alert in case["alert_rule_test"][0]["exp_alerts"]:
+            alert["exp_labels"]["env"] = "prod"
+    test = tmp_path / "test.yml"
+    test.write_text(json.dumps({**files[0], "tests": [case for file in files for case in file["tests"]]}), encoding="utf-8")
+    done = promtool("test", "rules", test)
+    assert done.returncode == 0, done.stdout + done.stderr
 
-    config = HERE / "alertmanager.yml"
+
+def of_environment(series: str, env: str) -> str:
+    return re.sub("^streammetrics_", "shop_streammetrics_", series).replace("{", f'{{env="{env}",', 1)
+
+
+def amtool(*words: str | Path) -> str:
+    done = subprocess.run([find_tool("amtool"), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("notify", RECEIVERS)
+def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_page(notify: str, tmp_path: Path) -> None:
+    assert called("rules", "--notify", notify, "--out", tmp_path).returncode == 0
+    config = tmp_path / "alertmanager.yml"
     amtool("check-config", config)
     routed = {
         severity: amtool("config", "routes", "test", f"--config.file={config}", f"severity={severity}")

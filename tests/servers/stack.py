@@ -12,9 +12,11 @@ from typing import Self
 
 import yaml
 
-from deploy.prometheus.generate import RuleOptions, alertmanager, files
 from streammetrics.config import load, render_effective
 from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.exporters.prometheus.rules.alertmanager import alertmanager
+from streammetrics.exporters.prometheus.rules.options import RuleOptions
+from streammetrics.exporters.prometheus.rules.render import files
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker

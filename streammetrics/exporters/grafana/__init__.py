@@ -1,0 +1,1 @@
+"""The Grafana dashboards, as files. `grafana/generate.py` in the sources writes them. Pure."""

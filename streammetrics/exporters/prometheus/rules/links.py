@@ -1,0 +1,8 @@
+"""The address of the runbook pages. Imports nothing, so that help can show it at once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RUNBOOKS: Final = "https://github.com/streammetrics/streammetrics/blob/main/deploy/runbooks/"
+"""The part of a runbook's address before its file name."""

@@ -1,0 +1,125 @@
+"""Alerts about the ranking and its experiments. `@name` stands for an option or a threshold."""
+
+from __future__ import annotations
+
+from streammetrics.exporters.prometheus.rules.model import Alert
+
+_REGRESSED_MEASURES = (
+    'streammetrics_experiment_verdict{variant!=""} == -1\n'
+    "  and on (job, instance, experiment, metric, k, scope) streammetrics_experiment_paging == 1"
+)
+"""The paging measures that regressed."""
+_REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
+_INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
+_SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
+_EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
+"""Alerts that explain a bad hour, even when they end before the hour does."""
+_FELL = (
+    "job:streammetrics_final_quality:mean1h < (1 - @{drop}) * job:streammetrics_final_quality:reference1h\n"
+    "and job:streammetrics_final_lists:increase1h >= @fell_lists_least\n"
+    f'unless on (job) count by (job) (\n  count_over_time(ALERTS{{alertname=~"{_EXPLAINS}", alertstate="firing"}}[1h])\n)'
+)
+_FELL_SUMMARY = 'Ranking quality of all traffic fell to a mean @metric@@@k of {{ printf "%.3f" $value }}'
+_WORSE = "count by (experiment, variant) (streammetrics_experiment_verdict{job='%s', variant!=''} == -1)"
+"""The variants with a measure that regressed, whether it pages or not."""
+_ANY_VERDICT = "streammetrics_experiment_verdict{job='%s', variant!=''}"
+_OF_VARIANTS = (
+    f'{{{{ with query (printf "{_WORSE}" $labels.job) }}}}Variants that rank worse than their control:'
+    '{{ range . | sortByLabel "variant" }} {{ .Labels.variant }} of {{ .Labels.experiment }}{{ end }}.'
+    f'{{{{ else }}}}{{{{ with query (printf "{_ANY_VERDICT}" $labels.job) }}}}No variant ranks worse than its control.'
+    "{{ else }}No experiment is running.{{ end }}{{ end }}"
+)
+"""What the experiments say at the time of the alert."""
+_FELL_DESCRIPTION = (
+    "The final lists of the last hour are worse by more than @{drop} than those of the same hour yesterday or last week, whichever was "
+    "lower ({{ range query (printf \"job:streammetrics_final_quality:reference1h{job='%s'}\" $labels.job) }}"
+    f'{{{{ printf "%.3f" .Value }}}}{{{{ end }}}}). {_OF_VARIANTS}'
+)
+
+RANKING_ALERTS = (
+    # --- ranking
+    Alert(
+        "StreammetricsRankingRegressed",
+        "critical",
+        "5m",
+        "min by (job, experiment, variant, scope) (\n"
+        "  streammetrics_experiment_judged_lift_upper\n"
+        f"  and on (job, instance, experiment, variant, metric, k, scope) {_REGRESSED_MEASURES}\n"
+        f") < -@regressed_critical\n{_REGRESSED}",
+        "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control by more than @regressed_critical",
+        f"Counted {_SCOPE}, the lift of at least one paging measure is below {{{{ $value | humanizePercentage }}}}. "
+        "This is the upper bound of its interval. It is safe to check at any time.",
+        "experiment",
+        keeps="15m",
+    ),
+    Alert(
+        "StreammetricsRankingRegressed",
+        "warning",
+        "5m",
+        "count by (job, experiment, variant, scope) (count by (job, experiment, variant, metric, k, scope) (\n"
+        f"  {_REGRESSED_MEASURES}\n))\n{_REGRESSED}",
+        "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control",
+        f"Counted {_SCOPE}, paging measures worse than control by more than the margin: {{{{ $value }}}}.",
+        "experiment",
+        keeps="15m",
+    ),
+    Alert(
+        "StreammetricsAllVariantsFell",
+        "critical",
+        "30m",
+        _FELL.replace("{drop}", "fell_critical"),
+        _FELL_SUMMARY,
+        _FELL_DESCRIPTION.replace("@{drop}", "@fell_critical"),
+        "ranking",
+    ),
+    Alert(
+        "StreammetricsAllVariantsFell",
+        "warning",
+        "30m",
+        _FELL.replace("{drop}", "fell_warning"),
+        _FELL_SUMMARY,
+        _FELL_DESCRIPTION.replace("@{drop}", "@fell_warning"),
+        "ranking",
+    ),
+    # --- invalid experiments
+    Alert(
+        "StreammetricsSampleRatioMismatch",
+        "warning",
+        "10m",
+        f"min by (job, experiment, scope) (streammetrics_experiment_srm_p_value) < @sample_ratio_p\n{_INVALID}",
+        "Users of {{ $labels.experiment }} are not split as configured",
+        f"Counted {_SCOPE}, the p-value of the split is {{{{ $value }}}}. Its verdicts are invalid, and it does not page.",
+        "experiment",
+    ),
+    Alert(
+        "StreammetricsMultiExposure",
+        "warning",
+        "10m",
+        "max by (job, experiment, scope) (streammetrics_experiment_multi_exposed_users)\n"
+        "/ (\n"
+        "  max by (job, experiment, scope) (streammetrics_experiment_multi_exposed_users)\n"
+        '  + sum by (job, experiment, scope) (max by (job, experiment, scope, variant) (streammetrics_experiment_users{variant!=""}))\n'
+        f") > @multi_exposed_share\n{_INVALID}",
+        "{{ $value | humanizePercentage }} of the users of {{ $labels.experiment }} saw more than one variant",
+        f"Counted {_SCOPE}. They are excluded. So many make the experiment invalid, and it does not page.",
+        "experiment",
+    ),
+    Alert(
+        "StreammetricsExperimentInvalid",
+        "warning",
+        "30m",
+        "job_experiment:streammetrics_experiment_verdict:min == -2",
+        "The numbers of {{ $labels.experiment }} cannot be trusted",
+        f"Counted {_SCOPE}, its verdict is invalid, and no other alert explains it. It does not page.",
+        "experiment",
+    ),
+    Alert(
+        "StreammetricsVerdictMixed",
+        "warning",
+        "30m",
+        "job_experiment:streammetrics_experiment_verdict:min == -3",
+        "The measures of {{ $labels.experiment }} contradict each other",
+        f"Counted {_SCOPE}, one deciding measure is better than control and another worse. It does not page as a regression.",
+        "experiment",
+    ),
+)

@@ -1,0 +1,46 @@
+"""Recording rules. `@name` stands for an option or a threshold."""
+
+from __future__ import annotations
+
+from streammetrics.exporters.prometheus.rules.model import Recorded
+
+RECORDED = (
+    Recorded("job_topic:streammetrics_events:rate15m", "max by (job, topic) (rate(streammetrics_events_total[15m]))"),
+    Recorded(
+        "job:streammetrics_refused:ratio_rate15m",
+        "sum by (job) (max by (job, topic, reason) (rate(streammetrics_dropped_total[15m])))\n"
+        "/ (sum by (job) (job_topic:streammetrics_events:rate15m) > 0)",
+    ),
+    Recorded(
+        "job:streammetrics_feedback_unmatched:rate30m",
+        "sum by (job) (max by (job, topic, reason) (rate(streammetrics_feedback_unmatched_total[30m])))",
+    ),
+    Recorded(
+        "job:streammetrics_feedback:rate30m",
+        "sum by (job) (max by (job, topic) (rate(streammetrics_feedback_matched_total[30m])))\n"
+        "+ job:streammetrics_feedback_unmatched:rate30m",
+    ),
+    Recorded("job:streammetrics_lag_seconds:max", "max by (job) (streammetrics_lag_seconds)"),
+    Recorded("job:streammetrics_tasks_watermark_timestamp_seconds:max", "max by (job) (streammetrics_tasks_watermark_timestamp_seconds)"),
+    Recorded(
+        "job:streammetrics_commits_failing:ratio_rate5m",
+        'sum by (job) (rate(streammetrics_commits_total{status=~"failed|conflict"}[5m]))\n'
+        "/ (sum by (job) (rate(streammetrics_commits_total[5m])) > 0)",
+    ),
+    Recorded("job:streammetrics_final_lists:increase1h", 'max by (job) (increase(streammetrics_final_lists_total{experiment=""}[1h]))'),
+    Recorded(
+        "job:streammetrics_final_quality:mean1h",
+        'max by (job) (increase(streammetrics_final_@{metric}_sum_total{experiment="", k="@k"}[1h]))\n'
+        "/ (job:streammetrics_final_lists:increase1h > 0)",
+    ),
+    Recorded(
+        "job:streammetrics_final_quality:reference1h",
+        "(job:streammetrics_final_quality:mean1h offset 1d <= job:streammetrics_final_quality:mean1h offset 1w)\n"
+        "or job:streammetrics_final_quality:mean1h offset 1w\n"
+        "or job:streammetrics_final_quality:mean1h offset 1d",
+    ),
+    Recorded(
+        "job_experiment:streammetrics_experiment_verdict:min",
+        'min by (job, experiment, scope) (streammetrics_experiment_verdict{variant="", metric="", k=""})',
+    ),
+)

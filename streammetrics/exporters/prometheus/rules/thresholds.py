@@ -1,0 +1,29 @@
+"""The numbers that alerts compare with, and what the rules measure by default."""
+
+from __future__ import annotations
+
+from streammetrics.exporters.prometheus.rules.model import Threshold
+
+JOB = "streammetrics"
+"""The scrape job of workers and exporters. Only rules for missing series need it."""
+METRIC = "ndcg@10"
+"""The metric for the quality of the ranking as a whole."""
+
+THRESHOLDS = (
+    Threshold("regressed_critical", 0.05, "A regression is critical when the upper bound of the lift is below minus this number."),
+    Threshold("fell_warning", 0.10, "Drop of all traffic that warns, against the lower of the same hours yesterday and last week."),
+    Threshold("fell_critical", 0.25, "Drop of all traffic that is critical."),
+    Threshold("fell_lists_least", 500, "Final lists that an hour needs for the comparison."),
+    Threshold("sample_ratio_p", 0.01, "p-value of the sample ratio check. The product has the same limit."),
+    Threshold("multi_exposed_share", 0.01, "Share of users who saw several variants. The product has the same limit."),
+    Threshold("unmatched_share", 0.25, "Share of feedback that counts for no list. The product has the same limit."),
+    Threshold("unmatched_least", 100, "Feedback in half an hour that the share needs."),
+    Threshold("users_on_several_share", 0.01, "Share of users on several partitions. The product has the same limit."),
+    Threshold("refused_share", 0.01, "Share of refused events."),
+    Threshold("refused_least", 100, "Events in a quarter of an hour that the share needs."),
+    Threshold("lag_seconds", 300, "Age of the newest record read.", is_seconds=True),
+    Threshold("commits_failing_share", 0.1, "Share of commits that failed or found unexpected state."),
+    Threshold("rebalances", 5, "Changes of a worker's tasks in a quarter of an hour. A start makes two."),
+    Threshold("store_share", 0.8, "Share of its maxmemory that a Redis uses."),
+    Threshold("series_share", 0.9, "Share of the largest number of series."),
+)
