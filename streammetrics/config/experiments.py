@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, Field
 
 from streammetrics.config.fields import (
     Conflict,
     Listed,
+    Moment,
     Number,
     OptionalText,
     Section,
     Text,
     Whole,
     milliseconds,
-    parse_moment,
     setting,
     whole,
 )
+from streammetrics.config.stages import Shares, StageSettings, stage_conflicts, stages_of
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()
-
-
-def _moment(given: object) -> datetime | None:
-    return None if given in ("", None) else parse_moment(given)
 
 
 def _table(given: object) -> object:
@@ -41,18 +37,14 @@ def _table(given: object) -> object:
         raise ValueError("not a JSON object") from None
 
 
-def _moment_text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
-
-
-Moment = Annotated[datetime | None, PlainValidator(_moment), PlainSerializer(_moment_text, return_type=str | None, when_used="json")]
-
-
 class NamedExperiment(Section):
     """The rules of one experiment. None means the value for all experiments."""
 
     control: OptionalText = None
-    shares: Mapping[Text, Annotated[Number, Field(gt=0)]] | None = None
+    shares: Shares | None = None
+    unit: Literal["user", "list"] | None = None
+    stages: tuple[StageSettings, ...] = ()
+    stage_label: OptionalText = None
     start: Moment = None
     end: Moment = None
     cuped_days: Annotated[Whole, Field(ge=1, le=366)] | None = None
@@ -71,14 +63,23 @@ class NamedExperiment(Section):
     unmatched_share_max: Number | None = None
 
 
+_OF_ONE: Final = ("control", "shares", "unit", "stages", "stage_label")
+"""Rules that can be set for single experiments only."""
+
+
 def _own_rules(named: NamedExperiment) -> dict[str, Any]:
     """Return the rules that are set for one experiment."""
-    return {name: value for name in Policy.__dataclass_fields__ if (value := getattr(named, name)) is not None}
+    own = {name: value for name in Policy.__dataclass_fields__ if (value := getattr(named, name)) is not None}
+    return own | {"stages": stages_of(named.stages, named.stage_label)} if named.stages else own
+
+
+_TOGETHER: Final = ("stages", "stage_label")
+"""Rules that are only valid together."""
 
 
 def _errors(rules: Mapping[str, Any]) -> list[ExperimentError]:
     """Return the errors of each rule alone or, if there are none, of all rules together."""
-    alone = [error for name, value in rules.items() if (error := _error({name: value})) is not None]
+    alone = [error for name, value in rules.items() if name not in _TOGETHER and (error := _error({name: value})) is not None]
     together = None if alone else _error(rules)
     return alone if together is None else [together]
 
@@ -165,9 +166,11 @@ class ExperimentSettings(Section):
     )
     named: Annotated[Mapping[Text, NamedExperiment], BeforeValidator(_table)] = setting(
         {},
-        "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end,"
-        " cuped_days (days before the start with lists that reduce the variance, 1 to 366; needs start), and any of paging, alpha, margin,"
-        " gate_margin, min_users, minimum_lift, effective_users_min, hit_users_min, late_share_max, cuped_verdict, sample_ratio_alpha,"
+        "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end, stages"
+        " (of a rollout: tables of start, shares, and name), stage_label (the segment that names a list's stage, instead of starts), unit"
+        " (user or list: what is assigned to a variant), cuped_days (days before the start with lists that reduce the variance, 1 to 366;"
+        " needs start), and any of paging, alpha, margin, gate_margin,"
+        " min_users, minimum_lift, effective_users_min, hit_users_min, late_share_max, cuped_verdict, sample_ratio_alpha,"
         " multi_exposed_share_max, unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",
     )
@@ -178,7 +181,7 @@ class ExperimentSettings(Section):
 
     def _general(self) -> dict[str, Any]:
         """Return the rules that can be set for all experiments."""
-        return {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in ("shares", "control")}
+        return {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in _OF_ONE}
 
     def conflicts(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Conflict]:
         """Yield conflicting settings. `metrics` are the computed metrics, `measures` those measured per user."""
@@ -197,3 +200,14 @@ class ExperimentSettings(Section):
             if named.start is None and named.cuped_days is not None:
                 rule = f"{name}: cuped_days = {named.cuped_days} needs a start: set start, or leave out both"
                 yield Conflict(("experiments.named",), rule)
+            for rule in stage_conflicts(named.stages, named.stage_label, named.start, named.end):
+                yield Conflict(("experiments.named",), f"{name}: {rule}")
+            for rule in self._conflicts_of_unit(named):
+                yield Conflict(("experiments.named",), f"{name}: {rule}")
+
+    def _conflicts_of_unit(self, named: NamedExperiment) -> Iterator[str]:
+        if named.cuped_days is not None and (named.stages or named.unit == "list"):
+            yield 'cuped_days needs one stage and unit = "user": leave out cuped_days, or stages and unit'
+        of_users = [measure for measure in named.paging or self.paging if measure.startswith("user_")]
+        if named.unit == "list" and of_users:
+            yield f'{of_users[0]} cannot decide with unit = "list", because a user may see several variants: set other measures in paging'

@@ -142,6 +142,19 @@ def epoch_ms(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
+def _optional_moment(given: object) -> datetime | None:
+    return None if given in ("", None) else parse_moment(given)
+
+
+def _moment_text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+Moment = Annotated[
+    datetime | None, PlainValidator(_optional_moment), PlainSerializer(_moment_text, return_type=str | None, when_used="json")
+]
+
+
 def _no_bool(given: object) -> object:
     if isinstance(given, bool):
         raise ValueError("true and false are not numbers")

@@ -50,6 +50,8 @@ needs them.
 """
 
 from streammetrics.experiments.building import build_report
+from streammetrics.experiments.cell_arms import choose_stored_scales
+from streammetrics.experiments.cross_moments import CrossLayout, cross_of_users
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
 from streammetrics.experiments.measures import ExperimentError, Measures
@@ -63,17 +65,23 @@ from streammetrics.experiments.report import (
     MeasureRow,
     PreferenceReport,
     PreferenceRow,
+    StageReport,
+    StageRow,
     role_of,
 )
 from streammetrics.experiments.scales import choose_scales
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key
+from streammetrics.experiments.stored import Cell, Stored, StoredStage
 
 __all__ = [
     "INTERLEAVED",
     "SINCE_START",
     "THIS_DAY",
+    "Cell",
+    "CrossLayout",
     "ExperimentError",
     "ExperimentReport",
+    "ExperimentUnit",
     "Joined",
     "MeasureReport",
     "MeasureRow",
@@ -81,15 +89,22 @@ __all__ = [
     "Policy",
     "PreferenceReport",
     "PreferenceRow",
+    "Stage",
+    "StageReport",
+    "StageRow",
     "Stored",
+    "StoredStage",
     "add",
     "add_credits",
     "build_report",
     "choose_scales",
+    "choose_stored_scales",
     "credit_moments",
+    "cross_of_users",
     "list_credit",
     "of_users",
     "role_of",
+    "stage_key",
     "subtract",
     "zero",
 ]

@@ -6,16 +6,19 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from streammetrics.experiments.cell_arms import CellArms
+from streammetrics.experiments.cell_health import cell_health
+from streammetrics.experiments.cells import Cells
 from streammetrics.experiments.comparing import Arms, measures_of
-from streammetrics.experiments.floors import effective_users, largest_user_share_max
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, VariantReport, role_of
+from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import Verdict, combined, invalid, judge_preference, severity, waiting
+from streammetrics.experiments.verdict import Verdict, combined, invalid, judge_preference, severity
 
 
 def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
@@ -29,14 +32,20 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
             raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
-    state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined)
-    arms = Arms(measures, policy, control, scales, stored)
+    arms: Arms
+    if policy.in_cells or stored.stages:
+        cells = Cells(measures, policy, stored)
+        state, arms = cell_health(cells), CellArms(cells, control, scales)
+        stages = stage_reports(cells, control) if policy.stages else ()
+    else:
+        state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined)
+        arms, stages = Arms(measures, policy, control, scales, stored), ()
     treatments = policy.treatments(control, stored.first_exposures)
-    names = sorted({*stored.moments, *stored.first_exposures, *(policy.shares or {})}, key=lambda name: (name != control, name))
+    names = sorted({*stored.moments, *stored.first_exposures, *(policy.arms or ())}, key=lambda name: (name != control, name))
     shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
     variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
     preferences = tuple(_preferences(policy, state, stored.credits))
-    verdict = _overall(policy, stored, state, control, variants, preferences)
+    verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(
         experiment=stored.experiment,
         scope=stored.scope,
@@ -52,14 +61,15 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         known_from_ms=stored.known_from_ms,
         gate=_gate(verdict, variants, preferences, treatments),
         gate_margin=policy.gate_margin,
+        unit=policy.unit,
+        stages=stages,
     )
 
 
 def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str]) -> VariantReport:
-    measures, stored, control = arms.measures, arms.stored, arms.control
-    sums = stored.moments.get(variant, (0, 0))
-    by_lists = next((measure for measure in measures if measure.kind == "mean"), measures.all[0])
-    known = sums[USERS_AT] > 0
+    control, sums = arms.control, arms.stored.moments.get(variant, (0, 0))
+    by_lists = next((measure for measure in arms.measures if measure.kind == "mean"), arms.measures.all[0])
+    effective, largest = arms.weight_of_users(by_lists, variant) if sums[USERS_AT] > 0 else (0.0, 0.0)
     decided = [each.verdict for each in shown if each.paging and each.verdict]
     verdict = combined(decided) if decided else None
     return VariantReport(
@@ -67,19 +77,19 @@ def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatme
         role=role_of(variant, control),
         users=sums[USERS_AT],
         lists=sums[LISTS_AT],
-        first_exposures=stored.first_exposures.get(variant, 0),
+        first_exposures=arms.stored.first_exposures.get(variant, 0),
         measures=shown,
-        effective_users=effective_users(measures, by_lists, sums) if known else 0.0,
-        largest_user_share_max=largest_user_share_max(measures, by_lists, sums) if known else 0.0,
+        effective_users=effective,
+        largest_user_share_max=largest,
         verdict=verdict,
         gate=_gate_of(arms, verdict, variant, shown) if control is not None and variant in treatments else None,
     )
 
 
 def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport]) -> GateDecision:
-    users = {name: arms.stored.moments[name][USERS_AT] if name in arms.stored.moments else 0 for name in (variant, arms.control or "")}
-    if min(users.values()) < arms.policy.min_users:
-        return GateDecision("wait", waiting(arms.policy, users).reason)
+    too_few = arms.too_few(variant, arms.control or "")
+    if too_few is not None:
+        return GateDecision("wait", too_few)
     deciding = [
         DecidingMeasure(f"{each.metric}@{each.k}", each.verdict, bool(each.within_gate_margin))
         for each in shown
@@ -131,7 +141,7 @@ def _preference(policy: Policy, state: Health, team: str, against: str, moments:
 
 
 def _overall(
-    policy: Policy,
+    arms: Arms,
     stored: Stored,
     state: Health,
     control: str | None,
@@ -150,7 +160,6 @@ def _overall(
         )
     decided = [(variant.variant, variant.verdict) for variant in variants if variant.verdict]
     if not decided:
-        short = {variant.variant: variant.users for variant in variants if variant.users < policy.min_users}
-        return waiting(policy, short) if short else Verdict("inconclusive", "there is nothing to compare yet")
+        return Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants], control))
     variant, worst = min(decided, key=lambda each: severity(each[1]))
     return Verdict(worst.word, f"{variant}: {worst.reason}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from streammetrics.experiments.cuped import Reduced, reduce_variances
 from streammetrics.experiments.estimates import Estimate, difference, estimate, lift_interval, variance_of, z_value
-from streammetrics.experiments.floors import unmet_floor
+from streammetrics.experiments.floors import effective_users, largest_user_share_max, unmet_floor
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
@@ -19,15 +19,23 @@ from streammetrics.experiments.report import MeasureReport, ReducedReport
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
+from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge, waiting
 from streammetrics.experiments.words import percent
 
 
-class _Found(NamedTuple):
+class ArmEstimate(NamedTuple):
     """A variant's estimate, and the one with reduced variance if the layout has covariates."""
 
     plain: Estimate
-    reduced: Reduced | None
+    reduced: Reduced | None = None
+
+
+class Compared(NamedTuple):
+    """A variant and the control, as they are compared with each other. `covariance`: of the two means."""
+
+    own: ArmEstimate
+    against: ArmEstimate
+    covariance: float = 0.0
 
 
 class Arms:
@@ -41,6 +49,38 @@ class Arms:
         self.stored = stored
         self.moments = {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
         self.found = {measure: _estimates(measures, measure, self.moments) for measure in measures}
+
+    def alone(self, measure: Measure, variant: str) -> ArmEstimate | None:
+        """Return a variant's own estimate; None while it has too few users."""
+        return self.found[measure].get(variant)
+
+    def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
+        """Return a variant and the control; None while one of them has too few users."""
+        own, against = self.alone(measure, variant), self.alone(measure, control)
+        return None if own is None or against is None else Compared(own, against)
+
+    def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
+        """Return an arm's effective users, and the largest share of its lists that one user can have. The arm has users."""
+        moments = self.stored.moments[variant]
+        return effective_users(self.measures, measure, moments), largest_user_share_max(self.measures, measure, moments)
+
+    def waits_for(self, users: Sequence[tuple[str, int]], control: str) -> str:
+        """Say why nothing is compared yet. `users`: the users of each variant."""
+        short = {variant: count for variant, count in users if count < self.policy.min_users}
+        return waiting(self.policy, short).reason if short else "there is nothing to compare yet"
+
+    def too_few(self, variant: str, control: str) -> str | None:
+        """Say how many users a variant and the control have, if they are too few to be compared."""
+        users = {name: self.stored.moments[name][USERS_AT] if name in self.stored.moments else 0 for name in (variant, control)}
+        return waiting(self.policy, users).reason if min(users.values()) < self.policy.min_users else None
+
+    def short(self, variant: str, control: str) -> str:
+        """Say why a variant with enough users is not compared."""
+        return f"{control} has fewer than {self.policy.min_users:,} users"
+
+    def all_zero(self, measure: Measure) -> bool:
+        """Whether a measure is 0 in every variant."""
+        return not any(each.plain.mean > 0 for each in self.found[measure].values())
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
         """Return why a variant cannot be compared with the control yet, by its start or a floor; None if it can."""
@@ -65,25 +105,27 @@ class Arms:
         )
 
 
-def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, _Found]:
+def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, ArmEstimate]:
     if measures.covariates:
-        return {variant: _Found(each.plain, each) for variant, each in reduce_variances(measures, measure, moments).items()}
+        return {variant: ArmEstimate(each.plain, each) for variant, each in reduce_variances(measures, measure, moments).items()}
     found = {variant: estimate(measures, measure, sums) for variant, sums in moments.items()}
-    return {variant: _Found(each, None) for variant, each in found.items() if each is not None}
+    return {variant: ArmEstimate(each, None) for variant, each in found.items() if each is not None}
 
 
 def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tuple[MeasureReport, ...]:
     """Return what is shown of a variant's measures: alone, or compared with the control."""
     reports, comparisons = [], []
-    compared = arms.control is not None and variant not in (arms.control, INTERLEAVED)
-    for measure, found in arms.found.items():
-        if variant in found:
-            report = _alone(arms.policy, measure, found[variant])
-            if compared:
-                report, comparison = _compared(arms, measure, report, variant)
+    control = arms.control if variant not in (arms.control, INTERLEAVED) else None
+    for measure in arms.found:
+        compared = arms.compared(measure, variant, control) if control is not None else None
+        own = compared.own if compared is not None else arms.alone(measure, variant)
+        if own is not None:
+            report = _alone(arms.policy, measure, own)
+            if control is not None:
+                report, comparison = _compared(arms, measure, report, variant, control, compared)
                 comparisons += [comparison] if comparison else []
             reports.append(report)
-    if not compared:
+    if control is None:
         return tuple(reports)
     verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
     within = within_gate_margin(arms.policy, [each for each in comparisons if str(each.measure) in arms.policy.paging], treatments)
@@ -97,7 +139,7 @@ def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str
     return replace(report, verdict=broken or verdicts.get(name, report.verdict), within_gate_margin=is_within)
 
 
-def _alone(policy: Policy, measure: Measure, own: _Found) -> MeasureReport:
+def _alone(policy: Policy, measure: Measure, own: ArmEstimate) -> MeasureReport:
     return MeasureReport(
         measure.name,
         measure.k,
@@ -112,39 +154,41 @@ def _reduced(own: Reduced) -> ReducedReport:
     return ReducedReport(own.adjusted.mean, math.sqrt(own.adjusted.variance), own.share, own.users_with_earlier)
 
 
-def _compared(arms: Arms, measure: Measure, report: MeasureReport, variant: str) -> tuple[MeasureReport, MeasureComparison | None]:
+def _compared(
+    arms: Arms, measure: Measure, report: MeasureReport, variant: str, control: str, compared: Compared | None
+) -> tuple[MeasureReport, MeasureComparison | None]:
     """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
-    policy, control, found = arms.policy, arms.control or "", arms.found[measure]
-    own, against, scale = found[variant], found.get(control), scale_of(measure, arms.scales)
-    if against is None:
-        return replace(report, verdict=Verdict("inconclusive", f"{control} has fewer than {policy.min_users:,} users")), None
+    if compared is None:
+        return replace(report, verdict=Verdict("inconclusive", arms.short(variant, control))), None
+    policy, scale, (own, against, covariance) = arms.policy, scale_of(measure, arms.scales), compared
     lift = own.plain.mean / against.plain.mean - 1 if against.plain.mean > 0 else None
     reduced_lift = None
     if own.reduced is not None and against.reduced is not None and against.reduced.adjusted.mean > 0:
         reduced_lift = own.reduced.adjusted.mean / against.reduced.adjusted.mean - 1
     report = replace(report, lift=lift, reduced=report.reduced and replace(report.reduced, lift=reduced_lift))
-    if scale is None and not any(each.plain.mean > 0 for each in found.values()):
+    if scale is None and arms.all_zero(measure):
         return replace(report, verdict=Verdict("inconclusive", f"{measure} is 0 in every variant so far")), None
     unmet = arms.unmet(measure, variant, control)
-    if unmet is None and scale is None and variance_of(own.plain, against.plain) is None:
+    if unmet is None and scale is None and variance_of(own.plain, against.plain, covariance) is None:
         return replace(report, verdict=alike(measure, lift, control)), None
     if unmet is None and scale is None:
         users = f"{policy.min_users:,} users since the start"
         unmet = f"the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users}"
     if unmet is not None or scale is None:
         return replace(report, verdict=Verdict("inconclusive", unmet or "")), None
-    return _with_intervals(policy, measure, report, (own, against), scale)
+    return _with_intervals(policy, measure, report, compared, scale)
 
 
 def _with_intervals(
-    policy: Policy, measure: Measure, report: MeasureReport, arms: tuple[_Found, _Found], scale: MeasureScale
+    policy: Policy, measure: Measure, report: MeasureReport, compared: Compared, scale: MeasureScale
 ) -> tuple[MeasureReport, MeasureComparison]:
-    own, against = arms
+    own, against, covariance = compared
     alpha, mixture = policy.interval_alpha(measure), scale.mixture(policy.minimum_lift)
-    apart = difference(own.plain, against.plain, mixture, alpha)
-    z, variance = z_value(own.plain, against.plain, 1.0), variance_of(own.plain, against.plain)
-    interval = lift_interval(own.plain, against.plain, mixture, alpha)
-    judged = own.plain, against.plain, interval
+    arms = own.plain, against.plain
+    apart = difference(*arms, mixture, alpha, covariance)
+    z, variance = z_value(*arms, 1.0, covariance), variance_of(*arms, covariance)
+    interval = lift_interval(*arms, mixture, alpha, covariance)
+    judged = *arms, interval
     if own.reduced is not None and against.reduced is not None and report.reduced is not None:
         adjusted = own.reduced.adjusted, against.reduced.adjusted
         reduced = lift_interval(*adjusted, mixture, alpha)
@@ -164,4 +208,4 @@ def _with_intervals(
         minimum_difference=mixture.effect,
         judged_lift_upper=judged[2].upper if judged[2] else None,
     )
-    return report, MeasureComparison(measure, judged[0], judged[1], scale, judged[2])
+    return report, MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance)

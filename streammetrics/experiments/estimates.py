@@ -1,6 +1,8 @@
 """Moments -> estimates: a variant's mean with its variance clustered by user, and the comparison of two variants at every look.
 
 Integers in, doubles out. Sums and products are exact; one division at the end rounds.
+
+Two estimates may depend on each other, if they have users in common. Then their covariance is given. Without it, they are independent.
 """
 
 from __future__ import annotations
@@ -59,20 +61,22 @@ def estimate(measures: Measures, measure: Measure, moments: Sequence[int]) -> Es
     return Estimate(mean, users * squares / ((users - 1) * d**4 << 2 * measure.scale_bits), users)
 
 
-def z_value(treatment: Estimate, control: Estimate, ratio: float) -> float | None:
+def z_value(treatment: Estimate, control: Estimate, ratio: float, covariance: float = 0.0) -> float | None:
     """Return (treatment - ratio x control) in standard errors; None without variance."""
-    variance = _variance(treatment, control, ratio)
+    variance = _variance(treatment, control, ratio, covariance)
     if not 0 < variance < math.inf:
         return None
     return (treatment.mean - ratio * control.mean) / math.sqrt(variance)
 
 
-def difference(treatment: Estimate, control: Estimate, mixture: Mixture, alpha: float) -> tuple[float, float, float] | None:
+def difference(
+    treatment: Estimate, control: Estimate, mixture: Mixture, alpha: float, covariance: float = 0.0
+) -> tuple[float, float, float] | None:
     """Return (treatment - control, lower, upper): the difference with a two-sided interval, valid at all looks together.
 
-    Returns None if the sum of both variances is 0.
+    Returns None if its variance is 0.
     """
-    variance = variance_of(treatment, control)
+    variance = variance_of(treatment, control, covariance)
     if variance is None:
         return None
     half = math.sqrt(variance) * two_sided(variance, mixture, alpha)
@@ -80,7 +84,7 @@ def difference(treatment: Estimate, control: Estimate, mixture: Mixture, alpha: 
     return middle, middle - half, middle + half
 
 
-def lift_interval(treatment: Estimate, control: Estimate, mixture: Mixture, alpha: float) -> Interval | None:
+def lift_interval(treatment: Estimate, control: Estimate, mixture: Mixture, alpha: float, covariance: float = 0.0) -> Interval | None:
     """Return the two-sided interval of the lift, treatment / control - 1, valid at all looks together, by Fieller's method.
 
     It contains each lift r for which treatment - (1 + r) control may be 0 (Fieller 1954, "Some problems in interval estimation").
@@ -94,39 +98,39 @@ def lift_interval(treatment: Estimate, control: Estimate, mixture: Mixture, alph
     >>> lift_interval(Estimate(0.38, 1e-4, 1000), Estimate(0.40, 1e-4, 1000), Mixture(0.04), alpha=0.05)  # doctest: +ELLIPSIS
     Interval(lower=-0.149..., upper=0.0606...)
     """
-    variance = variance_of(treatment, control)
+    variance = variance_of(treatment, control, covariance)
     if variance is None:
         return None
     if control.mean <= 0 or treatment.mean < 0:
         return Interval(None, None)
     square = two_sided(variance, mixture, alpha) ** 2
     below, above = (each.mean**2 - square * each.variance for each in (control, treatment))
-    product = treatment.mean * control.mean
+    product = treatment.mean * control.mean - square * covariance
     root = math.sqrt(max(product * product - below * above, 0.0))
     lower = above / (product + root) if above > 0 else 0.0
     return Interval(lower - 1, (product + root) / below - 1 if below > 0 else None)
 
 
-def log_evidence_below(treatment: Estimate, control: Estimate, lift: float, mixture: Mixture) -> float:
+def log_evidence_below(treatment: Estimate, control: Estimate, lift: float, mixture: Mixture, covariance: float = 0.0) -> float:
     """Return ln E that the relative lift is below `lift`, one-sided; minus infinity without variance.
 
     It is certain, with error alpha over all looks together, once E reaches 1/alpha.
     """
-    variance, z = variance_of(treatment, control), z_value(treatment, control, 1 + lift)
+    variance, z = variance_of(treatment, control, covariance), z_value(treatment, control, 1 + lift, covariance)
     return -math.inf if variance is None or z is None else log_evidence_one_sided(-z, variance, mixture)
 
 
-def log_evidence_above(treatment: Estimate, control: Estimate, lift: float, mixture: Mixture) -> float:
+def log_evidence_above(treatment: Estimate, control: Estimate, lift: float, mixture: Mixture, covariance: float = 0.0) -> float:
     """Return ln E that the relative lift is above `lift`, as `log_evidence_below`."""
-    variance, z = variance_of(treatment, control), z_value(treatment, control, 1 + lift)
+    variance, z = variance_of(treatment, control, covariance), z_value(treatment, control, 1 + lift, covariance)
     return -math.inf if variance is None or z is None else log_evidence_one_sided(z, variance, mixture)
 
 
-def variance_of(treatment: Estimate, control: Estimate) -> float | None:
+def variance_of(treatment: Estimate, control: Estimate, covariance: float = 0.0) -> float | None:
     """Return the variance of the difference; None unless it is finite and above 0."""
-    variance = _variance(treatment, control, 1.0)
+    variance = _variance(treatment, control, 1.0, covariance)
     return variance if 0 < variance < math.inf else None
 
 
-def _variance(treatment: Estimate, control: Estimate, ratio: float) -> float:
-    return treatment.variance + ratio * ratio * control.variance
+def _variance(treatment: Estimate, control: Estimate, ratio: float, covariance: float) -> float:
+    return treatment.variance + ratio * ratio * control.variance - 2 * ratio * covariance

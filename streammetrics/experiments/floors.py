@@ -78,17 +78,27 @@ def unmet_floor(
     hit_users_min: float,
 ) -> str | None:
     """Return why two arms, each a name with its moments, cannot be compared yet; None if they pass both floors."""
-    unit = "items" if measure.kind == "ratio" else "lists"
     for name, moments in (treatment, control):
         effective = effective_users(measures, measure, moments)
         if effective < effective_users_min:
             share = largest_user_share_max(measures, measure, moments)
-            return (
-                f"a few users dominate {name}: its {moments[USERS_AT]:,} users count as {effective:.3g}, at least {effective_users_min:g}"
-                f" are needed; one user may have up to {100 * share:.2g} % of its {unit}"
-            )
+            return few_effective_users(measure, name, moments[USERS_AT], effective, effective_users_min, share)
     expected = expected_hit_users(measures, measure, treatment[1], control[1])
     if expected < hit_users_min:
         smaller = min((treatment, control), key=lambda arm: arm[1][USERS_AT])[0]
-        return f"hits are too rare: about {expected:.2g} users with a hit are expected in {smaller}, at least {hit_users_min:g} are needed"
+        return rare_hits(smaller, expected, hit_users_min)
     return None
+
+
+def few_effective_users(measure: Measure, name: str, users: int, effective: float, least: float, share: float) -> str:
+    """Say that a few users dominate an arm; `share` is the largest that one user can have."""
+    unit = "items" if measure.kind == "ratio" else "lists"
+    return (
+        f"a few users dominate {name}: its {users:,} users count as {effective:.3g}, at least {least:g}"
+        f" are needed; one user may have up to {100 * share:.2g} % of its {unit}"
+    )
+
+
+def rare_hits(smaller: str, expected: float, least: float) -> str:
+    """Say that hits are too rare in the smaller arm."""
+    return f"hits are too rare: about {expected:.2g} users with a hit are expected in {smaller}, at least {least:g} are needed"

@@ -68,7 +68,7 @@ def within_gate_margin(policy: Policy, comparisons: Sequence[MeasureComparison],
     return {
         str(each.measure)
         for each in comparisons
-        if log_evidence_above(each.treatment, each.control, -margin, each.scale.mixture(margin))
+        if log_evidence_above(each.treatment, each.control, -margin, each.scale.mixture(margin), each.covariance)
         >= certainty_level(policy, each.measure, treatments)
     }
 

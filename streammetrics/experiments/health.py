@@ -62,21 +62,42 @@ def health(
     split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { control = 1, treatment = 1 } ...
     """
     users = sum(first_exposures.values())
-    p, troubles, notes = _split(policy, experiment, first_exposures)
+    p, troubles, notes = check_split(policy, experiment, first_exposures, policy.shares)
     share = multi_exposed_users / users if users else 0.0
-    if share > policy.multi_exposed_share_max and users >= policy.min_users:
-        limit = percent(policy.multi_exposed_share_max)
-        troubles.append(f"{percent(share)} of the users saw more than one variant; the limit is {limit}")
+    troubles += multi_exposure_trouble(policy, share, users)
+    troubles += join_trouble(policy, joined)
+    return Health(p, share, joined.unmatched_share, tuple(troubles), tuple(notes))
+
+
+def multi_exposure_trouble(policy: Policy, share: float, users: int) -> list[str]:
+    """Say that too many of the users saw several variants."""
+    if share <= policy.multi_exposed_share_max or users < policy.min_users:
+        return []
+    return [f"{percent(share)} of the users saw more than one variant; the limit is {percent(policy.multi_exposed_share_max)}"]
+
+
+def join_trouble(policy: Policy, joined: Joined) -> list[str]:
+    """Say that too much of the feedback matches no list."""
     unmatched = joined.unmatched_share
-    if unmatched is not None and unmatched > policy.unmatched_share_max and sum(joined) >= policy.min_users:
-        troubles.append(f"{percent(unmatched)} of all feedback matches no list; the limit is {percent(policy.unmatched_share_max)}")
-    return Health(p, share, unmatched, tuple(troubles), tuple(notes))
+    if unmatched is None or unmatched <= policy.unmatched_share_max or sum(joined) < policy.min_users:
+        return []
+    return [f"{percent(unmatched)} of all feedback matches no list; the limit is {percent(policy.unmatched_share_max)}"]
 
 
-def _split(policy: Policy, experiment: str, first_exposures: Mapping[str, int]) -> tuple[float | None, list[str], list[str]]:
-    """Return the p-value, the troubles and the notes of the split."""
+def check_split(
+    policy: Policy,
+    experiment: str,
+    first_exposures: Mapping[str, int],
+    shares: Mapping[str, float] | None,
+    alpha: float | None = None,
+    stage: str | None = None,
+) -> tuple[float | None, list[str], list[str]]:
+    """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned anew.
+
+    alpha: the p-value below which the split is broken; None means `sample_ratio_alpha`. stage: the name of the stage, for its setting.
+    """
     seen = {name: count for name, count in first_exposures.items() if count}
-    users, shares = sum(seen.values()), policy.shares
+    units, things = sum(seen.values()), f"{policy.unit}s"
     if shares is None:
         if len(seen) < 2:
             return None, [], []
@@ -85,29 +106,31 @@ def _split(policy: Policy, experiment: str, first_exposures: Mapping[str, int]) 
     strays = {name: count for name, count in seen.items() if name not in shares}
     p = sample_ratio_p_value({name: count for name, count in seen.items() if name not in strays}, shares)
     troubles = []
-    if p < policy.sample_ratio_alpha:
+    if p < (policy.sample_ratio_alpha if alpha is None else alpha):
         counts = ", ".join(f"{name} {seen.get(name, 0):,}" for name in sorted(shares))
-        intended = toml_shares(experiment, _observed({name: seen.get(name, 0) for name in sorted(shares)}))
+        intended = toml_shares(experiment, _observed({name: seen.get(name, 0) for name in sorted(shares)}), stage)
         troubles.append(
-            f"users are not split as configured ({counts}; {_chance(p)}): fix the assignment. If this split is intended, set {intended}"
+            f"{things} are not split as configured ({counts}; {_chance(p)}): fix the assignment. If this split is intended, set {intended}"
         )
-    if users >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * users:
-        every = toml_shares(experiment, {**{name: float(share) for name, share in shares.items()}, **_observed(strays, users)})
+    if units >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * units:
+        every = toml_shares(experiment, {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}, stage)
+        saw = "of the users saw" if policy.unit == "user" else "of the lists have"
         troubles.append(
-            f"{percent(sum(strays.values()) / users)} of the users saw a variant without a configured share"
+            f"{percent(sum(strays.values()) / units)} {saw} a variant without a configured share"
             f" ({', '.join(sorted(strays))}): fix the label. If it is intended, set {every}{_YOURS}"
         )
     return p, troubles, []
 
 
-def toml_shares(experiment: str, shares: Mapping[str, float]) -> str:
-    """Return the setting for shares, as a table name and a line of TOML.
+def toml_shares(experiment: str, shares: Mapping[str, float], stage: str | None = None) -> str:
+    """Return the setting for shares, as a table name and a line of TOML. With a stage, it is that of the stage.
 
     >>> toml_shares("ranker v7", {"control": 0.9, "b 2": 0.1})
     'under [experiments.named."ranker v7"]: shares = { control = 0.9, "b 2" = 0.1 }'
     """
     parts = ", ".join(f"{_key(name)} = {share:.6g}" for name, share in shares.items())
-    return f"under [experiments.named.{_key(experiment)}]: shares = {{ {parts} }}"
+    where = f"[experiments.named.{_key(experiment)}]" if stage is None else f"[experiments.named.{_key(experiment)}], in stage {stage}"
+    return f"under {where}: shares = {{ {parts} }}"
 
 
 def toml_control(experiment: str, variants: Collection[str]) -> str:

@@ -73,7 +73,8 @@ def of_users(
         large = any(abs(value) >= TOTAL_MAX for row in rows for value in row)
     if large or len(rows) <= FEW_USERS:
         return _one_by_one(measures, rows.tolist() if isinstance(rows, np.ndarray) else rows)
-    return _products(measures, np.asarray(rows, dtype=np.int64))
+    columns = np.asarray(rows, dtype=np.int64)
+    return sum_products(measures.pair_sides, columns, columns)
 
 
 def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
@@ -81,13 +82,14 @@ def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDA
         raise ExperimentError("totals", f"got shape {totals.shape}; must be (users, {measures.totals_width})")
     if (totals[:, 0] < 0).any():
         raise ExperimentError("totals", f"got {totals[:, 0].min()} lists; must be 0 or more")
-    listed = totals[totals[:, 0] != 0]
-    ones = np.ones((len(listed), 1), dtype=np.int64)
-    hits = listed[:, [place - 1 for place in measures.hits]] != 0
-    parts = [ones, listed, hits.astype(np.int64)]
-    if covariates is not None:
-        parts.append(covariates[totals[:, 0] != 0])
-    return np.concatenate(parts, axis=1)
+    listed = plain_rows(measures, totals[totals[:, 0] != 0])
+    return listed if covariates is None else np.concatenate([listed, covariates[totals[:, 0] != 0]], axis=1)
+
+
+def plain_rows(measures: Measures, totals: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return users' rows without covariates, from their totals: shape (users, row width)."""
+    hits = totals[:, [place - 1 for place in measures.hits]] != 0
+    return np.concatenate([np.ones((len(totals), 1), dtype=np.int64), totals, hits.astype(np.int64)], axis=1)
 
 
 def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
@@ -97,26 +99,38 @@ def _one_by_one(measures: Measures, rows: Iterable[Sequence[int]]) -> list[int]:
     return result
 
 
-def _products(measures: Measures, rows: npt.NDArray[np.int64]) -> list[int]:
-    """Sum the products of rows that are all smaller than TOTAL_MAX."""
-    result = zero(measures)
+def sum_products(sides: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> list[int]:
+    """Return the sums of `rows[:, left] * others[:, right]` for each pair of `sides`, exactly.
+
+    sides: indexes, shape (2, pairs). rows, others: shape (users, width), all smaller than TOTAL_MAX in size.
+    """
+    result = [0] * sides.shape[1]
     for start in range(0, len(rows), SUMMED_USERS):
-        for weight, sums in enumerate(_by_weight(measures, rows[start : start + SUMMED_USERS])):
+        block = slice(start, start + SUMMED_USERS)
+        ours = rows[block]
+        for weight, sums in enumerate(_by_weight(sides, ours, ours if others is rows else others[block])):
             result = [known + (more << (WORD_BITS * weight)) for known, more in zip(result, sums.tolist(), strict=True)]
     return result
 
 
-def _by_weight(measures: Measures, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Sum the products of words by the weight of the two words together: shape (5, moments_width)."""
-    left, right = measures.pair_sides
-    mask = (1 << WORD_BITS) - 1
-    sums = np.zeros((5, measures.moments_width), dtype=np.int64)
+def _by_weight(sides: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], others: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Sum the products of words by the weight of the two words together: shape (5, pairs)."""
+    left, right = sides
+    sums = np.zeros((5, len(left)), dtype=np.int64)
     for start in range(0, len(rows), BLOCK_USERS):
-        columns = np.ascontiguousarray(rows[start : start + BLOCK_USERS].T)
-        words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
-        used = [np.asarray(word.any(axis=1)) for word in words]
+        block = slice(start, start + BLOCK_USERS)
+        ours, our_use = _words(rows[block])
+        theirs, their_use = (ours, our_use) if others is rows else _words(others[block])
         for one, other in product(range(3), repeat=2):
-            pairs = np.flatnonzero(used[one][left] & used[other][right])  # most totals leave their high words empty
+            pairs = np.flatnonzero(our_use[one][left] & their_use[other][right])  # most totals leave their high words empty
             if len(pairs):
-                sums[one + other, pairs] += np.einsum("pu,pu->p", words[one][left[pairs]], words[other][right[pairs]])
+                sums[one + other, pairs] += np.einsum("pu,pu->p", ours[one][left[pairs]], theirs[other][right[pairs]])
     return sums
+
+
+def _words(rows: npt.NDArray[np.int64]) -> tuple[tuple[npt.NDArray[np.int64], ...], list[npt.NDArray[np.bool_]]]:
+    """Split each entry into three words, low to high. Returns them by column, and which columns of each word are not empty."""
+    columns = np.ascontiguousarray(rows.T)
+    mask = (1 << WORD_BITS) - 1
+    words = (columns & mask, (columns >> WORD_BITS) & mask, columns >> (2 * WORD_BITS))
+    return words, [np.asarray(word.any(axis=1)) for word in words]

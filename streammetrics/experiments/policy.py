@@ -10,6 +10,7 @@ from typing import Final
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import ExperimentError, Measure, Measures
 from streammetrics.experiments.sample_ratio import check_shares
+from streammetrics.experiments.stages import ExperimentUnit, Stage, check_stages
 
 CONTROL_NAMES: Final = ("control", "baseline")
 """Names of the control when none is configured, in upper or lower case. The first one that is present counts."""
@@ -35,6 +36,9 @@ class Policy:
     late_share_max: a variant is not compared with the control if one of them missed a larger share of the time than the other.
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
     shares: each variant's part of the traffic; None means that the split is not checked.
+    unit: what is assigned to a variant: each user, or each list. With "list" a user may see several variants.
+    stages: the stages of a rollout in order, with shares of their own. Empty: one stage, with `shares`.
+    stage_label: the segment of a list that names its stage. None: stages begin at their starts.
     control: the variant that others are compared with; None means one of CONTROL_NAMES.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
@@ -54,6 +58,9 @@ class Policy:
     late_share_max: float = 0.05
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
+    unit: ExperimentUnit = "user"
+    stages: tuple[Stage, ...] = ()
+    stage_label: str | None = None
     control: str | None = None
     cuped_verdict: bool = False
     sample_ratio_alpha: float = 0.01
@@ -74,8 +81,27 @@ class Policy:
         if self.shares is not None:
             _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out to skip the check")
             check_shares(self.shares)
-            if self.control is not None:
-                _check("control", self.control, self.control in self.shares, f"one of {', '.join(self.shares)}")
+        self._check_stages()
+        if self.arms is not None and self.control is not None:
+            _check("control", self.control, self.control in self.arms, f"one of {', '.join(self.arms)}")
+
+    def _check_stages(self) -> None:
+        _check("unit", self.unit, self.unit in ("user", "list"), '"user" or "list"')
+        if self.stages and self.shares is not None:
+            raise ExperimentError("shares", "got shares beside stages; give each stage its shares, and leave out those of the experiment")
+        if self.stage_label is not None and not self.stages:
+            raise ExperimentError("stage_label", f"got {self.stage_label!r} without stages; add one, with name and shares, for each label")
+        check_stages(self.stages, by_label=self.stage_label is not None)
+
+    @property
+    def in_cells(self) -> bool:
+        """Whether users may be in several cells, (stage, variant), so that these depend on each other."""
+        return bool(self.stages) or self.unit == "list"
+
+    @property
+    def arms(self) -> Collection[str] | None:
+        """The variants with a share; None if no shares are configured."""
+        return self.stages[0].shares if self.stages else self.shares
 
     def deciding(self, measures: Measures) -> Policy:
         """Return the policy with deciding measures: by default DECIDING_MEASURES, or the first measure if none of them is measured."""
@@ -99,7 +125,7 @@ class Policy:
         >>> Policy().treatments("control", {"control": 900, "a": 880, "b": 910, "typo": 3})
         ('a', 'b')
         """
-        known: Collection[str] = self.shares or [
+        known: Collection[str] = self.arms or [
             name for name, count in users.items() if count >= min(self.min_users, _LABEL_SHARE_MIN * sum(users.values()))
         ]
         return tuple(sorted({*known} - {control, INTERLEAVED}))
@@ -112,7 +138,7 @@ class Policy:
         """
         if self.control is not None:
             return self.control
-        known: list[str] = sorted({*variants, *(self.shares or {})})
+        known: list[str] = sorted({*variants, *(self.arms or ())})
         return next((variant for name in CONTROL_NAMES for variant in known if variant.casefold() == name), None)
 
 

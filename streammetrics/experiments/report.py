@@ -121,6 +121,53 @@ class VariantReport:
     gate: GateDecision | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class StageArm:
+    """One variant in one stage.
+
+    share: its configured part of the traffic, from 0 to 1; None without shares.
+    weight: the part of this stage, from 0 to 1, in the comparison of lists with the control; None for the control.
+    left_out: why the stage does not count for this variant; None if it does.
+    """
+
+    variant: str
+    share: float | None
+    users: int
+    lists: int
+    weight: float | None = None
+    left_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """One stage of an experiment, in one scope.
+
+    start_ms, end_ms: its configured event time, where it has one.
+    current: whether it runs now: at the time that is final or, with labels, because it has the latest list.
+    sample_ratio_p: p-value of its split against its own shares; None without shares.
+    multi_exposed_users: users who saw several variants within this stage. They are excluded from it.
+    """
+
+    stage: str
+    start_ms: int | None
+    end_ms: int | None
+    current: bool
+    arms: tuple[StageArm, ...]
+    sample_ratio_p: float | None
+    multi_exposed_users: int
+
+
+class StageRow(NamedTuple):
+    """One series of a stage: its name after `streammetrics_experiment_stage_`, its labels, its value."""
+
+    series: str
+    experiment: str
+    stage: str
+    variant: str
+    scope: str
+    value: float
+
+
 class MeasureRow(NamedTuple):
     """One series: its name after `streammetrics_experiment_`, its labels, its value."""
 
@@ -152,6 +199,9 @@ class ExperimentReport:
     known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
         another run.
     gate: the decision on all treatments together, with `gate_margin`; None in reports of earlier versions.
+    unit: what is assigned to a variant, "user" or "list".
+    stages: the stages in order; empty if none are configured. Users and lists of a variant are sums over stages, so a user of several
+        stages counts in each. Means and comparisons are combined over stages.
     """
 
     experiment: str
@@ -168,6 +218,8 @@ class ExperimentReport:
     known_from_ms: int | None = None
     gate: GateDecision | None = None
     gate_margin: float | None = None
+    unit: str = "user"
+    stages: tuple[StageReport, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
@@ -212,6 +264,21 @@ class ExperimentReport:
                         yield row(series, value, *labels)
                 if each.verdict is not None:
                     yield row("verdict", each.verdict.code, *labels)
+
+    @property
+    def current_stage(self) -> tuple[int, StageReport] | None:
+        """The number (from 1) and the report of the stage that runs now; None without stages, or before the first."""
+        return next(((number, each) for number, each in enumerate(self.stages, 1) if each.current), None)
+
+    def stage_rows(self) -> Iterator[StageRow]:
+        """Yield every series of the stages."""
+        for each in self.stages:
+            values = [("current", "", float(each.current))]
+            if each.sample_ratio_p is not None:
+                values.append(("srm_p_value", "", each.sample_ratio_p))
+            values += [("users", arm.variant, arm.users) for arm in each.arms]
+            for series, variant, value in values:
+                yield StageRow(series, self.experiment, each.stage, variant, self.scope, value)
 
     def preference_rows(self) -> Iterator[PreferenceRow]:
         """Yield every series of the preferences between teams. Unknown values are left out."""

@@ -65,8 +65,13 @@ def choose_scales(
             found = [estimate(measures, measure, moments[name]) for name in (control, *ready)]
             scale = choose_scale([each for each in found if each is not None]) if ready else None
             if scale is not None:
-                chosen |= {str(measure): scale.tau, f"{measure} control": scale.control_mean or 0.0}
+                chosen |= frozen_numbers(measure, scale)
     return chosen
+
+
+def frozen_numbers(measure: Measure, scale: MeasureScale) -> dict[str, float]:
+    """Return the numbers of a scale to store, by name."""
+    return {str(measure): scale.tau, f"{measure} control": scale.control_mean or 0.0}
 
 
 def choose_scale(estimates: Sequence[Estimate]) -> MeasureScale | None:

@@ -141,7 +141,7 @@ def _log_scaled_normal(q: float) -> float:
     """Return ln Phi(q) + q**2 / 2, also where Phi underflows."""
     if q > -25:
         return math.log(math.erfc(-q / math.sqrt(2)) / 2) + q * q / 2
-    return -math.log(-q * math.sqrt(2 * math.pi)) + math.log1p(-1 / (q * q))
+    return -math.log(-q * math.sqrt(2 * math.pi)) + math.log1p(-1 / (q * q) + 3 / q**4)
 
 
 def _checked(variance: float, mixture: Mixture) -> float:

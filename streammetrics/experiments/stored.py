@@ -4,15 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from streammetrics.experiments.health import NO_FEEDBACK, Joined
+from streammetrics.experiments.stages import ExperimentUnit
+
+Cell: TypeAlias = tuple[str, str]
+"""A variant in a stage: the stage's key (see `stages.stage_key`), and the variant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredStage:
+    """The stored integers of one stage, merged over tasks. `unit` is that of the assignment when its lists were added.
+
+    moments, first_exposures, multi_exposed_users: as in Stored, of the lists of this stage. With unit "list" a user is in the moments of
+    each variant that they saw, and no user is counted as multi-exposed.
+    last_ms: event time of its latest list.
+    """
+
+    key: str
+    unit: ExperimentUnit = "user"
+    moments: Mapping[str, Sequence[int]]
+    first_exposures: Mapping[str, int]
+    multi_exposed_users: int = 0
+    last_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """The stored integers of one experiment in one scope, merged over tasks.
 
-    moments: by variant, of users that saw only this variant.
+    moments: by variant, of users that saw only this variant. With stages: the sums over its cells.
     first_exposures: all users, by the variant of their first final list.
     multi_exposed_users: users that saw several variants.
     joined: see `health.health`.
@@ -20,6 +42,8 @@ class Stored:
     known_from_ms: see `ExperimentReport`.
     variants_since_ms: event time at which each variant first appeared, or an earlier one.
     from_ms, to_ms: the event time that the scope covers so far.
+    stages: its stages in any order, if the experiment has cells (see `Policy.in_cells`).
+    pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
     """
 
     experiment: str
@@ -33,6 +57,8 @@ class Stored:
     variants_since_ms: Mapping[str, int] = field(default_factory=dict)
     from_ms: int = 0
     to_ms: int = 0
+    stages: tuple[StoredStage, ...] = ()
+    pairs: Mapping[tuple[Cell, Cell], Sequence[int]] = field(default_factory=dict)
 
     def missed_share(self, variant: str) -> float:
         """Return the share of the scope's time that had passed when a variant first appeared; 0 if that is unknown."""

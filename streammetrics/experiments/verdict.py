@@ -62,13 +62,17 @@ class Verdict:
 
 
 class MeasureComparison(NamedTuple):
-    """One measure of a treatment against the control, with enough users. `interval` is the lift's, for the reason only."""
+    """One measure of a treatment against the control, with enough users.
+
+    `interval` is the lift's, for the reason only. `covariance` is that of the two means.
+    """
 
     measure: Measure
     treatment: Estimate
     control: Estimate
     scale: MeasureScale
     interval: Interval | None = None
+    covariance: float = 0.0
 
     @property
     def lift(self) -> float | None:
@@ -89,12 +93,12 @@ def evidence(policy: Policy, each: MeasureComparison) -> Evidence:
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
     the true effect is 0, which is `margin` above the boundary.
     """
-    arms, lift, margin = (each.treatment, each.control), policy.minimum_lift, policy.margin
-    rise = log_evidence_above(*arms, 0.0, each.scale.mixture(lift))
+    arms, lift, margin, covariance = (each.treatment, each.control), policy.minimum_lift, policy.margin, each.covariance
+    rise = log_evidence_above(*arms, 0.0, each.scale.mixture(lift), covariance)
     return Evidence(
-        drop=log_evidence_below(*arms, -margin, each.scale.mixture(max(lift - margin, lift / 2))),
+        drop=log_evidence_below(*arms, -margin, each.scale.mixture(max(lift - margin, lift / 2)), covariance),
         rise=rise,
-        safe=log_evidence_above(*arms, -margin, each.scale.mixture(margin)) if margin else rise,
+        safe=log_evidence_above(*arms, -margin, each.scale.mixture(margin), covariance) if margin else rise,
     )
 
 

@@ -18,7 +18,17 @@ from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, final_bound
-from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Measures, Policy, Stored, build_report, choose_scales
+from streammetrics.experiments import (
+    SINCE_START,
+    THIS_DAY,
+    ExperimentReport,
+    Joined,
+    Measures,
+    Policy,
+    Stored,
+    build_report,
+    choose_stored_scales,
+)
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
@@ -205,9 +215,7 @@ class ReportBuilder:
         for (name, day), stored in self.stored(tasks).items():
             if day == WHOLE:
                 frozen = self._scales.of(name, runs[name])
-                due |= self._scales.add(
-                    name, runs[name], choose_scales(view.measures_of(stored), view.policy(name), stored.moments, frozen)
-                )
+                due |= self._scales.add(name, runs[name], choose_stored_scales(view.measures_of(stored), view.policy(name), stored, frozen))
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self.rules.lateness_ms) if len(controls) == tasks else due
 

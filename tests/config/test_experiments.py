@@ -56,6 +56,46 @@ def test_experiments_in_the_environment_are_json():
     assert "not a JSON object" in problem.allowed
 
 
+HALVES = "shares = { c = 1, t = 1 }"
+ROLLOUTS = [
+    (f"{HALVES}\nstages = [{{ {HALVES} }}]", "x: shares: got shares beside stages"),
+    (f"stages = [{{ {HALVES} }}, {{ {HALVES} }}]", "x: stage '2': got no start"),
+    (f"stages = [{{ {HALVES} }}, {{ start = 2026-01-01T00:00:00Z, shares = {{ c = 1, u = 1 }} }}]", "x: shares of stage '2': got c, u"),
+    (
+        f"stages = [{{ start = 2026-01-02T00:00:00Z, {HALVES} }}, {{ start = 2026-01-01T00:00:00Z, {HALVES} }}]",
+        "x: stages: stage '2' must start after stage '1'",
+    ),
+    (f"stages = [{{ start = 2026-01-01T00:00:00, {HALVES} }}]", r"x\.stages\.0\.start: a time needs a zone"),
+    (f"stages = [{{ begin = 1, {HALVES} }}]", r"x\.stages\.0\.begin: unknown key$"),
+    ("stages = [{ name = 'a' }]", r"x\.stages\.0\.shares: "),
+    (
+        f"start = 2026-01-01T00:00:00Z\nstages = [{{ start = 2026-01-01T00:00:00Z, {HALVES} }}]",
+        "x: got a start beside that of the first stage",
+    ),
+    (
+        f"start = 2026-01-02T00:00:00Z\nstages = [{{ {HALVES} }}, {{ start = 2026-01-01T00:00:00Z, {HALVES} }}]",
+        "x: each stage after the first must start after the experiment",
+    ),
+    (
+        f"end = 2026-01-02T00:00:00Z\nstages = [{{ {HALVES} }}, {{ start = 2026-01-03T00:00:00Z, {HALVES} }}]",
+        "x: the last stage must start before the end",
+    ),
+    (
+        f"stage_label = 'rollout'\nstages = [{{ name = 'a', start = 2026-01-01T00:00:00Z, {HALVES} }}]",
+        "x: stage 'a': got a start beside stage_label",
+    ),
+    (f"stage_label = 'rollout'\nstages = [{{ {HALVES} }}]", "x: stage 1: got no name"),
+    ("stage_label = 'rollout'", "x: stage_label: got 'rollout' without stages"),
+    ("unit = 'request'", r"x\.unit: "),
+    (
+        f"start = 2026-01-02T00:00:00Z\ncuped_days = 7\nstages = [{{ {HALVES} }}]",
+        'x: cuped_days needs one stage and unit = "user"',
+    ),
+    ("unit = 'list'\npaging = ['user_hit_rate@5']", "x: user_hit_rate@5 cannot decide with unit"),
+    (f"control = 'd'\nstages = [{{ {HALVES} }}]", "x: control: got 'd'"),
+]
+
+
 @pytest.mark.parametrize(
     ("toml", "key", "rule"),
     [
@@ -99,6 +139,7 @@ def test_experiments_in_the_environment_are_json():
         ),
         ("[experiments.named.x]\ncuped_days = 7", "experiments.named", "x: cuped_days = 7 needs a start"),
         ("[experiments.named.x]\nstart = 2026-02-01T00:00:00Z\ncuped_days = 0", "experiments.named", r"x\.cuped_days"),
+        *((f"[experiments.named.x]\n{rollout}", "experiments.named", rule) for rollout, rule in ROLLOUTS),
         ("[experiments]\nalpha = 1", "experiments.alpha", "alpha: got 1"),
         ("[experiments]\npaging = ['mrr@3']", "experiments.paging", "mrr@3 is not measured"),
         ("[experiments]\nmetrics = ['mrr@3']", "experiments.metrics", "mrr@3 is not computed"),
@@ -111,3 +152,25 @@ def test_an_invalid_experiment_is_rejected_with_its_place(tmp_path, toml, key, r
     (problem,) = caught.value.problems
     assert problem.key == key
     assert re.search(rule, problem.allowed)
+
+
+def test_stages_and_unit_become_rules(tmp_path):
+    toml = f"""
+    [experiments.named.ramp]
+    stages = [
+        {{ start = 2026-01-01T00:00:00Z, shares = {{ c = 19, t = 1 }}, name = "5 %" }},
+        {{ start = 2026-01-02T00:00:00Z, {HALVES} }},
+    ]
+    [experiments.named.mesh]
+    unit = "list"
+    stage_label = "rollout"
+    stages = [{{ name = "a", {HALVES} }}, {{ name = "b", {HALVES} }}]
+    """
+    experiments = configured(tmp_path, toml).settings.experiments
+    ramp, mesh = experiments.policy("ramp"), experiments.policy("mesh")
+    assert [(stage.name, stage.start_ms, stage.share_of("t")) for stage in ramp.stages] == [
+        ("5 %", 1_767_225_600_000, 0.05),
+        ("2", 1_767_312_000_000, 0.5),
+    ]
+    assert (mesh.unit, mesh.stage_label, [stage.name for stage in mesh.stages]) == ("list", "rollout", ["a", "b"])
+    assert (experiments.policy("other").unit, experiments.policy("other").stages) == ("user", ())

@@ -1,0 +1,109 @@
+"""Compares the arms of an experiment with cells: in stages, or assigned list by list. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from streammetrics.experiments.cells import CELL_USERS_MIN, Cells
+from streammetrics.experiments.comparing import ArmEstimate, Arms, Compared
+from streammetrics.experiments.estimates import variance_of
+from streammetrics.experiments.floors import few_effective_users, rare_hits
+from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.measures import Measure, Measures
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.scales import MeasureScale, choose_scales, frozen_numbers
+from streammetrics.experiments.stored import Stored
+
+
+class CellArms(Arms):
+    """The arms over the stages that count for each of them. With assignment by list, users have no variant, so no share of users is
+    measured.
+    """
+
+    def __init__(self, cells: Cells, control: str | None, scales: Mapping[str, float]) -> None:
+        super().__init__(cells.measures, cells.policy, control, scales, cells.stored)
+        self.cells = cells
+        self.found = {measure: self._of_arms(measure) for measure in measured(cells)}
+
+    def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
+        found = self.cells.combined(measure, variant, control)
+        if found is None or min(found.users) < self.policy.min_users:
+            return None
+        return Compared(ArmEstimate(found.treatment), ArmEstimate(found.control), found.covariance)
+
+    def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
+        found = self.cells.alone(measure, variant)
+        return (found[1], min(1.0, 1 / math.sqrt(found[1]))) if found and found[1] else (0.0, 0.0)
+
+    def waits_for(self, users: Sequence[tuple[str, int]], control: str) -> str:
+        treatments = [variant for variant, _ in users if variant not in (control, INTERLEAVED)]
+        return "; ".join(self.short(variant, control) for variant in treatments) or super().waits_for(users, control)
+
+    def too_few(self, variant: str, control: str) -> str | None:
+        users = self.cells.users_that_count(variant, control)
+        return self.short(variant, control) if min(users) < self.policy.min_users else None
+
+    def short(self, variant: str, control: str) -> str:
+        users = self.cells.users_that_count(variant, control)
+        where = f"the stages with {CELL_USERS_MIN} users in both" if self.policy.stages else "the experiment"
+        return f"{where} have {users[0]:,} users of {variant} and {users[1]:,} of {control}; each needs at least {self.policy.min_users:,}"
+
+    def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
+        return unmet_in_cells(self.cells, measure, variant, control)
+
+    def _of_arms(self, measure: Measure) -> dict[str, ArmEstimate]:
+        arms = {variant: self.cells.alone(measure, variant) for variant in self.moments}
+        return {
+            variant: ArmEstimate(each[0]) for variant, each in arms.items() if each is not None and each[0].users >= self.policy.min_users
+        }
+
+
+def measured(cells: Cells) -> list[Measure]:
+    """Return the measures that are compared: without shares of users if each list is assigned anew."""
+    return [measure for measure in cells.measures if cells.policy.unit == "user" or measure.kind != "users"]
+
+
+def unmet_in_cells(cells: Cells, measure: Measure, variant: str, control: str) -> str | None:
+    """Return which floor a variant and the control do not pass over their stages; None if they pass both."""
+    found, policy = cells.combined(measure, variant, control), cells.policy
+    assert found is not None, "no stage counts"
+    for name, effective, users in zip((variant, control), found.effective_users, found.users, strict=True):
+        if effective < policy.effective_users_min:
+            share = 1 / math.sqrt(effective) if effective > 1 else 1.0
+            return few_effective_users(measure, name, users, effective, policy.effective_users_min, share)
+    if found.hit_users < policy.hit_users_min:
+        smaller = variant if found.users[0] <= found.users[1] else control
+        return rare_hits(smaller, found.hit_users, policy.hit_users_min)
+    return None
+
+
+def choose_stored_scales(measures: Measures, policy: Policy, stored: Stored, frozen: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers that can be frozen now, as `choose_scales` does, of any experiment since its start.
+
+    With cells, a measure's scale is chosen at the first look at which the stages that count for some treatment have `min_users` users in
+    both arms and pass both floors. tau is the standard error of the difference then.
+    """
+    if not policy.in_cells:
+        return choose_scales(measures, policy, stored.moments, frozen)
+    control = policy.control_of(list(stored.moments))
+    if control is None:
+        return {}
+    cells, chosen = Cells(measures, policy, stored), dict[str, float]()
+    for measure in measured(cells):
+        if str(measure) not in frozen and (scale := _scale(cells, measure, control)) is not None:
+            chosen |= frozen_numbers(measure, scale)
+    return chosen
+
+
+def _scale(cells: Cells, measure: Measure, control: str) -> MeasureScale | None:
+    variances, means = list[float](), list[float]()
+    for variant in sorted({*cells.stored.moments} - {control, INTERLEAVED}):
+        found = cells.combined(measure, variant, control)
+        if found is None or min(found.users) < cells.policy.min_users or unmet_in_cells(cells, measure, variant, control):
+            continue
+        variance = variance_of(found.treatment, found.control, found.covariance)
+        if variance is not None and max(found.treatment.mean, found.control.mean) > 0:
+            variances.append(variance)
+            means.append(found.control.mean)
+    return MeasureScale(math.sqrt(math.fsum(variances) / len(variances)), math.fsum(means) / len(means)) if variances else None

@@ -1,0 +1,50 @@
+"""Builds the reports of an experiment's stages: shares, users, the split, and what counts. Pure."""
+
+from __future__ import annotations
+
+from streammetrics.experiments.cell_health import check_stage
+from streammetrics.experiments.cells import Cells, StageCounts
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT
+from streammetrics.experiments.report import StageArm, StageReport, role_of
+
+
+def stage_reports(cells: Cells, control: str | None) -> tuple[StageReport, ...]:
+    """Return the report of each stage in order."""
+    now = _current(cells)
+    starts = [stage.stage.start_ms for stage in cells.stages]
+    return tuple(
+        StageReport(
+            stage=stage.stage.name,
+            start_ms=stage.stage.start_ms,
+            end_ms=end,
+            current=stage.key == now,
+            arms=tuple(_arm(cells, stage, variant, control) for variant in _variants(stage, control)),
+            sample_ratio_p=check_stage(cells, stage).sample_ratio_p,
+            multi_exposed_users=stage.stored.multi_exposed_users,
+        )
+        for stage, end in zip(cells.stages, [*starts[1:], None], strict=True)
+    )
+
+
+def _current(cells: Cells) -> str | None:
+    """Return the key of the stage that runs now; None before the first stage."""
+    if cells.policy.stage_label is not None:
+        seen = [(stage.stored.last_ms, number) for number, stage in enumerate(cells.stages) if stage.stored.last_ms is not None]
+        return cells.stages[max(seen)[1]].key if seen else None
+    begun = [stage.key for stage in cells.stages if stage.stage.start_ms is None or stage.stage.start_ms < cells.stored.to_ms]
+    return begun[-1] if begun else None
+
+
+def _variants(stage: StageCounts, control: str | None) -> list[str]:
+    return sorted({*stage.stage.shares, *stage.stored.moments}, key=lambda name: (name != control, name))
+
+
+def _arm(cells: Cells, stage: StageCounts, variant: str, control: str | None) -> StageArm:
+    sums = stage.stored.moments.get(variant, (0, 0))
+    share = stage.stage.share_of(variant) if stage.stage.shares else None
+    weight, left_out = None, None
+    if control is not None and role_of(variant, control) == "treatment":
+        by_lists = next((measure for measure in cells.measures if measure.kind == "mean"), cells.measures.all[0])
+        weight = cells.weights(by_lists, variant, control).get(stage.key, 0.0)
+        left_out = cells.left_out(stage, variant, control)
+    return StageArm(variant, share, sums[USERS_AT], sums[LISTS_AT], weight, left_out)

@@ -1,0 +1,78 @@
+"""Stored state of experiments with cells, from the totals of each user in each cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from streammetrics.experiments import Cell, CrossLayout, ExperimentUnit, Measures, Stored, StoredStage, add, cross_of_users, of_users
+from tests.experiments.columns import MEASURES, ONE
+
+Totals = Sequence[int]
+LAYOUT = CrossLayout(MEASURES)
+ARMS = ("control", "treatment")
+
+
+def stored_cells(
+    users: Sequence[Mapping[Cell, Totals]], *, unit: ExperimentUnit = "user", measures: Measures = MEASURES, layout: CrossLayout = LAYOUT
+) -> Stored:
+    """The stored state of these users. The key of a cell is (stage, variant)."""
+    cells = sorted({cell for user in users for cell, own in user.items() if own[0]})
+    nobody = [0] * measures.totals_width
+    moments = {cell: of_users(measures, [user[cell] for user in users if cell in user]) for cell in cells}
+    pairs = {}
+    for one, other in combinations(cells, 2):
+        sums = cross_of_users(layout, [user.get(one, nobody) for user in users], [user.get(other, nobody) for user in users])
+        if any(sums):
+            pairs[one, other] = sums
+    whole: dict[str, list[int]] = {}
+    for (_, variant), sums in moments.items():
+        whole[variant] = add(whole[variant], sums) if variant in whole else sums
+    stages = [
+        StoredStage(
+            key=key,
+            unit=unit,
+            moments={variant: sums for (stage, variant), sums in moments.items() if stage == key},
+            first_exposures={variant: sums[0] for (stage, variant), sums in moments.items() if stage == key},
+        )
+        for key in sorted({key for key, _ in cells})
+    ]
+    first = {variant: sums[0] for variant, sums in whole.items()}
+    return Stored(
+        experiment="ranker",
+        scope="start",
+        moments=whole,
+        first_exposures=first,
+        multi_exposed_users=0,
+        stages=tuple(stages),
+        pairs=pairs,
+        to_ms=1_000_000,
+    )
+
+
+def totals_of(random: np.random.Generator, lists: int, chance: float) -> list[int]:
+    """A user's totals in some lists. Every metric follows the hits."""
+    hits = int(random.binomial(lists, chance))
+    return [lists, hits * ONE, hits * ONE, hits, 5 * lists, hits << 33]
+
+
+def ramp(
+    shares: Mapping[str, float], means: Mapping[str, float], lift: float = 0.0, *, users: int = 4_000, seed: int = 0, nested: bool = True
+) -> list[dict[Cell, Totals]]:
+    """Users who may come in every stage. `shares`: the treatment's share by stage; `means`: the chance of a hit by stage.
+
+    nested: a user who has the treatment keeps it when its share grows.
+    """
+    random = np.random.default_rng(seed)
+    found: list[dict[Cell, Totals]] = []
+    for _ in range(users):
+        place, taste, own = random.random(), random.normal(0, 0.05), dict[Cell, Totals]()
+        for key, share in shares.items():
+            if random.random() < 0.6:
+                arm = ARMS[(place if nested else random.random()) < share]
+                chance = float(np.clip((means[key] + taste) * (1 + lift * (arm == "treatment")), 0, 1))
+                own[key, arm] = totals_of(random, int(random.integers(1, 6)), chance)
+        found.append(own)
+    return found
