@@ -142,7 +142,7 @@ def _session_of(
     first: int, last: int, size: int, lists: msgspec.Raw, feedback: msgspec.Raw, parts: list[_StoredParts], rules: JoinRules
 ) -> Session:
     fragments_of = {identity: Fragments(whole, seen, fragments) for identity, whole, seen, fragments in parts}
-    return Session.restore(first, last, size, bytes(lists), bytes(feedback), fragments_of, rules.attribution_ms)
+    return Session.restore(first, last, size, bytes(lists), bytes(feedback), fragments_of, rules)
 
 
 def encode_pane(pane: Pane) -> bytes:

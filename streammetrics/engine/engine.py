@@ -21,6 +21,7 @@ from streammetrics.engine.stored_state import StateChanges
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_totals import UserTotalsLayout
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.windows.unique_users import UserCountLayout
 
 
@@ -46,14 +47,15 @@ class SaveResult(NamedTuple):
 class Engine:
     """The compiled rules. One engine serves any number of tasks."""
 
-    def __init__(self, rules: EngineRules, scorer: Scorer) -> None:
+    def __init__(self, rules: EngineRules, scorer: Scorer, engagement: EngagementLayout | None = None) -> None:
         self.rules = rules
-        self.layout = TallyLayout(scorer, moments=False)
+        self.layout = TallyLayout(scorer, moments=False, engagement=engagement)
         self.user_totals: UserTotalsLayout | None = None
         if rules.experiments is not None:
             self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics)
         self.signature = Signature(
-            f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, scorer.metrics))}]",
+            f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, self.layout.metrics))}]"
+            + ("" if engagement is None else f" satisfied={engagement.satisfied_grade:g}"),
             None if self.user_totals is None else self.user_totals.measures.names,
         )
         self.user_count_layout = None if rules.unique_users is None else UserCountLayout(scorer)

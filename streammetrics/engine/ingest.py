@@ -22,6 +22,7 @@ from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, TYPE
+from streammetrics.sessions.engagement import value_units
 from streammetrics.sessions.fragments import Duplicates
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
 from streammetrics.sessions.session import Session, StoredFeedback
@@ -251,8 +252,10 @@ class BatchProcessor:
             self.counts["unknown_action", topic] += 1
             self.state.unknown_names.add(ACTION, action)
             return True
-        feedback = StoredFeedback(ts, event.impression_id, event.item_id, action, grade, topic)
-        session.add_feedback(feedback, self.join.attribution_ms, self.changed_lists)
+        engagement = self.join.engagement
+        value = value_units(event.value) if engagement is not None and action in engagement.purchases else 0
+        feedback = StoredFeedback(ts, event.impression_id, event.item_id, action, grade, topic, value)
+        session.add_feedback(feedback, self.join, self.changed_lists)
         return True
 
     def _impression(self, event: Impression, topic: int, offset: int) -> bool:

@@ -17,6 +17,20 @@ ALL_METRIC_NAMES: Final = (*METRIC_NAMES, "dcg_exp", "f1", "r_precision", "rbp",
 WHOLE_LIST_NAMES: Final = ("ndcg", "ndcg_exp", "dcg", "dcg_exp", "cg", "mrr", "map", "rbp", "err", "r_precision")
 """The metrics that may have no cut-off; `r_precision` never has one."""
 
+ENGAGEMENT_NAMES: Final = (
+    "zero_result_rate",
+    "abandonment_rate",
+    "first_click_share",
+    "first_click_rank",
+    "time_to_first_click",
+    "satisfied_rate",
+    "reformulation_rate",
+    "lists_per_session",
+    "purchases_per_list",
+    "value_per_list",
+)
+"""The engagement metrics, which only the stream computes. All but `first_click_share` never have a cut-off."""
+
 ALIASES: Final = {
     "ap": "map",
     "average_precision": "map",
@@ -36,7 +50,7 @@ ALIASES: Final = {
 K_MAX: Final = 1_000_000
 """The largest cut-off. Tables have one entry per rank, so this bounds their size."""
 
-ColumnKind: TypeAlias = Literal["sum", "hits", "places"]
+ColumnKind: TypeAlias = Literal["sum", "hits", "places", "numerator", "denominator"]
 
 _PATTERN = re.compile(r"([A-Za-z][A-Za-z_]*?1?)(?:(?:@|_cut_|_)([1-9][0-9]{0,6}))?", re.ASCII)
 
@@ -59,6 +73,9 @@ class Metric:
     k: int = 0
 
     def __post_init__(self) -> None:
+        if self.name in ENGAGEMENT_NAMES:
+            self._check_engagement()
+            return
         if self.name not in ALL_METRIC_NAMES:
             raise MetricError("metric name", f"got {self.name!r}; allowed are {', '.join(ALL_METRIC_NAMES)}")
         if type(self.k) is not int or not 0 <= self.k <= K_MAX:
@@ -68,6 +85,12 @@ class Metric:
                 raise MetricError(f"cut-off of {self.name}", f"got none; allowed are whole numbers 1..{K_MAX}, as in {self.name}@10")
         elif self.name == "r_precision":
             raise MetricError("cut-off of r_precision", f"got {self.k!r}; allowed is none, its cut-off is the number of relevant items")
+
+    def _check_engagement(self) -> None:
+        has_cutoff = self.name == "first_click_share"
+        if type(self.k) is not int or not (1 <= self.k <= K_MAX if has_cutoff else self.k == 0):
+            allowed = f"whole numbers 1..{K_MAX}" if has_cutoff else "none"
+            raise MetricError(f"cut-off of {self.name}", f"got {self.k!r}; allowed is {allowed}")
 
     def __str__(self) -> str:
         return f"{self.name}@{self.k}" if self.k else self.name
@@ -101,7 +124,8 @@ def parse_metric(text: str) -> Metric:
 class Column:
     """One int64 column of scores. The value of a list is the integer divided by 2**scale_bits.
 
-    kind: `sum` for metrics that are means over lists; `hits` and `places` for the numerator and denominator of `item_hit_rate`.
+    kind: `sum` for metrics that are means over lists; `hits` and `places` for the two sums of `item_hit_rate`; `numerator` and
+        `denominator` for those of an engagement metric that is a ratio.
     """
 
     metric: Metric

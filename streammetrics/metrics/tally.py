@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.exact_integers import sum_of_products, sum_of_row
 from streammetrics.metrics.kernels.dispatch import KernelPart
 from streammetrics.metrics.kernels.formulas import ListFacts, columns_of_facts, defined, rows_of_family
@@ -41,20 +42,33 @@ _VIEWS: Final = (*get_args(NoRelevant), "with_feedback")
 class TallyLayout:
     """The order of the numbers in a flat tally, for the metrics of a scorer.
 
-    The order is: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; and for each `item_hit_rate` its
-    places in lists with feedback. All other columns are 0 for a list without feedback, so they need no second sum. With
+    The order is: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; for each `item_hit_rate` its
+    places in lists with feedback; and the columns of engagement metrics. All other columns of the scorer are 0 for a list without
+    feedback, so they need no second sum. With
     `moments` there follow: for each `sum` column the number of lists that define it (see `means`); the sum of squares of every
     column; and the sums of products: hits x places of each `item_hit_rate`, then the requested pairs.
 
     scorer: its columns are summed. moments: keep squares and the counts for every view; the stream does not need them.
     products: pairs of metrics whose products are summed, for covariances; needs moments.
+    engagement: the engagement metrics that are summed too; only without moments.
 
-    Raises MetricError for products without moments, and for products of metrics that are not one column of the scorer.
+    Raises MetricError for products without moments, for engagement with moments, and for products of metrics that are not one column
+    of the scorer.
     """
 
-    def __init__(self, scorer: Scorer, *, moments: bool = True, products: Iterable[tuple[str | Metric, str | Metric]] = ()) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        *,
+        moments: bool = True,
+        products: Iterable[tuple[str | Metric, str | Metric]] = (),
+        engagement: EngagementLayout | None = None,
+    ) -> None:
         self.scorer = scorer
         self.moments = moments
+        self.engagement = engagement
+        if engagement is not None and moments:
+            raise MetricError("engagement", "got some with moments; allowed is moments=False")
         self.products = tuple((self._parsed(one), self._parsed(other)) for one, other in products)
         if self.products and not moments:
             raise MetricError("products", "got some without moments; allowed is moments=True")
@@ -67,7 +81,12 @@ class TallyLayout:
         self._first_defined = self._first_extra + len(self.place_columns)
         self._first_square = self._first_defined + len(self.sum_columns)
         self._first_product = self._first_square + len(columns)
-        self.width = self._first_product + len(self.pairs) if moments else self._first_defined
+        self._first_engagement = self._first_defined
+        own = () if engagement is None else engagement.columns
+        self.columns = (*columns, *own)
+        """All columns that are summed: the scorer's, then those of engagement metrics."""
+        self.metrics = (*scorer.metrics, *(() if engagement is None else engagement.metrics))
+        self.width = self._first_product + len(self.pairs) if moments else self._first_engagement + len(own)
 
     def _parsed(self, metric: str | Metric) -> Metric:
         parsed = metric if isinstance(metric, Metric) else parse_metric(metric)
@@ -83,19 +102,22 @@ class TallyLayout:
         """The number of lists with some grade > 0, shown or not."""
         return flat[_WITH_FEEDBACK]
 
-    def columns(self, flat: Sequence[int]) -> Sequence[int]:
-        """The sums of the scorer's columns over all lists, in their order.
+    def sums(self, flat: Sequence[int]) -> Sequence[int]:
+        """The sums of all `columns` over all lists, in their order.
 
         >>> layout = TallyLayout(Scorer(["hit_rate@2"]), moments=False)
         >>> flat = layout.of_ragged([0, 1, 1], [0, 2, 3, 3]).numbers
-        >>> layout.lists(flat), layout.lists_with_feedback(flat), [total >> 40 for total in layout.columns(flat)]
+        >>> layout.lists(flat), layout.lists_with_feedback(flat), [total >> 40 for total in layout.sums(flat)]
         (3, 2, [2])
         """
-        return flat[_LEAD : self._first_extra]
+        if self.engagement is None:
+            return flat[_LEAD : self._first_extra]
+        return (*flat[_LEAD : self._first_extra], *flat[self._first_engagement :])
 
     def place_of(self, column: int) -> int:
-        """The index in a flat tally of the sum of one of the scorer's columns, given by its index."""
-        return _LEAD + column
+        """The index in a flat tally of the sum of one of the `columns`, given by its index."""
+        own = column - len(self.scorer.columns)
+        return _LEAD + column if own < 0 else self._first_engagement + own
 
     def zero(self) -> list[int]:
         """The flat tally of no lists: the identity of addition."""
@@ -103,6 +125,8 @@ class TallyLayout:
 
     def rows_of_hits(self, lengths: npt.ArrayLike, rows: npt.ArrayLike, positions: npt.ArrayLike, grades: npt.ArrayLike) -> Ints:
         """The flat tally of each list: int64, shape (L, width). Takes the arguments of `Scorer.score_hits`.
+
+        Columns of engagement metrics are 0: their owner adds `EngagementLayout.rows` from `engagement_from` on.
 
         Raises MetricError for a layout with moments, because squares do not fit int64.
         """
@@ -117,7 +141,13 @@ class TallyLayout:
             mine[:, _LEAD : self._first_extra] = columns_of_facts(facts).T
             for extra, column in enumerate(self.place_columns):
                 mine[:, self._first_extra + extra] = mine[:, _LEAD + column] * mine[:, _WITH_FEEDBACK]
+            mine[:, self._first_engagement :] = 0
         return out
+
+    @property
+    def engagement_from(self) -> int:
+        """The index in a flat tally of the first column of engagement metrics. They are the last columns."""
+        return self._first_engagement
 
     def of_hits(
         self,
@@ -196,7 +226,8 @@ class TallyLayout:
 
         A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and the sums `dcg` and `cg` always. It
         defines every other metric, and an NDCG with a `full` ideal, if it has a relevant item. Unseen items count.
-        `item_hit_rate` is hits / places in every view. A metric without lists (or places) is left out.
+        `item_hit_rate` is hits / places in every view. Engagement metrics are over all lists, and only in the view `zero`. A metric
+        without lists (or places) is left out.
 
         Raises MetricError for an unknown view, and for `skip` and `one` without moments.
         """
@@ -220,6 +251,8 @@ class TallyLayout:
                     total += (lists - known) << column.scale_bits if view == "one" else 0
                     lists = known if view == "skip" else lists
                 yield str(column.metric), total, lists << column.scale_bits
+        if self.engagement is not None and view == "zero":
+            yield from self.engagement.ratios(flat[self._first_engagement :], self.lists(flat))
 
     def covariance(self, flat: Sequence[int], one: str | Metric, other: str | Metric | None = None) -> float:
         """The sample covariance of two metrics over lists, or the variance of one. NaN with fewer than two lists.
@@ -250,8 +283,7 @@ class TallyLayout:
         """Raise MetricError, naming the difference, if tallies of the two layouts cannot be merged."""
         self.scorer.spec.require_same(other.scorer.spec)
         for what in ("metrics", "moments", "products"):
-            mine = self.scorer.metrics if what == "metrics" else getattr(self, what)
-            its = other.scorer.metrics if what == "metrics" else getattr(other, what)
+            mine, its = getattr(self, what), getattr(other, what)
             if mine != its:
                 raise MetricError(f"tally {what}", f"got {_shown(its)} and {_shown(mine)}; allowed is one layout")
 
@@ -262,6 +294,8 @@ class TallyLayout:
         metrics = [str(metric) for metric in self.scorer.metrics]
         products = [[str(one), str(other)] for one, other in self.products]
         header = {"arithmetic": ARITHMETIC, "spec": changed, "metrics": metrics, "moments": self.moments, "products": products}
+        if self.engagement is not None:
+            header["engagement"] = [self.engagement.satisfied_grade, *map(str, self.engagement.metrics)]
         return json.dumps(header, separators=(",", ":")).encode()
 
 
@@ -350,4 +384,9 @@ def _layout_of(header: bytes) -> TallyLayout:
     if stored["arithmetic"] != ARITHMETIC:
         raise MetricError("stored tally", f"got arithmetic {stored['arithmetic']}; allowed is {ARITHMETIC}")
     scorer = Scorer(stored["metrics"], Spec(**stored["spec"]))
-    return TallyLayout(scorer, moments=stored["moments"], products=[tuple(pair) for pair in stored["products"]])
+    engagement = None
+    if "engagement" in stored:
+        satisfied_grade, *names = stored["engagement"]
+        engagement = EngagementLayout(map(parse_metric, names), satisfied_grade)
+    products = [tuple(pair) for pair in stored["products"]]
+    return TallyLayout(scorer, moments=stored["moments"], products=products, engagement=engagement)

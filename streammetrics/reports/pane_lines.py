@@ -36,7 +36,7 @@ def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: 
 
 def _metrics(tally: list[int], layout: TallyLayout) -> dict[str, dict[str, Any]]:
     metrics: dict[str, dict[str, Any]] = {}
-    for column, total in zip(layout.scorer.columns, layout.columns(tally), strict=True):
+    for column, total in zip(layout.columns, layout.sums(tally), strict=True):
         if column.kind == "sum":
             metrics[str(column.metric)] = {"sum": total / (1 << column.scale_bits), "sum_raw": total, "scale_bits": column.scale_bits}
         else:

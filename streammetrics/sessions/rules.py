@@ -9,12 +9,32 @@ FRAGMENT_ITEMS_FACTOR: Final = 10
 """All fragments of a list may have this many times `items_max` items, repeated ones included. It bounds the work per fragment."""
 
 
+@dataclass(frozen=True, slots=True)
+class EngagementRules:
+    """What engagement metrics need to know of a list beyond its grades.
+
+    `purchases` are the actions that are purchases. A list is followed up if the next list of its session comes within
+    `reformulation_ms`, inclusive. This is at most the attribution time, so that it does not change once the list is final.
+    """
+
+    purchases: frozenset[str] = frozenset({"purchase"})
+    reformulation_ms: int = 60_000
+
+    def describe(self) -> str:
+        """Return every rule, to be added to those of the engine."""
+        return f" purchases{sorted(self.purchases)} reformulation={self.reformulation_ms}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRules:
-    """The rules of a join. `gap_ms` and `attribution_ms` are inclusive. Events beyond a limit are refused, never cut."""
+    """The rules of a join. `gap_ms` and `attribution_ms` are inclusive. Events beyond a limit are refused, never cut.
+
+    `engagement`: None if no engagement metric is computed. Lists then have no engagement.
+    """
 
     gap_ms: int = 1_800_000
     attribution_ms: int = 1_800_000
     session_events_max: int = 2_000
     lists_open_max: int = 1_000
     items_max: int = 1_000
+    engagement: EngagementRules | None = None

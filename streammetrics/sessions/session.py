@@ -17,15 +17,21 @@ from itertools import chain
 import msgspec
 
 from streammetrics.events.model import Impression
+from streammetrics.sessions.engagement import Engagement
 from streammetrics.sessions.fragments import Duplicates, Fragment, Fragments, FragmentUnion, StoredImpression, resolve, unite
 from streammetrics.sessions.item_index import ImpressionCopies, ItemIndex
+from streammetrics.sessions.list_order import Begin, begins, linked
 from streammetrics.sessions.msgpack import array_head, pack_into, packed, values_of
-from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.shown_list import NO_HITS, ChangedLists, GradedPositions, ShownList, mark_changed, raise_grade
+from streammetrics.sessions.rules import EngagementRules, JoinRules
+from streammetrics.sessions.shown_list import NO_HITS, ChangedLists, GradedPositions, ShownList, engage, mark_changed, raise_grade
 
 
 class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One feedback with its grade. `topic` is the index of its topic in the configured order."""
+    """One feedback with its grade.
+
+    `topic` is the index of its topic in the configured order. `value` is that of a purchase, in the unit of `value_units`; it is kept
+    only if engagement metrics are computed.
+    """
 
     ts: int
     impression_id: str | None
@@ -33,6 +39,7 @@ class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
     action: str
     grade: float | int
     topic: int
+    value: int = 0
 
 
 _decode_lists = msgspec.msgpack.Decoder(list[StoredImpression]).decode
@@ -44,13 +51,15 @@ class Session:
 
     Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `fragmented` has the events
     of lists with fragments, by the list's id. `orphans` is the feedback whose list is missing, by the list's id. `_packed_lists` is
-    None when the lists must be packed again. `_unions` speeds up lists of many fragments; `_answered` is the feedback by item for that.
+    None when the lists must be packed again. `_latest` is the last list to begin, if engagement metrics are computed. `_unions` speeds
+    up lists of many fragments; `_answered` is the feedback by item for that.
     """
 
     __slots__ = (
         "_answered",
         "_feedbacks",
         "_item_index",
+        "_latest",
         "_packed_feedback",
         "_packed_lists",
         "_unions",
@@ -72,6 +81,7 @@ class Session:
         self.orphans: dict[str, list[StoredFeedback]] = {}
         self.latest_without_id = -1
         self._item_index: ItemIndex | None = None
+        self._latest: Begin | None = None
         self._unions: dict[str, FragmentUnion] = {}
         self._answered: dict[str, list[StoredFeedback]] | None = None
         self._packed_lists: bytearray | None = bytearray()
@@ -80,9 +90,9 @@ class Session:
 
     @classmethod
     def restore(
-        cls, first: int, last: int, size: int, lists: bytes, feedback: bytes, parts: dict[str, Fragments], attribution_ms: int
+        cls, first: int, last: int, size: int, lists: bytes, feedback: bytes, parts: dict[str, Fragments], rules: JoinRules
     ) -> Session:
-        """Restore a session from its stored form. The hits of its lists are computed again from its feedback.
+        """Restore a session from its stored form. The hits and the engagement of its lists are computed again from its events.
 
         Raises msgspec.DecodeError for bytes that are not lists or feedback.
         """
@@ -94,8 +104,14 @@ class Session:
         session._packed_feedback = bytearray(values_of(feedback, len(answers)))
         session._feedbacks = len(answers)
         if answers:
-            for identity, earned in session._join(answers, attribution_ms).items():
+            for identity, (earned, engagement) in session._join(answers, rules).items():
                 session.lists[identity].hits = earned
+                session.lists[identity].engagement = engagement
+        if rules.engagement is not None:
+            ordered = begins(session.lists, session.fragmented)
+            session._latest = ordered[-1] if ordered else None
+            for shown, engagement in linked(session.lists, ordered, rules.engagement.reformulation_ms):
+                shown.engagement = engagement
         return session
 
     @property
@@ -121,7 +137,7 @@ class Session:
         elif ts < self.first:
             self.first = ts
 
-    def add_feedback(self, feedback: StoredFeedback, attribution_ms: int, changed: ChangedLists) -> None:
+    def add_feedback(self, feedback: StoredFeedback, rules: JoinRules, changed: ChangedLists) -> None:
         """Join one feedback. It never changes what other feedback belongs to, so no rejoin is needed."""
         pack_into(feedback, self._packed_feedback, -1)
         self._feedbacks += 1
@@ -130,32 +146,39 @@ class Session:
         if feedback.impression_id not in self.lists:
             self._remember(feedback)
         if feedback.grade > 0:
-            found = self.find(feedback, attribution_ms)
-            if type(found) is tuple:
-                raise_grade(*found, feedback.grade, changed)
+            self._grade(feedback, rules, changed)
+
+    def _grade(self, feedback: StoredFeedback, rules: JoinRules, changed: ChangedLists) -> None:
+        """Give a feedback with a grade above 0 to the list that it belongs to, if there is one."""
+        found = self.find(feedback, rules.attribution_ms)
+        if type(found) is tuple:
+            shown, position = found
+            raise_grade(shown, position, feedback.grade, changed)
+            if rules.engagement is not None:
+                engage(shown, _engaged(shown.engagement, feedback, position, rules.engagement), changed)
 
     def add_impression(self, impression: Impression, topic: int, rules: JoinRules, changed: ChangedLists) -> Duplicates | None:
         """Join one list or fragment. Returns the duplicates that it reveals, or None."""
         stored = StoredImpression.of(impression, topic)
         identity = stored.impression_id
         if impression.positions is None and identity not in self.lists and not (self.fragmented and identity in self.fragmented):
-            self._add(stored, changed)
+            shown = self._add(stored, changed)
             if self._item_index is not None:
                 self._item_index.add(stored)
             if stored.ts <= self.latest_without_id:
-                self.rejoin(rules.attribution_ms, changed)
+                self.rejoin(rules, changed)
             elif identity in self.orphans:
-                self._add_waiting_feedback(identity, rules.attribution_ms, changed)
+                self._add_waiting_feedback(identity, rules, changed)
+            if rules.engagement is not None:
+                self._link_new(shown, rules, rules.engagement, changed)
             return None
         return self._add_copy(impression, stored, rules, changed)
 
-    def _add_waiting_feedback(self, identity: str, attribution_ms: int, changed: ChangedLists) -> None:
+    def _add_waiting_feedback(self, identity: str, rules: JoinRules, changed: ChangedLists) -> None:
         """Join the feedback that arrived before the list that it names."""
         for feedback in self.orphans.pop(identity):
             if feedback.grade > 0:
-                found = self.find(feedback, attribution_ms)
-                if type(found) is tuple:
-                    raise_grade(*found, feedback.grade, changed)
+                self._grade(feedback, rules, changed)
 
     def absorb(self, other: Session, rules: JoinRules, changed: ChangedLists) -> Duplicates:
         """Merge another session into this one. The event that connects them is added afterwards."""
@@ -175,29 +198,56 @@ class Session:
                     self.lists[identity] = other.lists[identity]
                 if identity in other.fragmented:
                     self.fragmented[identity] = other.fragmented[identity]
-        self.rejoin(rules.attribution_ms, changed)
+        self.rejoin(rules, changed)
+        self._link(rules, changed)
         return duplicates
 
-    def rejoin(self, attribution_ms: int, changed: ChangedLists) -> None:
+    def rejoin(self, rules: JoinRules, changed: ChangedLists) -> None:
         """Join all feedback again: the reference implementation of the join."""
-        hits = self._join(self.feedback, attribution_ms)
+        answered = self._join(self.feedback, rules)
         for identity, shown in self.lists.items():
-            earned = hits.get(identity, NO_HITS)  # a different order of the same hits changes no tally
-            if earned != shown.hits:
+            earned, engagement = answered.get(identity) or (NO_HITS, shown.engagement.without_feedback())
+            if earned != shown.hits:  # a different order of the same hits changes no tally
                 mark_changed(shown, changed)
                 shown.hits = earned
+            engage(shown, engagement, changed)
 
-    def _join(self, answers: Iterable[StoredFeedback], attribution_ms: int) -> dict[str, GradedPositions]:
+    def _join(self, answers: Iterable[StoredFeedback], rules: JoinRules) -> dict[str, tuple[GradedPositions, Engagement]]:
+        """Return the hits and the engagement of each list that some feedback with a grade above 0 belongs to."""
         hits: dict[str, dict[int, float]] = {}
+        engagements: dict[str, Engagement] = {}
         self.orphans.clear()
         for feedback in answers:
             self._remember(feedback)
-            found = self.find(feedback, attribution_ms) if feedback.grade > 0 else ""
+            found = self.find(feedback, rules.attribution_ms) if feedback.grade > 0 else ""
             if type(found) is tuple:
                 shown, position = found
-                grades = hits.setdefault(shown.impression.impression_id, {})
+                identity = shown.impression.impression_id
+                grades = hits.setdefault(identity, {})
                 grades[position] = max(grades.get(position, 0), feedback.grade)
-        return {identity: tuple(chain.from_iterable(grades.items())) for identity, grades in hits.items()}
+                before = engagements.get(identity) or shown.engagement.without_feedback()
+                engagements[identity] = before if rules.engagement is None else _engaged(before, feedback, position, rules.engagement)
+        return {identity: (tuple(chain.from_iterable(grades.items())), engagements[identity]) for identity, grades in hits.items()}
+
+    def _link(self, rules: JoinRules, changed: ChangedLists) -> None:
+        """Find again where each list stands among the lists of the session."""
+        if rules.engagement is not None:
+            ordered = begins(self.lists, self.fragmented)
+            self._latest = ordered[-1] if ordered else None
+            for shown, engagement in linked(self.lists, ordered, rules.engagement.reformulation_ms):
+                engage(shown, engagement, changed)
+
+    def _link_new(self, new: ShownList, rules: JoinRules, engagement: EngagementRules, changed: ChangedLists) -> None:
+        """Do the same after a whole list was added. Cheap if it is the last one in order."""
+        latest, begin = self._latest, (new.ts, new.impression.impression_id)
+        if latest is None or begin < latest:
+            self._link(rules, changed)
+            return
+        self._latest = begin
+        before = self.lists.get(latest[1])
+        if before is not None:
+            engage(before, before.engagement.linked(before.engagement.opens, new.ts - latest[0] <= engagement.reformulation_ms), changed)
+        engage(new, new.engagement.linked(len(self.lists) == 1, False), changed)
 
     def find(self, feedback: StoredFeedback, attribution_ms: int) -> tuple[ShownList, int] | str:
         """Return the list and position that a feedback belongs to, or its outcome if there is none.
@@ -232,12 +282,13 @@ class Session:
         elif feedback.impression_id not in self.lists:
             self.orphans.setdefault(feedback.impression_id, []).append(feedback)
 
-    def _add(self, stored: StoredImpression, changed: ChangedLists) -> None:
+    def _add(self, stored: StoredImpression, changed: ChangedLists) -> ShownList:
         shown = ShownList.new(stored)
         changed.append(shown)
         self.lists[stored.impression_id] = shown
         if self._packed_lists is not None:
             pack_into(stored, self._packed_lists, -1)
+        return shown
 
     def _remove(self, identity: str, changed: ChangedLists) -> None:
         shown = self.lists.pop(identity, None)
@@ -266,7 +317,8 @@ class Session:
         known = identity in self.lists or identity in self.fragmented
         parts = unite(self._events_of(identity), arrived, duplicates) if known else arrived
         if self._resolve(identity, parts, duplicates, rules, changed):
-            self.rejoin(rules.attribution_ms, changed)
+            self.rejoin(rules, changed)
+            self._link(rules, changed)
         return duplicates
 
     def fragment_items(self, identity: str) -> int:
@@ -309,11 +361,12 @@ class Session:
 
     def _insert_items(self, shown: ShownList, added: Sequence[tuple[int, str]], first: Fragment | None, changed: ChangedLists) -> None:
         """Insert items into a list, one after the other. `first` is the fragment that now gives the list its labels, if it changed."""
-        items, hits = shown.items, shown.hits
+        items, hits, engagement = shown.items, shown.hits, shown.engagement
         assert hits is not None
         for index, item in added:
             if hits and index < len(items):
                 hits = tuple([value + 1 if at % 2 == 0 and value >= index else value for at, value in enumerate(hits)])
+                engagement = engagement.shifted(index)
             items = (*items[:index], item, *items[index:])
         labels = shown.impression if first is None else first
         impression = msgspec.structs.replace(
@@ -325,7 +378,7 @@ class Session:
             shown = ShownList.new(impression)
             changed.append(shown)
             self.lists[impression.impression_id] = shown
-        shown.impression, shown.items, shown.hits = impression, items, hits
+        shown.impression, shown.items, shown.hits, shown.engagement = impression, items, hits, engagement
         self._packed_lists = None
 
     def _join_answers_to(self, identity: str, fragment: Fragment, rules: JoinRules, changed: ChangedLists) -> None:
@@ -338,13 +391,11 @@ class Session:
                 self._answered.setdefault(feedback.item_id, []).append(feedback)
         answers = [feedback for item in {*fragment.items} for feedback in self._answered.get(item, ())]
         if any(feedback.impression_id is None for feedback in answers):  # it may leave another list
-            self.rejoin(rules.attribution_ms, changed)
+            self.rejoin(rules, changed)
             return
         for feedback in answers:
             if feedback.impression_id == identity and feedback.grade > 0:
-                found = self.find(feedback, rules.attribution_ms)
-                if type(found) is tuple:
-                    raise_grade(*found, feedback.grade, changed)
+                self._grade(feedback, rules, changed)
 
     def _resolve(self, identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules, changed: ChangedLists) -> bool:
         """Update the list of one id after its copies changed. Returns False if the list and its copies are as before."""
@@ -366,3 +417,8 @@ class Session:
         if self._item_index is not None:
             self._item_index.replace(identity, before, after, [shown.impression for shown in self.lists.values()], self.fragmented)
         return True
+
+
+def _engaged(before: Engagement, feedback: StoredFeedback, position: int, rules: EngagementRules) -> Engagement:
+    """Add a feedback to the engagement of the list that it belongs to."""
+    return before.with_feedback(feedback.ts, position, feedback.value if feedback.action in rules.purchases else None)

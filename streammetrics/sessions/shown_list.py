@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from streammetrics.sessions.engagement import NEW_LIST, Engagement
 from streammetrics.sessions.fragments import StoredImpression
 
 GradedPositions: TypeAlias = tuple[float, ...]
@@ -36,7 +37,8 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
     """One list of an open session with the grades of its items. `ts` and `items` are those of its impression.
 
     `hits` is replaced, never modified. It is None once the list no longer exists. `tallied` has the hits that the tallies contain
-    while the list waits for its next tally: None if no tally contains the list, UNCHANGED if they are `hits`.
+    while the list waits for its next tally: None if no tally contains the list, UNCHANGED if they are `hits`. `engagement` is replaced,
+    too; `tallied_engagement` is the one that the tallies contain while the list waits. Neither changes without engagement rules.
     """
 
     impression: StoredImpression
@@ -44,6 +46,8 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
     items: tuple[str, ...]
     hits: GradedPositions | None
     tallied: GradedPositions | Unchanged | None
+    engagement: Engagement = NEW_LIST
+    tallied_engagement: Engagement = NEW_LIST
 
     @classmethod
     def new(cls, impression: StoredImpression) -> ShownList:
@@ -61,9 +65,10 @@ ChangedLists: TypeAlias = list[ShownList]
 
 
 def mark_changed(shown: ShownList, changed: ChangedLists) -> None:
-    """Remember the tallied hits of a list before it changes."""
+    """Remember the tallied hits and engagement of a list before it changes."""
     if shown.tallied is UNCHANGED:
         shown.tallied = shown.hits
+        shown.tallied_engagement = shown.engagement
         changed.append(shown)
 
 
@@ -81,5 +86,13 @@ def raise_grade(shown: ShownList, position: int, grade: float, changed: ChangedL
         graded = (*hits, position, grade)
     if shown.tallied is UNCHANGED:  # `mark_changed`, inlined: this runs for most feedback
         shown.tallied = hits
+        shown.tallied_engagement = shown.engagement
         changed.append(shown)
     shown.hits = graded
+
+
+def engage(shown: ShownList, engagement: Engagement, changed: ChangedLists) -> None:
+    """Replace the engagement of a list if it differs."""
+    if engagement != shown.engagement:
+        mark_changed(shown, changed)
+        shown.engagement = engagement

@@ -16,8 +16,10 @@ import numpy.typing as npt
 from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.sessions.shown_list import UNCHANGED, ShownList, Unchanged, hits_of
+from streammetrics.windows.engagement import EngagedList, engagement_rows
 
 GroupT = TypeVar("GroupT", bound=Hashable)
 SumsArray: TypeAlias = npt.NDArray[np.int64 | np.object_]
@@ -45,10 +47,11 @@ def tally_deltas(
     """
     cells: dict[LabelledPane, int] = {}
     rows: dict[ScoredRow, int] = {}
+    engaged: list[tuple[int, int, EngagedList]] = []
     for shown in changed_lists:
         tallied, hits = shown.tallied, shown.hits
         shown.tallied = UNCHANGED
-        if tallied is hits:
+        if tallied is hits and shown.tallied_engagement is shown.engagement:
             continue
         impression = shown.impression
         start = shown.ts - shown.ts % pane_ms  # `pane_start`, inlined
@@ -61,8 +64,29 @@ def tally_deltas(
         if hits is not None:
             row = (cell, length, *hits)
             rows[row] = rows.get(row, 0) + 1
+        if layout.engagement is not None:
+            if tallied is not None:
+                engaged.append((cell, -1, EngagedList(shown.ts, length, tallied, shown.tallied_engagement)))
+            if hits is not None:
+                engaged.append((cell, 1, EngagedList(shown.ts, length, hits, shown.engagement)))
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
+    if layout.engagement is not None and engaged:
+        sums = np.zeros((len(cells), layout.width), dtype=np.int64) if sums is None else sums
+        _add_engagement(sums, engaged, layout, layout.engagement)
     return {} if sums is None else _by_group(cells, sums, groups)
+
+
+def _add_engagement(
+    sums: SumsArray, lists: Sequence[tuple[int, int, EngagedList]], layout: TallyLayout, engagement: EngagementLayout
+) -> None:
+    """Add the engagement columns of lists, each with its cell and its weight, to the sums by cell.
+
+    The sums fit int64: one purchase adds less than 2**37, and no commit has 2**26 of them.
+    """
+    values = engagement_rows([each for *_, each in lists], engagement)
+    weights = np.array([weight for _, weight, _ in lists], dtype=np.int64)
+    cells = np.array([cell for cell, _, _ in lists], dtype=np.int64)
+    np.add.at(sums[:, layout.engagement_from :], cells, values * weights[:, None])
 
 
 def score_shapes(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:

@@ -53,7 +53,7 @@ def test_a_decoded_user_equals_the_encoded_one_at_any_time(data: st.DataObject, 
         machine.take(batch)
         for user in machine.state.sessions.users.values():
             for session in user.sessions:
-                session.rejoin(case.settings.attribution_ms, [])
+                session.rejoin(JoinRules(attribution_ms=case.settings.attribution_ms), [])
             assert facts_of(decode_user(encode_user(user), machine.engine.rules.join)) == facts_of(user)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from streammetrics.events.model import Impression
 from tests.oracle.admission import Admission, admit
+from tests.oracle.engagement import engagement_of
 from tests.oracle.join import List, Resolved, resolve, sessionize
 from tests.oracle.tallies import merge_panes, tally_panes, window_end, window_over
 from tests.oracle.values import OUTCOMES_AT_CLOSE, REASONS, Admitted, Arrival, Result, Session, Settings, ShownList, Step, TaskResult
@@ -66,7 +67,7 @@ def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> Task
     resolved = [resolve(session, settings) for session in sessions]
     closed = [session[-1].event.ts + settings.gap_ms < w_ms - settings.lateness_ms for session in sessions]
     lists = tuple(
-        _finished(shown, joined, session, is_closed or shown.ts + settings.attribution_ms < w_ms - settings.lateness_ms)
+        _finished(shown, joined, session, is_closed or shown.ts + settings.attribution_ms < w_ms - settings.lateness_ms, settings)
         for session, joined, is_closed in zip(sessions, resolved, closed, strict=True)
         for shown in sorted(joined.lists.values(), key=lambda shown: (shown.ts, shown.impression_id))
     )
@@ -84,14 +85,24 @@ def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> Task
     )
 
 
-def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final: bool) -> ShownList:
+def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final: bool, settings: Settings) -> ShownList:
     """Return a list with grades. An item's grade goes to its first position; later positions have 0."""
     first_place = {item: shown.items.index(item) for item in shown.items}
     grades = tuple(
         joined.grades.get((shown.impression_id, item), 0) if first_place[item] == place else 0 for place, item in enumerate(shown.items)
     )
-    user_id = session[0].event.user_id
-    return ShownList(user_id, shown.impression_id, shown.ts, shown.items, grades, shown.experiments, shown.segments, shown.teams, final)
+    return ShownList(
+        user_id=session[0].event.user_id,
+        impression_id=shown.impression_id,
+        ts=shown.ts,
+        items=shown.items,
+        grades=grades,
+        experiments=shown.experiments,
+        segments=shown.segments,
+        teams=shown.teams,
+        final=final,
+        engagement=engagement_of(shown, joined, settings),
+    )
 
 
 def _summary(session: Sequence[Admitted], closed: bool) -> Session:

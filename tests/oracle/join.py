@@ -36,10 +36,16 @@ class List:
 
 @dataclass(slots=True)
 class Resolved:
-    """The result of one session. `grades` is by (impression_id, item); `outcomes` and `repeated` are by arrival number."""
+    """The result of one session.
+
+    `grades` is by (impression_id, item). `begins` is the time of the earliest event of each impression_id. `answers` is the matched
+    feedback with a grade above 0, by impression_id. `outcomes` and `repeated` are by arrival number.
+    """
 
     lists: dict[str, List] = field(default_factory=dict)
     grades: dict[tuple[str, str], float] = field(default_factory=dict)
+    begins: dict[str, int] = field(default_factory=dict)
+    answers: dict[str, list[Feedback]] = field(default_factory=dict)
     outcomes: dict[int, str] = field(default_factory=dict)
     repeated: set[int] = field(default_factory=set)
 
@@ -57,6 +63,7 @@ def resolve(session: Sequence[Admitted], settings: Settings) -> Resolved:
         if fits:
             resolved.lists[impression_id] = shown
         events_by_id[impression_id] = of_one_id
+        resolved.begins[impression_id] = min(one.event.ts for one in of_one_id)
         for one in of_one_id:
             resolved.outcomes[one.number] = "duplicate" if one.number not in counting else "shown" if fits else "too_many_items"
     seen_reactions: set[tuple[str, str, str]] = set()
@@ -131,7 +138,10 @@ def _join(
     else:
         resolved.outcomes[number] = "matched"
         place = (shown.impression_id, feedback.item_id)
-        resolved.grades[place] = max(resolved.grades.get(place, 0), grade_of(feedback, settings.rules))
+        grade = grade_of(feedback, settings.rules)
+        resolved.grades[place] = max(resolved.grades.get(place, 0), grade)
+        if grade > 0:
+            resolved.answers.setdefault(shown.impression_id, []).append(feedback)
         if (*place, feedback.action) in seen_reactions:
             resolved.repeated.add(number)
         seen_reactions.add((*place, feedback.action))

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from tests.oracle.engagement import add_pairs, engagement_sums
 from tests.oracle.scores import stored_values
 from tests.oracle.values import Group, Panes, Settings, ShownList, Tally, Window
 
@@ -39,6 +40,7 @@ def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
         hits={name: sum(grade >= settings.relevance_min for grade in grades) for name, grades in first.items()},
         places=places,
         places_with_feedback={name: count if has_feedback else 0 for name, count in places.items()},
+        engagement=engagement_sums(shown, settings),
     )
 
 
@@ -50,6 +52,7 @@ def add_up(tallies: Sequence[Tally]) -> Tally:
         hits=_sum_by_name([tally.hits for tally in tallies]),
         places=_sum_by_name([tally.places for tally in tallies]),
         places_with_feedback=_sum_by_name([tally.places_with_feedback for tally in tallies]),
+        engagement=add_pairs([tally.engagement for tally in tallies]),
     )
 
 

@@ -43,6 +43,9 @@ class Settings:
     segments: tuple[str, ...] = ()
     cutoffs: tuple[int, ...] = (1, 3)
     relevance_min: float = 1
+    purchases: tuple[str, ...] = ("purchase",)
+    reformulation_ms: int = 3
+    satisfied_min: float = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,20 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Engagement:
+    """What a user did with one list. `delay_ms` and `rank` are those of the first click, None without one."""
+
+    delay_ms: int | None
+    rank: int | None
+    purchases: int
+    value: int
+    opens: bool
+    followed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShownList:
-    """A list with grades: `grades[i]` belongs to `items[i]`, best rank first."""
+    """A list with grades: `grades[i]` belongs to `items[i]`, best rank first. `engagement` is what its user did with it."""
 
     user_id: str
     impression_id: str
@@ -101,6 +116,7 @@ class ShownList:
     segments: tuple[tuple[str, str], ...]
     teams: tuple[str, ...]
     final: bool
+    engagement: Engagement
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +135,7 @@ class Tally:
     """Sums over the lists of one (pane, group), or over several panes of one group.
 
     `sums` are the scaled integers of the list metrics by name. `hits`, `places` and `places_with_feedback` belong to the item hit rate.
-    The latter is over lists with feedback only.
+    The latter is over lists with feedback only. `engagement` has the numerator and denominator of each engagement metric.
     """
 
     lists: int
@@ -128,6 +144,7 @@ class Tally:
     hits: Mapping[str, int]
     places: Mapping[str, int]
     places_with_feedback: Mapping[str, int]
+    engagement: Mapping[str, tuple[int, int]]
 
 
 Panes: TypeAlias = dict[tuple[int, Group], Tally]

@@ -79,12 +79,12 @@ def test_fragment_by_fragment_gives_what_all_together_give(steps: list[Impressio
             if isinstance(step, Impression):
                 duplicates.update(session.add_impression(step, 0, RULES, changed) or {})
             elif isinstance(step, StoredFeedback):
-                session.add_feedback(step, RULES.attribution_ms, changed)
+                session.add_feedback(step, RULES, changed)
             else:
                 changes.append(tallied(changed))
                 if step == "restore":
                     stored = b"".join(session.packed_lists()), b"".join(session.packed_feedback())
-                    sides[at] = (type(session).restore(0, 9, 0, *stored, session.fragmented, RULES.attribution_ms), [], duplicates)
+                    sides[at] = (type(session).restore(0, 9, 0, *stored, session.fragmented, RULES), [], duplicates)
         assert changes[:1] == changes[1:]
         (one, _, counted), (other, _, expected) = sides
         assert state(one) == state(other)
@@ -101,7 +101,7 @@ def test_new_items_are_added_without_resolving_the_list_again(monkeypatch: pytes
     for number in range(300):
         session.add_impression(Impression("x", "u", number % 7, (f"i{number}",), positions=(number,)), 0, rules, changed)
         session.add_impression(Impression("x", "u", number % 7, (f"i{number}",), positions=(number,)), 0, rules, changed)
-        session.add_feedback(StoredFeedback(8, "x", f"i{number}", "click", 1, 0), rules.attribution_ms, changed)
+        session.add_feedback(StoredFeedback(8, "x", f"i{number}", "click", 1, 0), rules, changed)
     assert session.lists["x"].items == tuple(f"i{number}" for number in range(300))
     assert len(hits(session.lists["x"].hits)) == 300
     assert session.fragment_items("x") == 300

@@ -42,7 +42,7 @@ def test_the_inlined_join_agrees_with_find(events: list[Impression | StoredFeedb
         if isinstance(event, Impression):
             session.add_impression(event, 0, RULES, [])
         else:
-            session.add_feedback(event, RULES.attribution_ms, [])
+            session.add_feedback(event, RULES, [])
     counts: Counter[tuple[str, int]] = Counter()
     matched, unmatched = count_outcomes(session, RULES.attribution_ms, counts)
 

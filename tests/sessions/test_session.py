@@ -26,7 +26,7 @@ def shown(*lists: tuple[str, int, tuple[str, ...]]) -> Session:
 def outcome_of(session: Session, ts: int, item: str, identity: str | None = None, action: str = "click") -> str:
     """Add one feedback and return its outcome."""
     before = outcomes(session)
-    session.add_feedback(StoredFeedback(ts, identity, item, action, 1, 0), RULES.attribution_ms, [])
+    session.add_feedback(StoredFeedback(ts, identity, item, action, 1, 0), RULES, [])
     ((reason, _),) = outcomes(session) - before
     return reason
 
@@ -52,9 +52,9 @@ def hits(session: Session, identity: str) -> dict[int, float]:
 def test_an_item_has_its_greatest_grade(answers: list[tuple[str, float]], expected: dict[int, float]) -> None:
     session = shown(("x", 1, ("a", "b", "c")))
     for item, grade in answers:
-        session.add_feedback(StoredFeedback(2, "x", item, "click", grade, 0), RULES.attribution_ms, [])
+        session.add_feedback(StoredFeedback(2, "x", item, "click", grade, 0), RULES, [])
     assert hits(session, "x") == expected
-    session.rejoin(RULES.attribution_ms, [])
+    session.rejoin(RULES, [])
     assert hits(session, "x") == expected
 
 
@@ -105,7 +105,7 @@ def test_a_repeated_item_is_graded_at_its_first_place() -> None:
 def test_of_equal_feedback_from_two_topics_the_later_one_is_repeated(answers: tuple[tuple[int, int], ...], repeated: int) -> None:
     session = shown(("x", 4, ("a",)))
     for ts, topic in answers:
-        session.add_feedback(StoredFeedback(ts, "x", "a", "click", 1, topic), RULES.attribution_ms, [])
+        session.add_feedback(StoredFeedback(ts, "x", "a", "click", 1, topic), RULES, [])
     assert outcomes(session) == {("matched", 0): 1, ("matched", 1): 1, ("repeated", repeated): 1}
 
 

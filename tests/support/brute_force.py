@@ -31,6 +31,8 @@ def row_of(tally: Tally, machine: Machine) -> list[int]:
         name = str(column.metric)
         row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
     row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
+    for column in () if layout.engagement is None else layout.engagement.columns:
+        row.append(tally.engagement[str(column.metric)][column.kind == "denominator"])
     return row
 
 
@@ -42,7 +44,7 @@ def grades_text(case: Case) -> str:
 
 
 def machine_for(case: Case) -> Machine:
-    return Machine(engine_of(case.settings, grades_text(case)), case.settings)
+    return Machine(engine_of(case.settings, grades_text(case), engagement=True), case.settings)
 
 
 def assert_equals_brute_force(machine: Machine, case: Case, *, flush: bool) -> None:

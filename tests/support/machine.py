@@ -17,15 +17,17 @@ from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.grades import parse_grades
-from streammetrics.metrics import Scorer, Spec
+from streammetrics.metrics import Scorer, Spec, parse_metric
+from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.prefetch import with_due
-from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
 from tests.oracle import Group as OracleGroup
+from tests.oracle.engagement import NAMES as ENGAGEMENT
 from tests.support.store_contract import due_before
 
 METRICS = ("ndcg", "ndcg_exp", "dcg", "cg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map")
@@ -42,6 +44,7 @@ def engine_of(
     retention_ms: int = 1 << 50,
     experiments: ExperimentRules | None = None,
     unique_users: UniqueUserRules | None = None,
+    engagement: bool = False,
 ) -> Engine:
     """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know."""
     rules = EngineRules(
@@ -53,6 +56,9 @@ def engine_of(
             session_events_max=settings.session_events_max,
             lists_open_max=lists_open_max,
             items_max=settings.items_max,
+            engagement=EngagementRules(frozenset(settings.purchases), min(settings.reformulation_ms, settings.attribution_ms))
+            if engagement
+            else None,
         ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,
@@ -71,7 +77,8 @@ def engine_of(
         unique_users=unique_users,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
-    return Engine(rules, scorer)
+    metrics = [parse_metric(name) for name in ENGAGEMENT]
+    return Engine(rules, scorer, EngagementLayout(metrics, settings.satisfied_min) if engagement else None)
 
 
 class Machine:

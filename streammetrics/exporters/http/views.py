@@ -47,7 +47,7 @@ class HttpViews:
         self._gap_seconds: float | None = None
         self._rate = Rate()
         self._events_per_second: float | None = None
-        self.recent = RecentPoints(str(metric) for metric in exposition.layout.scorer.metrics)
+        self.recent = RecentPoints(str(metric) for metric in exposition.layout.metrics)
 
     def show(self, report: Report, history: History = NO_HISTORY) -> None:
         """Show this report from now on, with the history of its verdicts. The publisher calls this in its thread."""

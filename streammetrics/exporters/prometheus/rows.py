@@ -21,7 +21,7 @@ from streammetrics.exporters.prometheus.experiments import (
 )
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
 from streammetrics.exporters.prometheus.series import sum_series, value_series
-from streammetrics.metrics import TallyLayout
+from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.report import Report, Total
 from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
 from streammetrics.windows.panes import Group, GroupValues, Window
@@ -81,7 +81,7 @@ class ReportRows:
         self, layout: TallyLayout, window_names: Mapping[int, str], label_values_max: int, control_of: ControlOf = control_by_convention
     ) -> None:
         self._layout = layout
-        self._metrics = {str(metric): metric for metric in layout.scorer.metrics}
+        self._metrics = {str(metric): metric for metric in layout.metrics}
         self._window_names = window_names
         self._names = LabelNames(label_values_max)
         self._control_of = control_of
@@ -146,8 +146,8 @@ class ReportRows:
         labels = (shown.experiment, shown.variant)
         yield ScaledCounter("streammetrics_final_lists_total", labels), self._layout.lists(total.tally)
         yield ScaledCounter("streammetrics_final_lists_with_feedback_total", labels), self._layout.lists_with_feedback(total.tally)
-        for column, value in zip(self._layout.scorer.columns, self._layout.columns(total.tally), strict=True):
-            name, k = sum_series(column.metric.name, column.kind), str(column.metric.k)
+        for column, value in zip(self._layout.columns, self._layout.sums(total.tally), strict=True):
+            name, k = sum_series(column.metric.name, column.kind), _cutoff(column.metric)
             yield ScaledCounter(name, (*labels, k), column.scale_bits), value
 
     def _add_values(self, page: _LimitedRows, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
@@ -167,8 +167,13 @@ class ReportRows:
         for with_feedback, numbers in ((False, values.values), (True, values.values_with_feedback)):
             for text, number in numbers.items():
                 metric = self._metrics[text]
-                place = (group.experiment, group.variant, str(metric.k), name, group.segments)
+                place = (group.experiment, group.variant, _cutoff(metric), name, group.segments)
                 yield SampleRow(value_series(metric.name, window.view, with_feedback), place, number)
+
+
+def _cutoff(metric: Metric) -> str:
+    """Return the label of a metric's cut-off; empty for a metric without one."""
+    return str(metric.k) if metric.k else ""
 
 
 def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[Group, ShownGroup]) -> tuple[list[SampleRow], int]:

@@ -1,0 +1,119 @@
+"""Engagement metrics: what users do with lists, beyond grades. Exact integer sums per list, as for every other metric.
+
+Each metric is a mean over lists, or a ratio of two sums over lists. The stream computes them; offline judgments have no clicks in time.
+
+| metric | sum over lists of | divided by the sum over lists of |
+|---|---|---|
+| `zero_result_rate` | 1 without items | 1 |
+| `abandonment_rate` | 1 with items and without positive feedback | 1 with items |
+| `first_click_share@k` | 1 with the first click at rank k or better | 1 with a click |
+| `first_click_rank` | rank of the first click | 1 with a click |
+| `time_to_first_click` | seconds from the list to the first click, in ms | 1 with a click |
+| `satisfied_rate` | 1 with an item of the satisfied grade or above | 1 |
+| `reformulation_rate` | 1 without positive feedback and followed by another list soon | 1 |
+| `lists_per_session` | 1 | 1 for the first list of a session |
+| `purchases_per_list` | purchased items | 1 |
+| `value_per_list` | value of the purchased items | 1 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.names import ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
+
+VALUE_BITS: Final = 16
+"""Values of purchases are in units of 2**-16."""
+
+
+class EngagementFacts(NamedTuple):
+    """What the metrics need of L lists. Each field is int64 of shape (L,).
+
+    items: the number of items. satisfied: 1 if an item has the satisfied grade or above. rank: the rank of the first click, 0 if there
+    is none. delay_ms: time from the list to its first click, at least 0. purchases, value: purchased items and their value in units
+    of 2**-VALUE_BITS. opens: 1 for the first list of a session. followed: 1 if another list soon follows.
+    """
+
+    items: Ints
+    satisfied: Ints
+    rank: Ints
+    delay_ms: Ints
+    purchases: Ints
+    value: Ints
+    opens: Ints
+    followed: Ints
+
+
+_Rows: TypeAlias = Callable[[EngagementFacts, int], Iterable[Ints]]
+_SUM: Final[tuple[ColumnKind, ...]] = ("sum",)
+_RATIO: Final[tuple[ColumnKind, ...]] = ("numerator", "denominator")
+
+
+def _whole(flags: object) -> Ints:
+    return np.asarray(flags, dtype=np.int64)
+
+
+def _clicked(facts: EngagementFacts) -> Ints:
+    return _whole(facts.rank > 0)
+
+
+_METRICS: Final[dict[str, tuple[tuple[ColumnKind, ...], int, _Rows]]] = {
+    "zero_result_rate": (_SUM, 0, lambda facts, _: [_whole(facts.items == 0)]),
+    "abandonment_rate": (_RATIO, 0, lambda facts, _: [_whole((facts.items > 0) & (facts.rank == 0)), _whole(facts.items > 0)]),
+    "first_click_share": (_RATIO, 0, lambda facts, k: [_whole((facts.rank > 0) & (facts.rank <= k)), _clicked(facts)]),
+    "first_click_rank": (_RATIO, 0, lambda facts, _: [facts.rank, _clicked(facts)]),
+    "time_to_first_click": (_RATIO, 0, lambda facts, _: [facts.delay_ms * _clicked(facts), 1_000 * _clicked(facts)]),
+    "satisfied_rate": (_SUM, 0, lambda facts, _: [facts.satisfied]),
+    "reformulation_rate": (_SUM, 0, lambda facts, _: [_whole((facts.rank == 0) & (facts.followed > 0))]),
+    "lists_per_session": (_RATIO, 0, lambda facts, _: [np.ones_like(facts.items), facts.opens]),
+    "purchases_per_list": (_SUM, 0, lambda facts, _: [facts.purchases]),
+    "value_per_list": (_SUM, VALUE_BITS, lambda facts, _: [facts.value]),
+}
+"""The columns of each metric, their scale, and their values."""
+
+
+def engagement_kinds(name: str) -> tuple[ColumnKind, ...]:
+    """Return the kinds of the columns of an engagement metric.
+
+    >>> engagement_kinds("first_click_rank")
+    ('numerator', 'denominator')
+    """
+    return _METRICS[name][0]
+
+
+class EngagementLayout:
+    """The columns of some engagement metrics, in the order of the metrics.
+
+    satisfied_grade: the least grade of an item that satisfies a user, above 0. A metric that is a ratio has two columns. Raises
+    MetricError for a metric that is no engagement metric.
+
+    >>> layout = EngagementLayout([Metric("zero_result_rate"), Metric("first_click_share", 3)])
+    >>> [(str(column.metric), column.kind) for column in layout.columns]
+    [('zero_result_rate', 'sum'), ('first_click_share@3', 'numerator'), ('first_click_share@3', 'denominator')]
+    """
+
+    def __init__(self, metrics: Iterable[Metric], satisfied_grade: float = 2.0) -> None:
+        self.metrics = tuple(metrics)
+        self.satisfied_grade = satisfied_grade
+        if others := [metric for metric in self.metrics if metric.name not in ENGAGEMENT_NAMES]:
+            raise MetricError("engagement metric", f"got {others[0]}; allowed are {', '.join(ENGAGEMENT_NAMES)}")
+        self.columns = tuple(
+            Column(metric, kind, _METRICS[metric.name][1]) for metric in self.metrics for kind in engagement_kinds(metric.name)
+        )
+
+    def ratios(self, sums: Sequence[int], lists: int) -> Iterator[tuple[str, int, int]]:
+        """Return the name of each metric with the two integers whose quotient it is, from the sums of its columns over lists."""
+        for index, column in enumerate(self.columns):
+            if column.kind == "sum":
+                yield str(column.metric), sums[index], lists << column.scale_bits
+            elif column.kind == "numerator":
+                yield str(column.metric), sums[index], sums[index + 1]
+
+    def rows(self, facts: EngagementFacts) -> Ints:
+        """Return the columns of each list: int64, shape (L, columns)."""
+        columns = [column for metric in self.metrics for column in _METRICS[metric.name][2](facts, metric.k)]
+        return np.stack(columns, axis=1) if columns else np.zeros((len(facts.items), 0), dtype=np.int64)

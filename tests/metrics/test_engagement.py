@@ -1,0 +1,91 @@
+"""Engagement metrics on lists written by hand, and the layout that sums them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from streammetrics.metrics import Metric, MetricError, Scorer, Tally, TallyLayout
+from streammetrics.metrics.engagement import EngagementFacts, EngagementLayout
+from streammetrics.metrics.names import ENGAGEMENT_NAMES
+
+METRICS = [Metric(name, 2 if name == "first_click_share" else 0) for name in ENGAGEMENT_NAMES]
+
+FOUR_LISTS = {
+    # empty; abandoned and followed; clicked at rank 1 after 2 s; clicked at rank 3 after 4 s, bought two items for 6.5 together
+    "items": [0, 10, 10, 5],
+    "satisfied": [0, 0, 0, 1],
+    "rank": [0, 0, 1, 3],
+    "delay_ms": [0, 0, 2_000, 4_000],
+    "purchases": [0, 0, 0, 2],
+    "value": [0, 0, 0, int(6.5 * 2**16)],
+    "opens": [1, 0, 0, 1],
+    "followed": [1, 1, 0, 0],
+}
+MEANS = {
+    "zero_result_rate": 0.25,
+    "abandonment_rate": 1 / 3,
+    "first_click_share@2": 0.5,
+    "first_click_rank": 2.0,
+    "time_to_first_click": 3.0,
+    "satisfied_rate": 0.25,
+    "reformulation_rate": 0.5,
+    "lists_per_session": 2.0,
+    "purchases_per_list": 0.5,
+    "value_per_list": 1.625,
+}
+
+
+def facts(lists: dict[str, list[int]]) -> EngagementFacts:
+    return EngagementFacts(**{name: np.array(values, dtype=np.int64) for name, values in lists.items()})
+
+
+def test_the_worked_example() -> None:
+    layout = EngagementLayout(METRICS)
+    sums = layout.rows(facts(FOUR_LISTS)).sum(axis=0).tolist()
+    assert {name: above / below for name, above, below in layout.ratios(sums, 4)} == MEANS
+
+
+def test_engagement_metrics_are_the_last_numbers_of_a_tally() -> None:
+    scorer, engagement = Scorer(["mrr@3"]), EngagementLayout(METRICS)
+    layout = TallyLayout(scorer, moments=False, engagement=engagement)
+    plain = TallyLayout(scorer, moments=False)
+    rows = layout.rows_of_hits([0, 10, 10, 5], [2, 3], [0, 2], [1, 3])
+    rows[:, layout.engagement_from :] += engagement.rows(facts(FOUR_LISTS))
+    total = rows.sum(axis=0).tolist()
+    assert total[: plain.width] == plain.rows_of_hits([0, 10, 10, 5], [2, 3], [0, 2], [1, 3]).sum(axis=0).tolist()
+    assert layout.means(total) == plain.means(total[: plain.width]) | MEANS
+    assert layout.means(total, "with_feedback").keys() == {"mrr@3"}
+    assert layout.sums(total)[1:] == tuple(total[layout.engagement_from :])
+    assert [layout.place_of(index) for index in range(len(layout.columns))] == [2, *range(3, layout.width)]
+
+
+def test_a_ratio_of_no_clicks_is_left_out() -> None:
+    layout = TallyLayout(Scorer(["mrr@3"]), moments=False, engagement=EngagementLayout([Metric("first_click_rank")]))
+    assert layout.means([2, 0, 0, 0, 0]) == {"mrr@3": 0.0}
+
+
+def test_a_stored_tally_keeps_its_engagement_metrics() -> None:
+    tally = TallyLayout(Scorer(["mrr@3"]), moments=False, engagement=EngagementLayout(METRICS, 3.0)).of_list([0, 1])
+    restored = Tally.from_bytes(tally.to_bytes())
+    assert restored == tally
+    assert restored.layout.engagement is not None
+    assert restored.layout.engagement.satisfied_grade == 3.0
+    with pytest.raises(MetricError, match="tally metrics"):
+        tally.merge(TallyLayout(Scorer(["mrr@3"]), moments=False).of_list([0, 1]))
+
+
+@pytest.mark.parametrize("name", ENGAGEMENT_NAMES)
+def test_only_the_share_of_first_clicks_has_a_cut_off(name: str) -> None:
+    wrong = 0 if name == "first_click_share" else 3
+    with pytest.raises(MetricError, match=f"cut-off of {name}"):
+        Metric(name, wrong)
+
+
+def test_wrong_layouts_are_rejected() -> None:
+    with pytest.raises(MetricError, match="engagement metric: got ndcg@3"):
+        EngagementLayout([Metric("ndcg", 3)])
+    with pytest.raises(MetricError, match="allowed is moments=False"):
+        TallyLayout(Scorer(["mrr@3"]), engagement=EngagementLayout(METRICS))
+    with pytest.raises(MetricError, match="needs the times of clicks"):
+        Scorer(["zero_result_rate"])
