@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from streammetrics.cli.doctor_data import data_findings
 from streammetrics.cli.doctor_findings import DoctorFinding
-from streammetrics.cli.wiring import build_engine, http_rules, kafka_connection, redis_connection
+from streammetrics.cli.wiring import build_engine, http_rules, http_users, kafka_connection, redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_files, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import read_cluster
@@ -207,6 +207,8 @@ def port_findings(settings: Settings, context: DoctorContext) -> Iterator[Doctor
     http = settings.http
     if tls_context(http_rules(http)) is not None:
         yield DoctorFinding("ok", f"HTTPS with the certificate in {http.ssl_certfile}")
+    if http.htpasswd_file:
+        yield DoctorFinding("ok", f"{counted(len(http_users(http)), 'user')} in {http.htpasswd_file}")
     try:
         family, kind, _, _, address = resolved(http.host, http.port)
         with socket.socket(family, kind) as probe:

@@ -7,11 +7,13 @@ import click
 from streammetrics import __version__
 from streammetrics.cli.command import CONTEXT
 from streammetrics.cli.commands.check_config import check_config
+from streammetrics.cli.commands.config import config
 from streammetrics.cli.commands.dashboards import dashboards
 from streammetrics.cli.commands.decode import decode
 from streammetrics.cli.commands.demo import demo
 from streammetrics.cli.commands.doctor import doctor
 from streammetrics.cli.commands.evaluate import evaluate
+from streammetrics.cli.commands.hash_password import hash_password
 from streammetrics.cli.commands.namespaces import namespaces
 from streammetrics.cli.commands.repartition import repartition
 from streammetrics.cli.commands.replay import replay
@@ -31,5 +33,21 @@ def main() -> None:
     """
 
 
-for _command in (run, replay, report, simulate, demo, doctor, namespaces, repartition, decode, check_config, rules, dashboards, evaluate):
+for _command in (
+    run,
+    replay,
+    report,
+    simulate,
+    demo,
+    doctor,
+    namespaces,
+    repartition,
+    decode,
+    config,
+    check_config,
+    hash_password,
+    rules,
+    dashboards,
+    evaluate,
+):
     main.add_command(_command)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
-from streammetrics.config import PasswordHash, Settings
+from streammetrics.config import PasswordHash, Settings, read_htpasswd
 from streammetrics.config.fields import epoch_ms
 from streammetrics.config.results import EventSettings
 from streammetrics.engine.engine import Engine
@@ -33,7 +34,7 @@ from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 
 if TYPE_CHECKING:
-    from streammetrics.config.infrastructure import HttpSettings
+    from streammetrics.config.serving import HttpSettings
     from streammetrics.connectors.kafka.client import KafkaConnection
     from streammetrics.connectors.redis.client import RedisConnection
     from streammetrics.exporters.http.limits import HttpRules
@@ -229,10 +230,18 @@ def http_server(views: HttpViews, http: HttpSettings) -> HttpServer:
     from streammetrics.exporters.http.auth import Login  # noqa: PLC0415  slow import
     from streammetrics.exporters.http.server import HttpServer  # noqa: PLC0415
 
-    login = None
-    if http.username and http.password_hash:
-        login = Login(http.username, PasswordHash.parse(http.password_hash.get_secret_value()).matches)
+    users = http_users(http)
+    login = Login({name: stored.matches for name, stored in users.items()}) if users else None
     return HttpServer(views, http.host, http.port, http_rules(http), login)
+
+
+def http_users(http: HttpSettings) -> dict[str, PasswordHash]:
+    """Return who may log in; nobody if the port needs no login. Raises ConfigError if the htpasswd file cannot be used."""
+    if http.htpasswd_file:
+        return read_htpasswd(Path(http.htpasswd_file))
+    if http.username and http.password_hash:
+        return {http.username: PasswordHash.parse(http.password_hash.get_secret_value())}
+    return {}
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection:

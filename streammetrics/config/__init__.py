@@ -9,8 +9,8 @@ from __future__ import annotations
 from streammetrics.config.fields import Duration, MaskedUrl, mask_url
 from streammetrics.config.load import LoadedSettings, load
 from streammetrics.config.model import Settings, environment_name, keys
-from streammetrics.config.password_hash import PasswordHash, hash_password
-from streammetrics.config.reference import reference_toml, render_effective
+from streammetrics.config.password_hash import PasswordHash, hash_password, read_htpasswd
+from streammetrics.config.reference import minimal_toml, reference_toml, render_effective
 
 __all__ = [
     "Duration",
@@ -23,6 +23,8 @@ __all__ = [
     "keys",
     "load",
     "mask_url",
+    "minimal_toml",
+    "read_htpasswd",
     "reference_toml",
     "render_effective",
 ]

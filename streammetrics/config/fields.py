@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -310,3 +311,13 @@ def shown(value: object) -> str:
 def printable(text: str) -> str:
     """Return the text on one line, with control characters escaped."""
     return text if text.isprintable() else ascii(text)
+
+
+PATH_OR_EMPTY = "a path, or empty for none"
+
+
+def key_without_certificate(name: str, certfile: str | None, keyfile: str | None) -> Iterator[Conflict]:
+    """Yield the conflict of a private key without its certificate. `name` is the section."""
+    if keyfile and not certfile:
+        rule = f"is required with {name}.ssl_keyfile: a key needs its certificate"
+        yield Conflict((f"{name}.ssl_certfile", f"{name}.ssl_keyfile"), rule)

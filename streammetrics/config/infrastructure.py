@@ -14,14 +14,12 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 from pydantic import AfterValidator, Field
 
 from streammetrics.config.fields import (
-    PORT_MAX,
+    PATH_OR_EMPTY,
     Conflict,
     Listed,
     MaskedUrl,
-    OptionalPasswordHash,
     OptionalSecret,
     OptionalText,
-    OptionalUserName,
     RedisUrl,
     Section,
     Server,
@@ -29,12 +27,12 @@ from streammetrics.config.fields import (
     Text,
     Topic,
     Whole,
+    key_without_certificate,
     milliseconds,
     setting,
     whole,
 )
 
-_PATH = "a path, or empty for none"
 CLUSTER_TIMEOUT_MS_MAX = 5_000
 """A cluster client waits for hanging nodes in turn: up to five times with three nodes, and /healthz fails after 30 s."""
 LINGER_MS_MAX: Final = 1_000
@@ -125,9 +123,9 @@ class KafkaSettings(Section):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting(
         "PLAINTEXT", "Protocol for the connections to the brokers."
     )
-    ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", _PATH)
-    ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the brokers require one.", _PATH)
-    ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", _PATH)
+    ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", PATH_OR_EMPTY)
+    ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the brokers require one.", PATH_OR_EMPTY)
+    ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", PATH_OR_EMPTY)
     ssl_password: OptionalSecret = setting(None, "Password of that private key.", "a text, or empty for none")
     sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = setting(
         "", "Login mechanism, for a SASL_ protocol. Mechanisms that need another library or custom code are not supported."
@@ -147,7 +145,7 @@ class KafkaSettings(Section):
                     yield Conflict(
                         (f"kafka.{name}", "kafka.security_protocol"), f"is required with security_protocol {self.security_protocol}"
                     )
-        yield from _key_without_certificate(self, "kafka")
+        yield from key_without_certificate("kafka", self.ssl_certfile, self.ssl_keyfile)
 
     def advice(self) -> Iterator[str]:
         """Yield warnings: settings that are valid but probably not intended."""
@@ -168,9 +166,9 @@ class RedisSettings(Section):
     )
     username: OptionalText = setting(None, "User to log in as.", "a name, or empty for none")
     password: OptionalSecret = setting(None, "Password to log in with.", "a text, or empty for none")
-    ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", _PATH)
-    ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the server requires one.", _PATH)
-    ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", _PATH)
+    ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", PATH_OR_EMPTY)
+    ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the server requires one.", PATH_OR_EMPTY)
+    ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", PATH_OR_EMPTY)
     socket_timeout_ms: Whole = milliseconds(
         5_000,
         "Timeout for one Redis reply. The worker waits this long before it treats the connection as lost; with a cluster, a few times"
@@ -190,7 +188,7 @@ class RedisSettings(Section):
             yield Conflict(("redis.password", "redis.url"), "redis.url contains a password too; keep one of them")
         if self.username and (parts.username or "username" in query):
             yield Conflict(("redis.username", "redis.url"), "redis.url contains a user too; keep one of them")
-        yield from _key_without_certificate(self, "redis")
+        yield from key_without_certificate("redis", self.ssl_certfile, self.ssl_keyfile)
 
     def advice(self) -> Iterator[str]:
         """Yield warnings: settings that are valid but probably not intended."""
@@ -262,74 +260,6 @@ class WorkerSettings(Section):
         """Yield warnings: settings that are valid but probably not intended."""
         if self.role == "exporter" and self.processes > 1:
             yield "worker.processes: ignored, because worker.role is exporter"
-
-
-class HttpSettings(Section):
-    host: Text = setting("127.0.0.1", "Address to listen on. 0.0.0.0 means all.", "an address or a host name")
-    port: Whole = whole(9464, "Port of /metrics, /healthz, /readyz, /api/report and the page. 0: any free port.", 0, PORT_MAX)
-    ssl_certfile: OptionalText = setting(
-        None, "Server certificate and its chain (PEM). The port then serves HTTPS only. Read once, at start-up.", _PATH
-    )
-    ssl_keyfile: OptionalText = setting(None, "Private key of that certificate (PEM). Empty: it is in http.ssl_certfile.", _PATH)
-    ssl_password: OptionalSecret = setting(None, "Password of that private key.", "a text, or empty for none")
-    username: OptionalUserName = setting(
-        None,
-        "User name for HTTP basic authentication. Empty: no login. /healthz and /readyz stay open for probes, but give their reasons only"
-        " after a login.",
-        "a name without a colon, or empty for none",
-    )
-    password_hash: OptionalPasswordHash = setting(
-        None,
-        "Hash of that user's password. This command prints one:\n"
-        "python -c 'import getpass, streammetrics.config as c; print(c.hash_password(getpass.getpass()))'\n"
-        "A successful login is remembered while the process runs. Every other attempt costs about 50 ms and 16 MiB, one at a time.",
-        "scrypt:N:r:p:SALT:DIGEST, or empty for none",
-    )
-    connections_max: Whole = whole(
-        200, "Maximum connections to serve. A further one replaces the one that has waited longest for its client.", 4, 10_000
-    )
-    request_ms: Whole = milliseconds(
-        10_000,
-        "Time a client has to send a request or to read the response. Then the connection is closed.",
-        least=100,
-        most=600_000,
-    )
-
-    def conflicts(self) -> Iterator[Conflict]:
-        """Yield the settings of this section that contradict each other."""
-        yield from _key_without_certificate(self, "http")
-        if self.username and not self.password_hash:
-            yield Conflict(("http.password_hash", "http.username"), "is required with http.username")
-        if self.password_hash and not self.username:
-            yield Conflict(("http.username", "http.password_hash"), "is required with http.password_hash")
-
-    def advice(self) -> Iterator[str]:
-        """Yield warnings: settings that are valid but probably not intended."""
-        if self.ssl_password and not self.ssl_certfile:
-            yield "http.ssl_password: ignored, because http.ssl_certfile is empty"
-        if self.username and not self.ssl_certfile and not _is_loopback(self.host):
-            yield f"http.username without http.ssl_certfile: the password is sent to {self.host} unencrypted"
-
-
-class ExporterSettings(Section):
-    publish_ms: Whole = milliseconds(1_000, "Time between two reads of the committed state.", least=10, most=600_000)
-    series_max: Whole = whole(50_000, "Maximum number of series. Series beyond it are folded and counted.", 100, 10_000_000)
-    label_values_max: Whole = whole(100, "Maximum values of one label. Further values are folded into _other.", 1, 100_000)
-
-
-class LogSettings(Section):
-    level: Literal["debug", "info", "warning", "error"] = setting("info", "Minimum level of the lines to write.")
-    format: Literal["auto", "console", "json"] = setting("auto", "auto writes text on a terminal and JSON lines elsewhere.")
-
-
-def _key_without_certificate(section: KafkaSettings | RedisSettings | HttpSettings, name: str) -> Iterator[Conflict]:
-    if section.ssl_keyfile and not section.ssl_certfile:
-        rule = f"is required with {name}.ssl_keyfile: a key needs its certificate"
-        yield Conflict((f"{name}.ssl_certfile", f"{name}.ssl_keyfile"), rule)
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.") or host == "::1"
 
 
 def _given(section: Section, name: str, prefix: str) -> str:

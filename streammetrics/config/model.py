@@ -13,8 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
-from streammetrics.config.infrastructure import ExporterSettings, HttpSettings, KafkaSettings, LogSettings, RedisSettings, WorkerSettings
+from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
 from streammetrics.config.results import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
+from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import MetricError, Scorer, Spec

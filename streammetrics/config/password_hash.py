@@ -1,31 +1,36 @@
-"""Password hashes of the HTTP port: salted scrypt digests. Handles no logins.
+"""Password hashes of the HTTP port: bcrypt, as in htpasswd files. Handles no logins.
 
-A hash has the form `scrypt:N:r:p:SALT:DIGEST`, with salt and digest in URL-safe base64 without padding. It contains no character
-that a shell, a Compose file or a unit file would expand.
+bcrypt reads 72 bytes of a password and ends it at a NUL byte. So that no two passwords are one, longer ones and those with a NUL byte
+are refused.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
 import re
-import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
-COST, BLOCK, PARALLEL = 16_384, 8, 1
-"""N, r and p of new hashes: 16 MiB and about 50 ms per attempt."""
-COST_MAX, BLOCK_MAX, PARALLEL_MAX = 1 << 17, 32, 4
-MEMORY_BYTES_MAX = 256 << 20
-SALT_BYTES, SALT_BYTES_MAX = 16, 64
-DIGEST_BYTES = 32
-TEXT = re.compile(r"scrypt:([0-9]{1,6}):([0-9]{1,2}):([0-9]):([A-Za-z0-9_-]+):([A-Za-z0-9_-]+)")
+import bcrypt
+
+from streammetrics.errors import ConfigError, Problem
+
+COST: Final = 12
+"""The cost of new hashes: 2^12 rounds, about a quarter of a second per attempt."""
+COST_WEAK: Final = 10
+"""Costs below this are accepted with a warning. `htpasswd -B` has 5 by default."""
+COST_MIN, COST_MAX = 4, 15
+PASSWORD_BYTES_MAX: Final = 72
+HTPASSWD_BYTES_MAX: Final = 1_048_576
+USERS_MAX: Final = 1_000
+"""Users of a file: more than people who read one port."""
+_TEXT: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$([./A-Za-z0-9]{22})[./A-Za-z0-9]{31}")
 
 
 @dataclass(frozen=True, slots=True)
 class PasswordHash:
-    """A parsed password hash. `repr` shows neither salt nor digest.
+    """A checked bcrypt hash. `repr` shows only its cost.
 
     >>> stored = PasswordHash.parse(hash_password("open sesame"))
     >>> stored.matches(b"open sesame"), stored.matches(b"open barley")
@@ -33,62 +38,85 @@ class PasswordHash:
     """
 
     cost: int
-    block: int
-    parallel: int
-    salt: bytes = field(repr=False)
-    digest: bytes = field(repr=False)
+    text: bytes = field(repr=False)
 
     @classmethod
     def parse(cls, text: str) -> PasswordHash:
-        """Read a hash. Raises ValueError for another form, or for costs outside the allowed range; no message contains the hash."""
-        match = TEXT.fullmatch(text)
+        """Read a hash. Raises ValueError for another form or a cost outside the allowed range; no message contains the hash."""
+        match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError("a hash has the form scrypt:N:r:p:SALT:DIGEST, with salt and digest in URL-safe base64 without padding")
-        cost, block, parallel = (int(number) for number in match.groups()[:3])
-        if cost & (cost - 1) or not COST <= cost <= COST_MAX or not BLOCK <= block <= BLOCK_MAX or not 0 < parallel <= PARALLEL_MAX:
-            raise ValueError(
-                f"N must be a power of two from {COST} to {COST_MAX}, r from {BLOCK} to {BLOCK_MAX}, p from {PARALLEL} to {PARALLEL_MAX}"
-            )
-        if 128 * cost * block > MEMORY_BYTES_MAX:
-            raise ValueError(f"128 * N * r, the memory of one login in bytes, must be at most {MEMORY_BYTES_MAX}")
-        salt, digest = _bytes(match[4]), _bytes(match[5])
-        if not SALT_BYTES <= len(salt) <= SALT_BYTES_MAX or len(digest) != DIGEST_BYTES:
-            raise ValueError(f"the salt must have {SALT_BYTES} to {SALT_BYTES_MAX} bytes, and the digest {DIGEST_BYTES}")
-        return cls(cost, block, parallel, salt, digest)
+            raise ValueError("is no bcrypt hash, such as $2b$12$… with 60 characters; `streammetrics hash-password` prints one")
+        cost = int(match[1])
+        if not COST_MIN <= cost <= COST_MAX:
+            raise ValueError(f"the cost, which is the number after $2b$, must be from {COST_MIN} to {COST_MAX}")
+        try:
+            bcrypt.hashpw(b"", f"$2b${COST_MIN:02}${match[2]}".encode())  # cheap: it reads the salt only
+        except ValueError:
+            raise ValueError("the salt of the bcrypt hash cannot be read; copy the whole hash") from None
+        return cls(cost, text.encode())
 
     def matches(self, password: bytes) -> bool:
         """Check a password, in UTF-8, in constant time. Releases the interpreter lock while it computes.
 
-        A password with a NUL byte never matches: HMAC, which scrypt uses, gives a key and the same key with NUL bytes behind it
-        one and the same result.
+        A password that `hash_password` refuses never matches. It costs the same time.
         """
-        equal = hmac.compare_digest(_scrypt(password, self.salt, self.cost, self.block, self.parallel), self.digest)
-        return equal and b"\0" not in password
+        equal = bcrypt.checkpw(password[:PASSWORD_BYTES_MAX], self.text)
+        return equal and b"\0" not in password and len(password) <= PASSWORD_BYTES_MAX
 
 
-def hash_password(password: str) -> str:
-    """Hash a password with a new salt, for http.password_hash. Raises ValueError if it is empty or has unprintable characters.
+def hash_password(password: str, cost: int = COST) -> str:
+    """Hash a password with a new salt, for http.password_hash or an htpasswd file.
 
-    >>> hash_password("open sesame").rpartition(":")[0][:15]
-    'scrypt:16384:8:'
+    Raises ValueError if it is empty, has unprintable characters, or has more than 72 bytes in UTF-8.
+
+    >>> hash_password("open sesame", cost=4)[:7]
+    '$2b$04$'
     """
     if not password or not password.isprintable():
         raise ValueError("a password needs at least one character, and only printable ones")
-    salt = secrets.token_bytes(SALT_BYTES)
-    return f"scrypt:{COST}:{BLOCK}:{PARALLEL}:{_text(salt)}:{_text(_scrypt(password.encode(), salt, COST, BLOCK, PARALLEL))}"
+    if len(password.encode()) > PASSWORD_BYTES_MAX:
+        raise ValueError(f"a password must have at most {PASSWORD_BYTES_MAX} bytes, which is all that bcrypt reads")
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
 
 
-def _scrypt(password: bytes, salt: bytes, cost: int, block: int, parallel: int) -> bytes:
-    memory_bytes = 128 * block * (cost + parallel + 2) + (1 << 20)
-    return hashlib.scrypt(password, salt=salt, n=cost, r=block, p=parallel, maxmem=memory_bytes, dklen=DIGEST_BYTES)
+def read_htpasswd(path: Path) -> dict[str, PasswordHash]:
+    """Read the users of an htpasswd file with bcrypt hashes (`htpasswd -B`, `streammetrics hash-password --username`).
 
-
-def _text(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
-
-
-def _bytes(text: str) -> bytes:
+    Raises ConfigError with every line that cannot be used. No message contains a hash.
+    """
     try:
-        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    except binascii.Error:
-        raise ValueError("salt or digest is not base64") from None
+        with path.open("rb") as file:
+            content = file.read(HTPASSWD_BYTES_MAX + 1)
+        lines = content.decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise _refused(path, f"the file cannot be read: {reason}; name a readable htpasswd file") from error
+    if len(content) > HTPASSWD_BYTES_MAX:
+        raise _refused(path, f"the file has more than {HTPASSWD_BYTES_MAX} bytes")
+    users: dict[str, PasswordHash] = {}
+    problems = list(_problems(lines, users))
+    if problems:
+        raise _refused(path, *problems)
+    if not 0 < len(users) <= USERS_MAX:
+        raise _refused(path, f"the file has {len(users)} users; it needs 1 to {USERS_MAX}")
+    return users
+
+
+def _problems(lines: list[str], users: dict[str, PasswordHash]) -> Iterator[str]:
+    """Add the users of all lines, and yield what is wrong with a line."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, text = line.rstrip().partition(":")
+        try:
+            if not colon or not name:
+                raise ValueError("write USER:HASH")
+            if name in users:
+                raise ValueError("its user is in the file twice")
+            users[name] = PasswordHash.parse(text)
+        except ValueError as error:
+            yield f"line {number}: {error}"
+
+
+def _refused(path: Path, *rules: str) -> ConfigError:
+    return ConfigError([Problem("http.htpasswd_file", str(path), rule) for rule in rules])

@@ -24,6 +24,22 @@ Without --config, a command reads the file that {CONFIG_VARIABLE} names. `stream
 """
 
 
+_MINIMAL = """\
+[kafka]
+bootstrap_servers = ["localhost:9092"]
+topics = ["impressions", "feedback"]
+dead_letter_topic = "streammetrics-dead-letters"
+
+[redis]
+url = "redis://localhost:6379/0"
+"""
+
+
+def minimal_toml() -> str:
+    """Return the settings that a first configuration needs. All others have defaults."""
+    return _MINIMAL
+
+
 def render_effective(loaded: LoadedSettings) -> str:
     """Return every key with its value and its origin as a TOML document. Secrets, and users in URLs, are masked."""
 

@@ -53,7 +53,7 @@ def test_no_output_contains_the_password_of_a_url(url):
         {**SASL, "kafka.sasl_username": ""},
         {**SASL, "http.port": "x"},
         {"http.password_hash": SECRET},
-        {"http.username": "u", "http.password_hash": f"scrypt:16384:8:1:{SECRET}:{SECRET}"},
+        {"http.username": "u", "http.password_hash": f"$2b$12${SECRET}{SECRET}"},
     ],
 )
 def test_no_error_about_a_setting_contains_a_secret(given):

@@ -50,7 +50,7 @@ SECRETS = {
 WORD = "http-Word-e446"
 """The password of the port. The product has only its hash."""
 HASH = hash_password(WORD)
-SALT, DIGEST = HASH.split(":")[4:]
+SALT, DIGEST = HASH.rpartition("$")[2][:22], HASH.rpartition("$")[2][22:]
 SEARCHED = {**SECRETS, "the port's password": WORD, "http.password_hash": HASH, "its salt": SALT, "its digest": DIGEST}
 CURVES = "/api/curves?window_ms=300000&metric=ndcg@10"
 COMMANDS = ("run", "replay", "simulate", "demo", "doctor", "check-config")

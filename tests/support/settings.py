@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 DEPLOY = ROOT / "deploy"
 REFERENCE = DEPLOY / "streammetrics.toml"
 SECRET = "hunter2-тайна"
-PASSWORD_HASH = hash_password("open sesame")
+PASSWORD_HASH = hash_password("open sesame", cost=10)
 SASL = {
     "kafka.security_protocol": "SASL_SSL",
     "kafka.sasl_mechanism": "PLAIN",

@@ -1,4 +1,4 @@
-"""Basic authentication for an ASGI application: one user, with a password stored as a hash.
+"""Basic authentication for an ASGI application: a few users, with passwords stored as hashes.
 
 A wrong name and a wrong password cost the same time and get the same response. Neither is logged, because users sometimes type one
 into the field of the other.
@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 log = structlog.get_logger("streammetrics.http")
 
 WAITING_MAX = 8
-"""Most logins that wait. Each check needs 16 MiB and a core for a moment, so one runs at a time."""
+"""Most logins that wait. Each check needs a core for a moment, so one runs at a time."""
 LOG_SECONDS = 60.0
 LOGGED_IN = "streammetrics.logged_in"
 """Key in the scope: True if the client has logged in. Absent if the port needs no login."""
@@ -32,11 +32,10 @@ _CHALLENGE = {"www-authenticate": 'Basic realm="streammetrics", charset="UTF-8"'
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The user who may log in."""
+    """The users who may log in: at least one."""
 
-    username: str
-    verify: Callable[[bytes], bool]
-    """Returns True for the right password, in UTF-8. It is slow on purpose, so it runs in a thread."""
+    users: Mapping[str, Callable[[bytes], bool]]
+    """By name: a function that returns True for the right password, in UTF-8. It is slow on purpose, so it runs in a thread."""
 
 
 class TooManyLogins(Exception):
@@ -65,13 +64,14 @@ def requiring_login(app: ASGIApp, login: Login, open_paths: Collection[str]) -> 
 
 
 class PasswordCheck:
-    """Checks Authorization headers. Accepted credentials are recognised by a keyed digest, without the slow check."""
+    """Checks Authorization headers. Accepted credentials and users are recognised by a keyed digest, whose
+    bytes nobody outside can choose, so its look-up reveals nothing."""
 
     def __init__(self, login: Login) -> None:
-        self._login = login
         self._key = secrets.token_bytes(32)
-        self._user = self._tag(login.username.encode())
-        self._accepted = b""
+        self._verify_of = {self._tag(name.encode()): verify for name, verify in login.users.items()}
+        self._verify_of_others = next(iter(login.users.values()))
+        self._accepted: set[bytes] = set()
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._logged_at = float("-inf")
@@ -83,20 +83,20 @@ class PasswordCheck:
         if credentials is None:
             return False
         tag = self._tag(b":".join(credentials))
-        if hmac.compare_digest(tag, self._accepted):
+        if tag in self._accepted:
             return True
         if self._waiting >= WAITING_MAX:
             raise TooManyLogins
         self._waiting += 1
         try:
             async with self._turn:
-                if hmac.compare_digest(tag, self._accepted):  # accepted while this one waited
+                if tag in self._accepted:  # accepted while this one waited
                     return True
                 right = await asyncio.to_thread(self._verify, *credentials)
         finally:
             self._waiting -= 1
         if right:
-            self._accepted = tag
+            self._accepted.add(tag)  # at most one per user: a user has one password
         return right
 
     def log_rejected(self, client: tuple[str, int] | None, header: bytes | None) -> None:
@@ -110,10 +110,10 @@ class PasswordCheck:
             self._logged_at, self._rejected = now, 0
 
     def _verify(self, user: bytes, password: bytes) -> bool:
-        """Check user and password. Both are always checked, so the time reveals nothing."""
-        is_user = hmac.compare_digest(self._tag(user), self._user)
-        is_password = self._login.verify(password)
-        return is_user & is_password
+        """Check user and password. A password is always checked, so the time does not show whether the user exists."""
+        verify = self._verify_of.get(self._tag(user))
+        is_password = (verify or self._verify_of_others)(password)
+        return is_password and verify is not None
 
     def _tag(self, text: bytes) -> bytes:
         return hmac.new(self._key, text, hashlib.sha256).digest()

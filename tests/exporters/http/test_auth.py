@@ -55,13 +55,13 @@ def opened(pipeline: Pipeline, password_hash: PasswordHash) -> Iterator[Port]:
     def verify(password: bytes) -> bool:
         return password_hash.matches(password)  # looked up at each call, so that tests can replace it
 
-    with answering(HttpServer(views, "127.0.0.1", 0, None, Login(USER, verify))) as server:
+    with answering(HttpServer(views, "127.0.0.1", 0, None, Login({USER: verify}))) as server:
         yield Port(server, status)
 
 
 @pytest.fixture(scope="module")
 def password_hash() -> PasswordHash:
-    return PasswordHash.parse(hash_password(PASSWORD))
+    return PasswordHash.parse(hash_password(PASSWORD, cost=10))
 
 
 @pytest.fixture(scope="module")
@@ -211,3 +211,14 @@ def test_rejected_logins_are_logged_without_credentials(port: Port, capsys: pyte
     assert "127.0.0.1" in lines[0]
     assert "typed" not in output.out + output.err
     assert "wrong-field" not in output.out + output.err
+
+
+def test_each_user_of_several_has_their_own_password(pipeline: Pipeline) -> None:
+    stored = {name: PasswordHash.parse(hash_password(f"{name}'s", cost=10)) for name in ("ada", "bob")}
+    views = HttpViews(pipeline.exposition(ProcessStatus()), Now(0.0))
+    views.show(pipeline.report())
+    with answering(HttpServer(views, "127.0.0.1", 0, None, Login({name: each.matches for name, each in stored.items()}))) as server:
+        port = Port(server, ProcessStatus())
+        for _ in range(2):  # the second time they are recognised
+            for user, password, status in (("ada", "ada's", 200), ("bob", "bob's", 200), ("ada", "bob's", 401), ("eve", "ada's", 401)):
+                assert port.ask("/metrics", basic(user, password)).status == status

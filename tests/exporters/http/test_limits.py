@@ -225,7 +225,7 @@ class TestTooManyClients:
         def verify(password: bytes) -> bool:
             return checked.wait(60)
 
-        login = Login("scraper", verify)
+        login = Login({"scraper": verify})
         question = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic c2NyYXBlcjp4\r\n\r\n"
         with answering(HttpServer(views, "127.0.0.1", 0, HttpRules(connections_max=4), login)) as server, ExitStack() as held:
             busy = held.enter_context(connected(server))

@@ -1,0 +1,31 @@
+"""Tests of `config`: the files that it prints can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streammetrics.config import load
+from tests.support.command_line import called
+from tests.support.paths import ROOT
+
+
+def test_the_minimal_file_is_short_and_valid_and_the_one_of_the_readme(tmp_path: Path) -> None:
+    printed = called("config", "--minimal").stdout
+    lines = [line for line in printed.splitlines() if line]
+    assert len(lines) <= 7
+    path = tmp_path / "streammetrics.toml"
+    path.write_text(printed)
+    settings = load(path, {}, {}).settings
+    assert (settings.kafka.topics, settings.kafka.dead_letter_topic) == (("impressions", "feedback"), "streammetrics-dead-letters")
+    shown = [line.strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
+    assert "\n".join(line.strip() for line in printed.splitlines()) in "\n".join(shown)
+
+
+def test_the_reference_file_is_the_committed_one() -> None:
+    assert called("config", "--reference").stdout == (ROOT / "deploy" / "streammetrics.toml").read_text(encoding="utf-8")
+
+
+def test_one_of_the_two_must_be_chosen() -> None:
+    done = called("config")
+    assert done.returncode == 2
+    assert "choose --minimal or --reference" in done.stderr
