@@ -129,8 +129,9 @@ def _shown(event: Event | MalformedEvent) -> str:
         where = "any list" if event.impression_id is None else f"list {excerpt(event.impression_id)}"
         value = "" if event.value is None else f" = {event.value:g}"
         return f"feedback {excerpt(event.action)}{value} on {excerpt(event.item_id)} in {where}, user {excerpt(event.user_id)}, {moment}"
-    more = f" and {len(event.items) - ITEMS_SHOWN_MAX} more" if len(event.items) > ITEMS_SHOWN_MAX else ""
-    items = ", ".join(map(excerpt, event.items[:ITEMS_SHOWN_MAX])) + more
+    named = [excerpt(item) if "" not in event.items else f"{place}. {excerpt(item)}" for place, item in enumerate(event.items, 1) if item]
+    more = f" and {len(named) - ITEMS_SHOWN_MAX} more" if len(named) > ITEMS_SHOWN_MAX else ""
+    items = ", ".join(named[:ITEMS_SHOWN_MAX]) + more
     labels = "".join(f", {excerpt(name)}={excerpt(value)}" for name, value in (*event.experiments, *event.segments))
     dropped = f", dropped labels: {', '.join(event.dropped_labels)}" if event.dropped_labels else ""
     part = "part of " if event.positions is not None else ""

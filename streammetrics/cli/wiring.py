@@ -54,6 +54,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
             session_events_max=join.session_events_max,
             lists_open_max=join.lists_open_max,
             items_max=settings.events.items_max,
+            absolute_positions=settings.events.first_place is not None,
         ),
         out_of_orderness_ms=join.out_of_orderness_ms,
         lateness_ms=join.lateness_ms,
@@ -123,7 +124,7 @@ def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str,
     return {}
 
 
-_LATER_SETTINGS = ("envelope", "mappings", "numeric_ids", "ubi_exposure")
+_LATER_SETTINGS = ("envelope", "mappings", "numeric_ids", "positions", "ubi_exposure")
 """Settings that stored state names only where they are set: state of versions without them fits."""
 
 

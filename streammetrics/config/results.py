@@ -86,6 +86,11 @@ class EventSettings(Section):
         " without a mapping have the format above.",
         "an array of tables [[events.mappings]]; in the environment or by --set, a JSON array of objects",
     )
+    positions: Literal["order", "absolute", "absolute_from_0"] = setting(
+        "order",
+        "What the position of an item says. order: positions sort the items, and ranks are 1, 2, 3 without gaps. absolute: the position is"
+        " the rank, so that a second page may begin at 11. absolute_from_0: the same, and 0 is the first place.",
+    )
     numeric_ids: bool = setting(False, "With native: read whole numbers as ids, such as 42, by their decimal text.")
     envelope: Envelope = setting(
         "none",
@@ -111,6 +116,11 @@ class EventSettings(Section):
     label_chars_max: Whole = whole(
         _LIMITS.label_chars_max, "Maximum characters of an action, an experiment, a variant, or a segment's name or value.", 1, 4_096
     )
+
+    @property
+    def first_place(self) -> int | None:
+        """The position of the first place; None if positions give only the order."""
+        return {"order": None, "absolute": 1, "absolute_from_0": 0}[self.positions]
 
     @property
     def limits(self) -> EventLimits:

@@ -195,7 +195,8 @@ class Enrolments:
             lists = [shown for shown in lists if shown.impression.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.impression.experiments]
-        waiting += [FinalList.of(shown) for shown in lists if shown.ts >= enrolled_before]
+        gaps = self._rules.join.absolute_positions
+        waiting += [FinalList.of(shown, gaps) for shown in lists if shown.ts >= enrolled_before]
 
     def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:
         """Return those variants of a list that stay within `variants_max`, the first ones by experiment.

@@ -107,7 +107,11 @@ class PaneStore:
 
     def _tally(self, labels: LabelIndex) -> None:
         """Bring the panes up to date. A list that changed several times since the last commit is scored once."""
-        for (start, group), change in tally_deltas(self.changed_lists, self._layout, self._rules.pane_ms, labels.groups_of).items():
+        rules = self._rules
+        deltas = tally_deltas(
+            self.changed_lists, self._layout, rules.pane_ms, labels.groups_of, may_have_gaps=rules.join.absolute_positions
+        )
+        for (start, group), change in deltas.items():
             assert start >= self.final_before, "a final pane changed"
             add_to(self.open.setdefault(start, {}), group, change)
             self._dirty.add(start)

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from streammetrics.events.fields import POSITION_MAX
 from streammetrics.events.malformed import malformed
+from streammetrics.events.model import EventLimits
 
 IdT = TypeVar("IdT", bound=str)
 TeamT = TypeVar("TeamT", bound=str)
@@ -22,13 +23,20 @@ class Item(Struct, Generic[IdT, TeamT], frozen=True, gc=False):
     team: TeamT | None = None
 
 
-def ranked(items: Sequence[str | Item[str, str]], fragment: bool) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
+def ranked(
+    items: Sequence[str | Item[str, str]], fragment: bool, limits: EventLimits
+) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
     """Return the ids in rank order, the positions (fragments only, ascending), and the teams.
 
     The teams are empty if no item has one. Raises MalformedEvent (bad_position) for missing or repeated positions.
 
-    >>> ranked([Item("b", 9), Item("a", 2, "new")], fragment=True)
+    >>> ranked([Item("b", 9), Item("a", 2, "new")], True, EventLimits())
     (('a', 'b'), (2, 9), ('new', ''))
+
+    If positions are places, a whole list has an empty text at each place without an item:
+
+    >>> ranked([Item("b", 4), Item("a", 2, "new")], False, EventLimits(first_place=1))
+    (('', 'a', '', 'b'), None, ('', 'new', '', ''))
     """
     ids = [item if isinstance(item, str) else item.id for item in items]
     positions = [None if isinstance(item, str) else item.position for item in items]
@@ -41,5 +49,25 @@ def ranked(items: Sequence[str | Item[str, str]], fragment: bool) -> tuple[tuple
         return tuple(ids), () if fragment else None, tuple(teams) if any(teams) else ()
     if len({position for position, _, _ in placed}) < len(placed):
         raise malformed("bad_position", "positions in a list must be distinct", None, "send each position once")
+    if limits.first_place is not None:
+        placed = [(place_of(position, limits), name, team) for position, name, team in placed]
+        if not fragment:
+            named = {place: (name, team) for place, name, team in placed}
+            placed = [(place, *named.get(place, ("", ""))) for place in range(placed[-1][0] + 1)]
     names, in_order = tuple(name for _, name, _ in placed), tuple(team for _, _, team in placed) if any(teams) else ()
     return names, tuple(position for position, _, _ in placed) if fragment else None, in_order
+
+
+def place_of(position: int, limits: EventLimits) -> int:
+    """Return the place of a position, from 0, if positions are places; otherwise the position. Raises MalformedEvent (bad_position).
+
+    >>> place_of(11, EventLimits(first_place=1)), place_of(11, EventLimits())
+    (10, 11)
+    """
+    first = limits.first_place
+    if first is None:
+        return position
+    if not first <= position < first + limits.items_max:
+        rule = f"a position must be a place from {first} to {first + limits.items_max - 1}"
+        raise malformed("bad_position", rule, str(position), "see events.positions, and events.items_max for the last place")
+    return position - first

@@ -23,9 +23,10 @@ Time: TypeAlias = Annotated[int, Meta(ge=0, le=TS_MAX)]
 class Impression(msgspec.Struct, frozen=True, gc=False):
     """One ranked list, or a fragment of one, shown to one user at one time.
 
-    `items` are in rank order (best first). `positions` is None for a whole list. For a fragment it has each item's position, ascending.
-    `teams` has the team that drafted each item, or the empty string. It is empty for a list without teams. `dropped_labels` has a reason
-    for each label that could not be used. The list counts without these labels.
+    `items` are in rank order (best first). If positions are places, an empty text stands at each place that shows no item, except after
+    the last one; a fragment has no such texts, and its positions begin at 0. `positions` is None for a whole list. For a fragment it has
+    each item's position, ascending. `teams` has the team that drafted each item, or the empty string. It is empty for a list without
+    teams. `dropped_labels` has a reason for each label that could not be used. The list counts without these labels.
     """
 
     impression_id: str
@@ -66,7 +67,10 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 
 
 class EventLimits(msgspec.Struct, frozen=True):
-    """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut. Labels are dropped one by one."""
+    """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut. Labels are dropped one by one.
+
+    `first_place`: None if positions give only the order of items. Otherwise they are the places of items, and this is that of the first.
+    """
 
     event_bytes_max: int = 262_144
     items_max: int = 1_000
@@ -75,3 +79,4 @@ class EventLimits(msgspec.Struct, frozen=True):
     id_chars_max: int = 512
     label_chars_max: int = 128
     numeric_ids: bool = False
+    first_place: int | None = None

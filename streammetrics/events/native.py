@@ -30,8 +30,8 @@ Rules:
   counts without it. So are labels beyond `experiments_max` and `segments_max`: the first ones by name stay.
 * **ts** is an integer of epoch milliseconds in 0 … 253402300799999, or a string with an ISO-8601 date, time and zone. `1.0`,
   `1e3` and `true` are rejected. Digits finer than a millisecond are cut off, not rounded.
-* **Positions give the order only**: ranks are 1, 2, 3 … whatever the gaps. Either all items have a position or none. Positions
-  are distinct integers >= 0. A string equals an object without a position. An item may occur twice.
+* **Positions give the order only**: ranks are 1, 2, 3 … whatever the gaps. With `first_place` they are the ranks. Either all items have
+  a position or none. Positions are distinct integers >= 0. A string equals an object without a position. An item may occur twice.
 * A **team** (a label) is the ranker of an interleaved list that drafted the item. It is optional for each item.
 * A null optional field equals an absent one. A null required field is rejected. Unknown fields are ignored.
 * The last of duplicate keys wins. NaN, Infinity, invalid UTF-8, lone surrogate escapes, trailing text and more than 256 levels
@@ -90,7 +90,7 @@ def _read_impression(event: Fields) -> Impression:
     elements, limits = event.array("items"), event.limits
     fields.check_count(len(elements), limits)
     read = [_read_item(f"items[{index}]", raw, limits) for index, raw in enumerate(elements)]
-    items, positions, teams = ranked(read, event.flag("fragment"))
+    items, positions, teams = ranked(read, event.flag("fragment"), limits)
     experiments = fields.read_experiments(event.get("experiments"), limits)
     segments = fields.read_segments(event.get("segments"), limits)
     return Impression(

@@ -125,7 +125,7 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
         experiments, segments, dropped = label_sets.of(sent.experiments, sent.segments)
         if not (sent.fragment or Item in map(type, sent.items)):
             return Impression(sent.impression_id, sent.user_id, ts, sent.items, experiments, segments, dropped_labels=dropped), in_ms
-        items, positions, teams = ranked(sent.items, bool(sent.fragment))
+        items, positions, teams = ranked(sent.items, bool(sent.fragment), limits)
         return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams, dropped), False
 
     return read

@@ -24,7 +24,8 @@ the hits. The others ask for facets or suggestions. The first of them would othe
 
 A feedback takes its action from `action_name`, its list from `query_id` (null or empty: none) and its item from
 `event_attributes.object.object_id`. Without an object (a search, a page view) the item is NO_ITEM, which no list shows. Such
-an event moves the watermark and matches nothing. Ordinals give the order only, so 0-based and 1-based trackers may be mixed.
+an event moves the watermark and matches nothing. Ordinals give the order only, so 0-based and 1-based trackers may be mixed,
+unless `events.positions` makes them places.
 An id may be an integer; it is read as its decimal text. Times, ids, labels
 and limits follow the rules of the native schema. Null and "" count as absent.
 
@@ -41,6 +42,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields, UsableLabels
+from streammetrics.events.items import place_of
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
@@ -187,7 +189,7 @@ class _Reader:
         if position is None:
             rule = "an impression must have a position.ordinal or a rank"
             raise malformed("bad_position", rule, None, "send the item's position in the list")
-        return self._impression((self._shown(*item),), (position,))
+        return self._impression((self._shown(*item),), (place_of(position, self.limits),))
 
     def _impression(self, items: tuple[str, ...], positions: tuple[int, ...] | None) -> Impression:
         experiments, segments = self._experiments(), self._segments()

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from streammetrics.events import fields
 from streammetrics.events.fields import POSITION_MAX, sorted_labels
+from streammetrics.events.items import place_of
 from streammetrics.events.json_text import has_control, may_hold_control, too_deep
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression, Labels
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
@@ -67,7 +68,8 @@ def fast_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes]
         ordinal = inner.rank if inner.position is None or inner.position.ordinal is None else inner.position.ordinal
         if not query or ordinal is None or item == NO_ITEM:
             raise ValueError(_UNCLEAR)
-        return Impression(query, user, ts, (item,), experiments, segments, (ordinal,))
+        place = ordinal if limits.first_place is None else place_of(ordinal, limits)
+        return Impression(query, user, ts, (item,), experiments, segments, (place,))
 
     return decode
 

@@ -7,9 +7,11 @@ subtracting removes lists. Python ints do not overflow, so nothing is ever round
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -123,10 +125,19 @@ class TallyLayout:
         """The flat tally of no lists: the identity of addition."""
         return [0] * self.width
 
-    def rows_of_hits(self, lengths: npt.ArrayLike, rows: npt.ArrayLike, positions: npt.ArrayLike, grades: npt.ArrayLike) -> Ints:
+    def rows_of_hits(
+        self,
+        lengths: npt.ArrayLike,
+        rows: npt.ArrayLike,
+        positions: npt.ArrayLike,
+        grades: npt.ArrayLike,
+        sparse: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    ) -> Ints:
         """The flat tally of each list: int64, shape (L, width). Takes the arguments of `Scorer.score_hits`.
 
         Columns of engagement metrics are 0: their owner adds `EngagementLayout.rows` from `engagement_from` on.
+        `sparse` has the places (from 0, ascending) that show an item, by row, of lists with empty places. Only `item_hit_rate` depends on
+        them: it counts the items shown in the first k places.
 
         Raises MetricError for a layout with moments, because squares do not fit int64.
         """
@@ -142,6 +153,11 @@ class TallyLayout:
             for extra, column in enumerate(self.place_columns):
                 mine[:, self._first_extra + extra] = mine[:, _LEAD + column] * mine[:, _WITH_FEEDBACK]
             mine[:, self._first_engagement :] = 0
+        for extra, column in enumerate(self.place_columns):
+            k = self.scorer.columns[column].metric.k
+            for row, shown in sparse.items():
+                out[row, _LEAD + column] = bisect_left(shown, k)
+                out[row, self._first_extra + extra] = out[row, _LEAD + column] * out[row, _WITH_FEEDBACK]
         return out
 
     @property

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from streammetrics.events.model import Impression, Labels
+from streammetrics.sessions.rules import JoinRules
 
 Duplicates: TypeAlias = Counter[int]
 """Number of duplicates by topic index."""
@@ -72,16 +73,14 @@ def unite(one: Fragments, other: Fragments, duplicates: Duplicates) -> Fragments
     return Fragments(whole, seen, tuple(sorted(one.fragments + other.fragments)))
 
 
-def resolve(
-    identity: str, parts: Fragments, duplicates: Duplicates, attribution_ms: int, items_max: int
-) -> tuple[Fragments, StoredImpression | None]:
+def resolve(identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules) -> tuple[Fragments, StoredImpression | None]:
     """Drop events that no longer count, and return the rest with the list that they form (None: too many items).
 
     Events more than `attribution_ms` after the first one do not count, because the list may already be final.
     """
     whole, seen, fragments = parts
     first = min([copy.ts for copy in (whole, *fragments) if copy is not None])
-    counted_until = first + attribution_ms
+    counted_until = first + rules.attribution_ms
     if whole is not None and whole.ts > counted_until:
         duplicates[whole.topic] += 1
         whole = None
@@ -97,11 +96,30 @@ def resolve(
     parts = Fragments(whole, seen, tuple(kept))
     if whole is not None:
         return parts, whole
-    if len(placed) > items_max:
+    items = _in_order(placed, rules.absolute_positions)
+    if len(items) > rules.items_max:
         return parts, None
-    items = tuple(item for _, item in sorted((place, item) for item, place in placed.items()))
     teams = _teams(items, placed, kept) if any(fragment.teams for fragment in kept) else ()
     return parts, StoredImpression(identity, first, items, kept[0].experiments, kept[0].segments, teams, kept[0].topic)
+
+
+def _in_order(placed: Mapping[str, int], absolute: bool) -> tuple[str, ...]:
+    """Return items in the order of their positions, those at one position by id.
+
+    With absolute positions an item is at its position, or at the place after the item before it if that is lower. Other places have an
+    empty text.
+
+    >>> _in_order({"b": 3, "a": 3, "c": 1}, True)
+    ('', 'c', '', 'a', 'b')
+    """
+    order = sorted((place, item) for item, place in placed.items())
+    if not absolute:
+        return tuple([item for _, item in order])
+    items: list[str] = []
+    for place, item in order:
+        items += [""] * (place - len(items))
+        items.append(item)
+    return tuple(items)
 
 
 def _teams(items: Iterable[str], placed: Mapping[str, int], fragments: Sequence[Fragment]) -> tuple[str, ...]:
@@ -110,7 +128,7 @@ def _teams(items: Iterable[str], placed: Mapping[str, int], fragments: Sequence[
     for fragment in fragments:
         for item, place, team in zip(fragment.items, fragment.positions, fragment.teams or [""] * len(fragment.items), strict=True):
             found.setdefault((item, place), team)
-    teams = tuple(found[item, placed[item]] for item in items)
+    teams = tuple(found[item, placed[item]] if item else "" for item in items)
     return teams if any(teams) else ()
 
 

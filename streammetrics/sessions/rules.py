@@ -30,6 +30,7 @@ class JoinRules:
     """The rules of a join. `gap_ms` and `attribution_ms` are inclusive. Events beyond a limit are refused, never cut.
 
     `engagement`: None if no engagement metric is computed. Lists then have no engagement.
+    `absolute_positions`: the position of an item, from 0, is its place. Lists then have an empty text at each place without an item.
     """
 
     gap_ms: int = 1_800_000
@@ -38,3 +39,4 @@ class JoinRules:
     lists_open_max: int = 1_000
     items_max: int = 1_000
     engagement: EngagementRules | None = None
+    absolute_positions: bool = False

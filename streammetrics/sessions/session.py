@@ -347,7 +347,7 @@ class Session:
             return True
         shown = self.lists.get(identity)
         fits = len(union.places) + len(fragment.items) <= rules.items_max
-        if not union.is_apart(fragment) or (shown is not None and (not fits or shown.impression.teams)):
+        if rules.absolute_positions or not union.is_apart(fragment) or (shown is not None and (not fits or shown.impression.teams)):
             return False
         at = bisect_right(parts.fragments, fragment)
         self.fragmented[identity] = parts._replace(fragments=(*parts.fragments[:at], fragment, *parts.fragments[at:]))
@@ -400,7 +400,7 @@ class Session:
     def _resolve(self, identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules, changed: ChangedLists) -> bool:
         """Update the list of one id after its copies changed. Returns False if the list and its copies are as before."""
         self._unions.pop(identity, None)
-        parts, stored = resolve(identity, parts, duplicates, rules.attribution_ms, rules.items_max)
+        parts, stored = resolve(identity, parts, duplicates, rules)
         shown = self.lists.get(identity)
         before: ImpressionCopies = None if shown is None else shown.impression, self.fragmented.get(identity)
         after: ImpressionCopies = stored, parts if parts.fragments else None

@@ -17,7 +17,7 @@ import numpy as np
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
 from streammetrics.sessions.shown_list import GradedPositions, ShownList
-from streammetrics.windows.tally_deltas import RowShape
+from streammetrics.windows.tally_deltas import ItemPlaces, RowShape, places_of
 
 LabelRun: TypeAlias = tuple[int, int, int]
 """Consecutive lists of one user with the same experiments: number of the label set, first list, last list + 1."""
@@ -29,17 +29,18 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     ts: int
     impression_id: str
     experiments: Labels
-    length: int
+    places: ItemPlaces
     hits: GradedPositions
     teams: tuple[str, ...]
     topic: int
 
     @classmethod
-    def of(cls, shown: ShownList) -> FinalList:
-        """Return the final form of a shown list."""
+    def of(cls, shown: ShownList, may_have_gaps: bool = False) -> FinalList:
+        """Return the final form of a shown list. `may_have_gaps`: it may have empty places."""
         impression, hits = shown.impression, shown.hits
         assert hits is not None, "a removed list cannot be final"
-        return cls(shown.ts, impression.impression_id, impression.experiments, len(shown.items), hits, impression.teams, impression.topic)
+        places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
+        return cls(shown.ts, impression.impression_id, impression.experiments, places, hits, impression.teams, impression.topic)
 
 
 class FinalLists:
@@ -85,7 +86,7 @@ class FinalLists:
 def _shapes(lists: Sequence[FinalList]) -> tuple[list[RowShape], Ints]:
     """Return the distinct shapes, and the number of each list's shape."""
     numbers: defaultdict[RowShape, int] = defaultdict(count().__next__)
-    shape_of = [numbers[final.length, *final.hits] for final in lists]
+    shape_of = [numbers[final.places, *final.hits] for final in lists]
     return list(numbers), np.array(shape_of, dtype=np.int64)
 
 

@@ -28,8 +28,10 @@ LabelledPane: TypeAlias = tuple[int, Labels, Labels]
 """Pane start (ms), experiments, segments."""
 ScoredRow: TypeAlias = tuple[Any, ...]
 """Lists of one cell with equal values: the number of the cell, then their shape."""
+ItemPlaces: TypeAlias = int | tuple[int, ...]
+"""The places of a list that show an item: the first so many, or these (from 0) if others are empty."""
 RowShape: TypeAlias = tuple[Any, ...]
-"""All that the values of a list depend on: its length, then its hits."""
+"""All that the values of a list depend on: its places, then its hits."""
 
 
 def add_tallies(one: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -38,12 +40,26 @@ def add_tallies(one: Sequence[int], other: Sequence[int]) -> list[int]:
     return list(map(operator.add, one, other))
 
 
+def places_of(items: Sequence[str]) -> ItemPlaces:
+    """Return the places that show an item.
+
+    >>> places_of(("a", "b")), places_of(("", "", "a", "", "b"))
+    (2, (2, 4))
+    """
+    return tuple([place for place, item in enumerate(items) if item]) if "" in items else len(items)
+
+
 def tally_deltas(
-    changed_lists: Iterable[ShownList], layout: TallyLayout, pane_ms: int, groups: Callable[[Labels, Labels], Sequence[GroupT]]
+    changed_lists: Iterable[ShownList],
+    layout: TallyLayout,
+    pane_ms: int,
+    groups: Callable[[Labels, Labels], Sequence[GroupT]],
+    *,
+    may_have_gaps: bool = False,
 ) -> dict[tuple[int, GroupT], list[int]]:
     """Return the change of each (pane start, group) as a tally to add, and mark the lists as tallied.
 
-    `groups` returns the groups of lists with some experiments and segments.
+    `groups` returns the groups of lists with some experiments and segments. `may_have_gaps`: lists may have empty places.
     """
     cells: dict[LabelledPane, int] = {}
     rows: dict[ScoredRow, int] = {}
@@ -56,19 +72,19 @@ def tally_deltas(
         impression = shown.impression
         start = shown.ts - shown.ts % pane_ms  # `pane_start`, inlined
         cell = cells.setdefault((start, impression.experiments, impression.segments), len(cells))
-        length = len(shown.items)
+        places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
         if tallied is not None:
             assert not isinstance(tallied, Unchanged)
-            row = (cell, length, *tallied)
+            row = (cell, places, *tallied)
             rows[row] = rows.get(row, 0) - 1
         if hits is not None:
-            row = (cell, length, *hits)
+            row = (cell, places, *hits)
             rows[row] = rows.get(row, 0) + 1
         if layout.engagement is not None:
             if tallied is not None:
-                engaged.append((cell, -1, EngagedList(shown.ts, length, tallied, shown.tallied_engagement)))
+                engaged.append((cell, -1, EngagedList(shown.ts, len(shown.items), tallied, shown.tallied_engagement)))
             if hits is not None:
-                engaged.append((cell, 1, EngagedList(shown.ts, length, hits, shown.engagement)))
+                engaged.append((cell, 1, EngagedList(shown.ts, len(shown.items), hits, shown.engagement)))
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
     if layout.engagement is not None and engaged:
         sums = np.zeros((len(cells), layout.width), dtype=np.int64) if sums is None else sums
@@ -92,11 +108,13 @@ def _add_engagement(
 def score_shapes(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:
     """Score lists of these shapes. Returns the rows that they add to a tally: shape (lists, width)."""
     hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in hits_of(shape[1:])]
+    sparse = {index: shape[0] for index, shape in enumerate(shapes) if type(shape[0]) is tuple}
     return layout.rows_of_hits(
-        np.array([shape[0] for shape in shapes], dtype=np.int64),
+        np.array([shape[0] if type(shape[0]) is int else shape[0][-1] + 1 for shape in shapes], dtype=np.int64),
         np.array([index for index, _, _ in hits], dtype=np.int64),
         np.array([position for _, position, _ in hits], dtype=np.int64),
         np.array([grade for _, _, grade in hits], dtype=np.float64),
+        sparse,
     )
 
 

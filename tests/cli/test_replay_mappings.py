@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,17 @@ def test_effective_settings_with_mappings_can_be_loaded_again(tmp_path: Path) ->
     assert [line.partition("  #")[0] for line in first.stdout.splitlines()] == [
         line.partition("  #")[0] for line in again.stdout.splitlines()
     ]
+
+
+def test_a_second_page_keeps_its_places(tmp_path: Path) -> None:
+    page = [{"id": item, "position": place} for place, item in enumerate("abc", 11)]
+    click = {"type": "feedback", "user_id": "u", "ts": NOON * 1_000, "item_id": "a", "action": "click", "impression_id": "r"}
+    file = lines(tmp_path / "events.ndjson", NATIVE | {"items": page}, click)
+    report, names = tmp_path / "report.json", ("ndcg@10", "ndcg@20", "mrr@20", "hit_rate@10", "item_hit_rate@10", "item_hit_rate@20")
+    for positions, values in (("absolute", [0, 1 / math.log2(12), 1 / 11, 0, None, 1 / 3]), ("order", [1, 1, 1, 1, 1 / 3, 1 / 3])):
+        assert called("replay", file, "--set", f"events.positions={positions}", "--report", report).returncode == 0
+        found = json.loads(report.read_bytes())["totals"][0]["values"]
+        assert [found.get(name) for name in names] == [value if value is None else pytest.approx(value, abs=1e-12) for value in values]
 
 
 def test_a_file_of_tab_separated_lines_without_a_header_is_read(tmp_path: Path) -> None:

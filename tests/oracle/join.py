@@ -87,7 +87,7 @@ def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, s
     if wholes:
         best = _impression(wholes[0])
         return List(best.impression_id, best.ts, best.items, best.experiments, best.segments, best.teams), {wholes[0].number}
-    shown, counting = _union(in_order)
+    shown, counting = _union(in_order, settings.absolute_positions)
     has_whole_copy = any(_impression(one).positions is None for one in of_one_id)
     return shown, set() if has_whole_copy else counting
 
@@ -97,8 +97,11 @@ def _ts_and_content(impression: Impression) -> tuple[object, ...]:
     return (impression.ts, impression.items, impression.positions or (), impression.experiments, impression.segments, impression.teams)
 
 
-def _union(fragments: Sequence[Admitted]) -> tuple[List, set[int]]:
-    """Return the list that fragments form, least (ts, content) first. Fragments that change nothing do not count."""
+def _union(fragments: Sequence[Admitted], absolute: bool) -> tuple[List, set[int]]:
+    """Return the list that fragments form, least (ts, content) first. Fragments that change nothing do not count.
+
+    With absolute positions each item is at its position, or at the place after the item before it if that is lower.
+    """
     position_of: dict[str, int] = {}
     team_of: dict[str, str] = {}
     counting = {fragments[0].number}
@@ -112,10 +115,14 @@ def _union(fragments: Sequence[Admitted]) -> tuple[List, set[int]]:
                 position_of[item], team_of[item] = position, team
         if position_of != before:
             counting.add(one.number)
-    items = tuple(sorted(position_of, key=lambda item: (position_of[item], item)))
+    items: list[str] = []
+    for item in sorted(position_of, key=lambda item: (position_of[item], item)):
+        while absolute and len(items) < position_of[item]:
+            items.append("")
+        items.append(item)
     first = _impression(fragments[0])
-    teams = tuple(team_of[item] for item in items) if any(team_of.values()) else ()
-    return List(first.impression_id, first.ts, items, first.experiments, first.segments, teams), counting
+    teams = tuple(team_of.get(item, "") for item in items) if any(team_of.values()) else ()
+    return List(first.impression_id, first.ts, tuple(items), first.experiments, first.segments, teams), counting
 
 
 def _join(

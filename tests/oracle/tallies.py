@@ -32,7 +32,7 @@ def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
 def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
     has_feedback = any(grade > 0 for grade in shown.grades)
     first = {f"item_hit_rate@{k}": shown.grades[:k] for k in settings.cutoffs}
-    places = {name: len(grades) for name, grades in first.items()}
+    places = {f"item_hit_rate@{k}": sum(item != "" for item in shown.items[:k]) for k in settings.cutoffs}
     return Tally(
         lists=1,
         lists_with_feedback=int(has_feedback),

@@ -21,7 +21,8 @@ class Settings:
     """The settings that change numbers, durations in milliseconds, `inputs` in configuration order.
 
     `items_max` limits the items of all fragments of a list. Larger single events are refused earlier. With one supporting user and
-    event, every event sets the time of its input, as most traces expect.
+    event, every event sets the time of its input, as most traces expect. With `absolute_positions`, an item's rank is its
+    position (from 0) plus one; whole lists then have an empty text at each place that shows no item.
     """
 
     inputs: tuple[str, ...] = ("impressions", "feedback")
@@ -39,6 +40,7 @@ class Settings:
     windows_ms: tuple[int, ...] = (4, 12)
     session_events_max: int = 1_000
     items_max: int = 1_000
+    absolute_positions: bool = False
     rules: tuple[Rule, ...] = parse_rules("purchase=3, watch>=30=2, click=1, skip=0")
     segments: tuple[str, ...] = ()
     cutoffs: tuple[int, ...] = (1, 3)
@@ -105,7 +107,10 @@ class Engagement:
 
 @dataclass(frozen=True, slots=True)
 class ShownList:
-    """A list with grades: `grades[i]` belongs to `items[i]`, best rank first. `engagement` is what its user did with it."""
+    """A list with grades: `grades[i]` belongs to `items[i]`, best rank first. An empty text is a place that shows no item.
+
+    `engagement` is what its user did with it.
+    """
 
     user_id: str
     impression_id: str

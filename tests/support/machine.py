@@ -59,6 +59,7 @@ def engine_of(
             engagement=EngagementRules(frozenset(settings.purchases), min(settings.reformulation_ms, settings.attribution_ms))
             if engagement
             else None,
+            absolute_positions=settings.absolute_positions,
         ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,

@@ -93,6 +93,7 @@ def settings(*, session_events_max: int = 1_000) -> st.SearchStrategy[Settings]:
         support_far_ms=st.sampled_from((100, 9, 100)),
         session_events_max=st.just(session_events_max),
         items_max=st.sampled_from((1_000, 2, 1_000)),
+        absolute_positions=st.sampled_from((False, True, False)),
         rules=st.sampled_from(RULES),
         segments=st.sampled_from(((), ("surface",), ("surface", "country"))),
     )
@@ -126,6 +127,8 @@ def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collecti
             steps.append(_again(draw, draw(st.sampled_from(arrivals)), chosen))
         else:
             event = _event(draw, kind, ts, [step.event for step in arrivals], without)
+            if chosen.absolute_positions and isinstance(event, Impression) and event.positions is None:
+                event = _with_gaps(event, draw(_GAPS))
             record_ts = None if "futures" in without else draw(_record_times(ts, chosen.future_ms))
             steps.append(Arrival(draw(_inputs_for(event, chosen)), event, record_ts))
     return Case(chosen, tuple(steps))
@@ -159,6 +162,7 @@ _SOME_USER = st.sampled_from((USERS[0], USERS[0], USERS[1], USERS[0]))
 _SOME_ID, _SOME_ACTION, _SOME_VALUE = st.sampled_from(IDS), st.sampled_from(ACTIONS), st.sampled_from(VALUES)
 _SOME_EXPERIMENTS, _SOME_SEGMENTS, _SOME_TEAMS = st.sampled_from(EXPERIMENTS), st.sampled_from(SEGMENTS), st.sampled_from(TEAMS)
 _ITEMS_OF_FRAGMENT, _ITEMS_OF_LIST = (st.lists(st.sampled_from(ITEMS), max_size=most) for most in (3, 4))
+_GAPS = st.sampled_from(((), (2,), (0, 1), (), (1, 0, 2)))
 _POSITIONS = st.permutations(range(5))
 _IS_AIMED = st.sampled_from((True, True, True, False, True, True))
 
@@ -178,6 +182,14 @@ def _impression(draw: st.DrawFn, ts: int, is_fragment: bool) -> Impression:
     )
 
 
+def _with_gaps(event: Impression, gaps: Sequence[int]) -> Impression:
+    """Return a whole list with empty places before its items, as decoders make it of absolute positions."""
+    before = [gaps[index] if index < len(gaps) else 0 for index in range(len(event.items))]
+    items = [text for item, gap in zip(event.items, before, strict=True) for text in [*[""] * gap, item]]
+    teams = [text for team, gap in zip(event.teams, before, strict=False) for text in [*[""] * gap, team]]
+    return msgspec.structs.replace(event, items=tuple(items), teams=tuple(teams))
+
+
 def _teams_of(letters: str, items: int) -> tuple[str, ...]:
     teams = tuple(letter.strip() for letter in letters.ljust(items)[:items])
     return teams if any(teams) else ()
@@ -190,7 +202,7 @@ def _feedback(draw: st.DrawFn, ts: int, before: Sequence[Event], with_id_only: b
     lists = [event for event in before if isinstance(event, Impression)]
     if lists and draw(_IS_AIMED):
         aim = draw(st.sampled_from((lists[-1], *lists)))
-        user_id, impression_id, items = aim.user_id, aim.impression_id, aim.items or ITEMS
+        user_id, impression_id, items = aim.user_id, aim.impression_id, tuple(filter(None, aim.items)) or ITEMS
     return Feedback(
         user_id=user_id,
         ts=ts,

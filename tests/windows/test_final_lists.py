@@ -36,5 +36,5 @@ def test_each_users_lists_are_in_order_in_runs_of_equal_experiments(of_users: li
         count += len(lists)
     assert found.times == [shown.ts for shown in found.lists]
     for shown, shape in zip(found.lists, found.shape_of.tolist(), strict=True):
-        assert found.shapes[shape] == (shown.length, *shown.hits)
+        assert found.shapes[shape] == (shown.places, *shown.hits)
     assert len(set(found.shapes)) == len(found.shapes)

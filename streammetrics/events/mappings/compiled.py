@@ -236,15 +236,16 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
         None if rule.item_team is None else text_reader("item_team", rule.item_team, inside, limits.label_chars_max, absent, "bad_label")
     )
     where = f"item_position ({rule.item_position})"
+    order_is_enough = team_of is None and not is_fragment and limits.first_place is None
 
     def rank(elements: Sequence[Any], ids: list[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
         positions: list[Any] = [None] * len(ids) if position_of is None else [position_of(element) for element in elements]
-        if team_of is None and not is_fragment and _are_ascending(positions):
+        if order_is_enough and _are_ascending(positions):
             return tuple(ids), None, ()
         checked = [checked_position(where, position, absent) for position in positions]
         teams = [None] * len(ids) if team_of is None else [team_of(element) for element in elements]
         try:
-            return ranked([Item(*each) for each in zip(ids, checked, teams, strict=True)], is_fragment)
+            return ranked([Item(*each) for each in zip(ids, checked, teams, strict=True)], is_fragment, limits)
         except MalformedEvent as error:
             raise malformed(error.reason, f"{where}: {error.detail}", shown(checked), "correct the path in the mapping") from None
 

@@ -245,6 +245,8 @@ def _items(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Get:
     id_of = _text(rule.item_id, inside, limits.id_chars_max)
     position_of = None
     if rule.item_position is not None:
+        if limits.first_place is not None:
+            raise NotSimpleError
         (place,) = rule.item_position.alternatives[:1]
         if len(rule.item_position.alternatives) > 1 or rule.item_position.rename or not isinstance(place, Path):
             raise NotSimpleError

@@ -1,0 +1,103 @@
+"""Positions that are places: a list may begin below the top and have gaps. All decoders read them alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events import EventLimits, Impression, native_decoder, topic_decoder, ubi_decoder
+from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.native import read_event
+
+NOON = 1772366400000
+PLACES = EventLimits(first_place=1, items_max=20)
+MAPPING = {"kind": "impression", "user_id": "user", "ts": "time", "impression_id": "id", "items": "shown", "item_id": "sku"}
+
+
+def native(items: list[Any], limits: EventLimits = PLACES, **more: Any) -> Impression | MalformedEvent:
+    event = {"type": "impression", "impression_id": "p2", "user_id": "u", "ts": NOON, "items": items, **more}
+    (found,) = native_decoder(limits)(json.dumps(event).encode())
+    assert isinstance(found, Impression | MalformedEvent)
+    return found
+
+
+def mapped(items: list[Any], limits: EventLimits = PLACES) -> Impression | MalformedEvent:
+    record = {"user": "u", "time": NOON, "id": "p2", "shown": [{"sku": item["id"], "place": item["position"]} for item in items]}
+    (found,) = topic_decoder("t", "native", parse_mappings([MAPPING | {"item_position": "place"}]), limits)(json.dumps(record).encode())
+    assert isinstance(found, Impression | MalformedEvent)
+    return found
+
+
+def at(*places: int) -> list[dict[str, Any]]:
+    return [{"id": f"i{place}", "position": place} for place in places]
+
+
+@pytest.mark.parametrize("read", [native, mapped])
+def test_empty_places_are_kept(read: Any) -> None:
+    assert read(at(11, 12, 13)).items == ("",) * 10 + ("i11", "i12", "i13")
+    assert read(at(3, 1)).items == ("i1", "", "i3")
+    assert read(at(0, 2), EventLimits(first_place=0)).items == ("i0", "", "i2")
+    assert read(at(3, 1), EventLimits()).items == ("i1", "i3")
+    assert read(at()).items == ()
+
+
+@pytest.mark.parametrize("read", [native, mapped])
+@pytest.mark.parametrize("position", [0, 21])
+def test_a_position_that_is_no_place_is_refused(read: Any, position: int) -> None:
+    found = read(at(position))
+    assert found.reason == "bad_position"
+    assert f"a position must be a place from 1 to 20; got {position}; see events.positions" in found.detail
+
+
+def test_lists_without_positions_begin_at_the_top() -> None:
+    found = native(["a", "b"])
+    assert isinstance(found, Impression)
+    assert (found.items, found.positions) == (("a", "b"), None)
+
+
+def test_teams_have_the_places_of_their_items() -> None:
+    found = native([{"id": "b", "position": 4, "team": "x"}, {"id": "a", "position": 2}])
+    assert isinstance(found, Impression)
+    assert (found.items, found.teams) == (("", "a", "", "b"), ("", "", "", "x"))
+
+
+def test_positions_of_fragments_begin_at_0() -> None:
+    found = native(at(11, 13), fragment=True)
+    assert isinstance(found, Impression)
+    assert (found.items, found.positions) == (("i11", "i13"), (10, 12))
+
+
+@pytest.mark.parametrize(("first", "positions"), [(1, (10,)), (0, (11,)), (None, (11,))])
+def test_ubi_ordinals_are_places(first: int | None, positions: tuple[int, ...]) -> None:
+    attributes = {"object": {"object_id": "a"}, "position": {"ordinal": 11}}
+    document = {"action_name": "impression", "client_id": "u", "query_id": "q", "timestamp": NOON, "event_attributes": attributes}
+    for value in (document, document | {"client_id": 7}):  # read by the fast decoder, and by the reference decoder
+        (found,) = ubi_decoder(EventLimits(first_place=first))(json.dumps(value).encode())
+        assert isinstance(found, Impression)
+        assert (found.items, found.positions) == (("a",), positions)
+    attributes["position"] = {"ordinal": 5_000}
+    (refused,) = ubi_decoder(EventLimits(first_place=1))(json.dumps(document).encode())
+    assert isinstance(refused, MalformedEvent)
+    assert refused.reason == "bad_position"
+
+
+@given(st.lists(st.integers(0, 22), max_size=4), st.booleans(), st.sampled_from([None, 0, 1]))
+def test_the_fast_decoder_reads_places_as_the_reference_does(places: list[int], fragment: bool, first: int | None) -> None:
+    limits = EventLimits(first_place=first, items_max=20)
+    event = {"type": "impression", "impression_id": "p", "user_id": "u", "ts": NOON, "items": at(*places), "fragment": fragment}
+    value = json.dumps(event).encode()
+    (found,) = native_decoder(limits)(value)
+    if isinstance(found, MalformedEvent):
+        with pytest.raises(MalformedEvent, match=re.escape(found.detail)):
+            read_event(value, limits)
+        return
+    assert found == read_event(value, limits)
+    if first is not None and not fragment:
+        assert isinstance(found, Impression)
+        assert [place + first for place, item in enumerate(found.items) if item] == sorted(places)
