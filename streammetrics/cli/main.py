@@ -15,6 +15,7 @@ from streammetrics.cli.commands.doctor import doctor
 from streammetrics.cli.commands.evaluate import evaluate
 from streammetrics.cli.commands.hash_password import hash_password
 from streammetrics.cli.commands.namespaces import namespaces
+from streammetrics.cli.commands.plan import plan
 from streammetrics.cli.commands.repartition import repartition
 from streammetrics.cli.commands.replay import replay
 from streammetrics.cli.commands.report import report
@@ -37,6 +38,7 @@ for _command in (
     run,
     replay,
     report,
+    plan,
     simulate,
     demo,
     doctor,

@@ -25,6 +25,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
+from streammetrics.reports.outlook import report_json
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
@@ -72,7 +73,7 @@ class _Replay:
     def write_report(self, builder: ReportBuilder, report: Report, history: ReplayHistory | None) -> None:
         if self.report_file is not None:
             shown = History() if history is None else history.history(builder, report)
-            content = report.to_json(self.engine.layout) | {"history": shown.to_json()}
+            content = report_json(report, self.engine.layout, shown)
             self.report_file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 

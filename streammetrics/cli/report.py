@@ -18,6 +18,7 @@ from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
+from streammetrics.reports.outlook import report_json
 from streammetrics.reports.text import fit, isolated
 
 STDIN = Path("-")
@@ -29,8 +30,7 @@ def show_report(
     """Read the report and show it. Raises ConfigError for files that cannot be read or written, StoreError and StateError."""
     require_distinct([] if file is None or file == STDIN else [file], {"--html": html})
     configure_quiet_logs(settings.log.level, settings.log.format)
-    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
-    plain = live_report(settings) if file is None else _read(file, where)
+    plain, where = read_plain(settings, file)
     results = read_report(plain, where).only(names)
     if html is not None:
         with AtomicFile("--html", html) as page_file:
@@ -41,6 +41,12 @@ def show_report(
         output.flush()
     else:
         _print(results, all_measures)
+
+
+def read_plain(settings: Settings, file: Path | None) -> tuple[object, str]:
+    """Return a report as plain JSON values, and words for where it is from: a file, standard input, or the state in Redis (None)."""
+    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
+    return live_report(settings) if file is None else _read(file, where), where
 
 
 def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:
@@ -75,8 +81,7 @@ def live_report(settings: Settings) -> dict[str, Any]:
                 f"redis.namespace {settings.redis.namespace!r} has no state; check redis.url and redis.namespace, or start a worker"
             )
         read_committed(store, builder, tasks)
-        report = builder.report(tasks)
-        return report.to_json(engine.layout) | {"history": decode_history(history_blob.read()).to_json()}
+        return report_json(builder.report(tasks), engine.layout, decode_history(history_blob.read()))
     finally:
         history_blob.close()
         store.close()

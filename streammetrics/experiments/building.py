@@ -63,6 +63,8 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         gate_margin=policy.gate_margin,
         unit=policy.unit,
         stages=stages,
+        minimum_lift=policy.minimum_lift,
+        treatments=max(1, len(treatments)),
     )
 
 

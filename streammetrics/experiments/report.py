@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
@@ -99,6 +99,27 @@ class PreferenceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Needed:
+    """What an undecided variant still needs until a verdict, if its true lift is `lift`: see `experiments.needed`.
+
+    users, users_low, users_high: further users of all variants together until half, 10 % and 90 % of such experiments have the verdict.
+        `users_high` is None if it is never.
+    hours, hours_low, hours_high: the same as event time; None if the rate of new users is not known.
+    """
+
+    verdict: Literal["regressed", "safe", "improved"]
+    metric: str
+    k: int
+    lift: float
+    users: int
+    users_low: int
+    users_high: int | None
+    hours: float | None = None
+    hours_low: float | None = None
+    hours_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class VariantReport:
     """One arm: its users and lists (without users that saw several variants) and its measures.
 
@@ -107,6 +128,8 @@ class VariantReport:
     largest_user_share_max: the largest share of the arm's lists that one user can have, given its users and effective users.
     verdict: that of the deciding measures together; None for the control and while nothing is compared.
     gate: whether this treatment may get more traffic; None for other arms.
+    needed: what it takes until another verdict, if it is inconclusive: the most likely one first.
+    gate_needed: what it takes until the gate passes, if it waits and there is no difference; None if that is not known.
     """
 
     variant: str
@@ -119,6 +142,8 @@ class VariantReport:
     largest_user_share_max: float = 0.0
     verdict: Verdict | None = None
     gate: GateDecision | None = None
+    needed: tuple[Needed, ...] = ()
+    gate_needed: Needed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +227,7 @@ class ExperimentReport:
     unit: what is assigned to a variant, "user" or "list".
     stages: the stages in order; empty if none are configured. Users and lists of a variant are sums over stages, so a user of several
         stages counts in each. Means and comparisons are combined over stages.
+    minimum_lift: the relative effect to detect. treatments: the number of treatments that share alpha.
     """
 
     experiment: str
@@ -220,6 +246,8 @@ class ExperimentReport:
     gate_margin: float | None = None
     unit: str = "user"
     stages: tuple[StageReport, ...] = ()
+    minimum_lift: float = 0.1
+    treatments: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""

@@ -183,7 +183,20 @@ def show_hard(experiments: int, seed: int) -> None:
 def show_planned(experiments: int, seed: int) -> None:
     """Show the users of both arms that a verdict takes, by `minimum_lift`, margin and true lift."""
     title = f"Users of both arms until a verdict, CV 0.85 ({experiments:,} paths)"
-    table = Table("verdict", "minimum_lift", "margin", "true lift", "50 %", "80 %", "A/A", title=title, box=MARKDOWN)
+    table = Table(
+        "verdict",
+        "minimum_lift",
+        "margin",
+        "true lift",
+        "50 %",
+        "80 %",
+        "planned 50 %",
+        "planned 80 %",
+        "in 10 to 90 %",
+        "A/A",
+        title=title,
+        box=MARKDOWN,
+    )
     for row in planned_users(experiments, seed):
         table.add_row(*row)
     console.print(table)

@@ -11,13 +11,14 @@ from typing import TypeAlias
 
 import numpy as np
 
+from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, plan
 from streammetrics.experiments.sequence import Mixture, one_sided
 from tests.bench.aa_rules import ALPHA, Mixtures, log_evidence_one_sided
 from tests.bench.aa_traffic import Floats
 
 CV = 0.85
 FIRST_USERS = 200
-Case: TypeAlias = tuple[str, float, float, float]
+Case: TypeAlias = tuple[PlannedWord, float, float, float]
 """(verdict, minimum_lift, margin, true lift)"""
 CASES: tuple[Case, ...] = (
     ("regressed", 0.1, 0.0, -0.2),
@@ -33,9 +34,10 @@ CASES: tuple[Case, ...] = (
 
 
 def planned_users(paths: int, seed: int, cases: Sequence[Case] = CASES) -> Iterator[tuple[str, ...]]:
-    """Yield one row per case, as text: the case, the users in 50 % and 80 % of the paths, and the share of wrong verdicts.
+    """Yield one row per case, as text: the case, the users in 50 % and 80 % of the paths, the plan, and the share of wrong verdicts.
 
-    The last is the share of paths that ever find a drop without one, or `safe` at a true drop of exactly the margin.
+    The plan is that of `experiments.planning`: its users, and the share of paths with a verdict in its range from 10 % to 90 %. Wrong are
+    paths that ever find a drop without one, or `safe` at a true drop of exactly the margin.
     """
     users = np.unique(np.round(np.geomspace(FIRST_USERS, 2_000_000, 700)).astype(np.int64)).astype(np.float64)
     for number, (word, minimum_lift, margin, lift) in enumerate(cases):
@@ -45,7 +47,13 @@ def planned_users(paths: int, seed: int, cases: Sequence[Case] = CASES) -> Itera
         until = _first_users(users, sign * (lift + margin), effect, paths, random)
         wrong = np.isfinite(_first_users(users, 0.0, effect, paths, random)).mean()
         half, most = (float(np.quantile(until, share, method="lower")) for share in (0.5, 0.8))
-        yield word, f"{minimum_lift:.0%}", f"{margin:.0%}", f"{lift:.0%}", f"{half:,.0f}", f"{most:,.0f}", f"{wrong:.1%}"
+        assumed = Assumptions(variation=CV, min_users=FIRST_USERS // 2, rules=VerdictRules(margin=margin, minimum_lift=minimum_lift))
+        planned = plan(assumed, word, lift)
+        inside = np.mean([planned.early <= each <= planned.late for each in until.tolist()])
+        yield (
+            *(word, f"{minimum_lift:.0%}", f"{margin:.0%}", f"{lift:.0%}", f"{half:,.0f}", f"{most:,.0f}"),
+            *(f"{planned.half:,.0f}", f"{planned.most:,.0f}", f"{inside:.0%}", f"{wrong:.1%}"),
+        )
 
 
 def _first_users(users: Floats, drift: float, effect: float, paths: int, random: np.random.Generator) -> Floats:

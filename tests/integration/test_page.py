@@ -1128,6 +1128,16 @@ class TestManyVariants:
             ["", "▼ Regressed", "▼ Regressed", "▼ Regressed", "○ Inconclusive", "▲ Improved"]
         )
 
+    def test_an_undecided_variant_shows_what_it_still_needs(self, show: Callable[..., Visit]) -> None:
+        found = show(experiment({"control": 0.3, "treatment": 0.3}, name="even", users=400))
+        (even,) = fetched(found.base)["experiments"]
+        first = even["variants"][1]["needed"][0]
+        shown = found.section("even").locator(".verdict .needs")
+        users = first["users"]
+        count = f"{float(f'{users:.2g}'):,.0f}"
+        expect(shown).to_contain_text(f"treatment needs about {count} more users (")
+        expect(shown).to_contain_text("10\u00a0%." if first["verdict"] != "safe" else "if there is no difference.")
+
     def test_intervals_are_bars_on_one_axis(self, show: Callable[..., Visit]) -> None:
         six = experiment(SIX, name="six")
         found = show(six)

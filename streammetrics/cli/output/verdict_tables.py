@@ -21,6 +21,7 @@ from streammetrics.cli.output.report_reader import (
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.needed import all_needed_words
 from streammetrics.experiments.verdict import Word
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
@@ -43,6 +44,8 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(results.at_ms)}")
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
+        for variant, words in all_needed_words(experiment):
+            yield Text(fit(f"{variant} {words}"))
         yield from _numbers(experiment, all_measures)
         yield Text(fit(" · ".join(health_lines(experiment))))
         yield Text(honesty(experiment) + "\n", style="dim")

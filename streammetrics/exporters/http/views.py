@@ -14,6 +14,7 @@ import msgspec
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.history import History
+from streammetrics.reports.outlook import report_json
 from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.runtime.status import Rate, Trouble
 
@@ -70,8 +71,7 @@ class HttpViews:
                 return None
             report, history = shown
             if made is None or made[0][0] is not report or made[0][1] is not history:
-                plain = report.to_json(self._exposition.layout) | {"history": history.to_json()}
-                made = self._report_json = (shown, msgspec.json.encode(plain))
+                made = self._report_json = (shown, msgspec.json.encode(report_json(report, self._exposition.layout, history)))
             return made[1]
 
     @property

@@ -9,9 +9,10 @@ import {
   MISSING, countText, inOrder, isNumber, joined, liftText, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
   windowWords,
 } from "./text.js";
-import { badge, banner, explanation, judged, known, overview, place, reasonParts, sign } from "./verdicts.js";
+import { badge, banner, explanation, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
 
 const CARDS_OPEN = 3; // with more experiments, only the first card is open
+const NEEDS_SHOWN = 3; // undecided variants with what they still need
 const NAMES_SHOWN = 6; // with more variants, the verdict has the sum of their users
 const CONTROLS = ["control", "baseline"];
 const unfolded = new Map(); // id of a card -> whether the reader opened it
@@ -109,7 +110,8 @@ function verdict(view, stats) {
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
     make("div", {}, make("p", { class: "reason" }, banner(stats)),
-      explanation(stats) ? make("p", {}, explanation(stats)) : null, make("p", { class: "fine" }, shared, excluded), notes(stats)));
+      explanation(stats) ? make("p", {}, explanation(stats)) : null, needs(stats).slice(0, NEEDS_SHOWN).map((parts) => make("p", { class: "needs" }, parts)),
+      make("p", { class: "fine" }, shared, excluded), notes(stats)));
 }
 
 /** What was not checked, such as a split without configured shares. */

@@ -41,6 +41,15 @@ export const countText = (value) => (isNumber(value) ? whole.format(value) : MIS
 export const roundCountText = (value) => (!isNumber(value) ? MISSING : value < 100000 ? whole.format(value) : compact.format(value));
 /** A count with its noun. The plural ends in s. */
 export const countedText = (count, what) => `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
+const twoDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
+/** A count with two digits, for what is not known better. */
+export const roundedText = (value) => twoDigits.format(value);
+export const percentText = (share) => `${twoDigits.format(100 * share)}\u00a0%`;
+/** A time to wait, in minutes, hours or days, with two digits. */
+export function hoursText(hours) {
+  const [amount, unit] = hours < 1 ? [60 * hours, "minutes"] : hours < 48 ? [hours, "hours"] : [hours / 24, "days"];
+  return `${twoDigits.format(amount)} more ${unit}`;
+}
 export const valueText = (value) => (isNumber(value) ? value.toFixed(4) : MISSING);
 
 export function windowText(ms) {

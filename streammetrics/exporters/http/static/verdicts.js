@@ -1,7 +1,7 @@
 // Verdicts in words: of a measure, of a variant, and of an experiment with many variants. What matters most comes first.
 
 import { make } from "./elements.js";
-import { Name, countedText, isNumber, joined, liftText, metricText, named, withNames } from "./text.js";
+import { Name, countedText, hoursText, isNumber, joined, liftText, metricText, named, percentText, roundedText, withNames } from "./text.js";
 
 const WORDS = {
   invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
@@ -74,6 +74,19 @@ function example(word, found) {
 /** What a reader must know about the words of the banner; null if they are clear. */
 export function explanation(stats) {
   return [stats.verdict.word, ...judged(stats).map((each) => each.word)].includes("mixed") ? MIXED : null;
+}
+
+/** What undecided variants still need until their most likely verdict: one list of parts of text for each variant. */
+export function needs(stats) {
+  const undecided = stats.variants.filter((each) => each.needed?.length);
+  return undecided.map(({ variant, needed: [first] }) => [
+    named(variant), ` needs about ${roundedText(first.users)} more users (${roundedText(first.users_low)} ${isNumber(first.users_high) ? `to ${roundedText(first.users_high)}` : "or more"})`,
+    isNumber(first.hours) ? `, about ${hoursText(first.hours)},` : "", ` ${aim(first)}.`,
+  ]);
+}
+
+function aim({ verdict, lift }) {
+  return verdict === "safe" ? "to be safe, if there is no difference" : `to find a ${lift < 0 ? "drop" : "rise"} of ${percentText(Math.abs(lift))}`;
 }
 
 /** The announcement for a new verdict, as parts of text. */

@@ -1,0 +1,173 @@
+"""What an undecided variant still needs: further users until a verdict, from the numbers of its report. Pure.
+
+The true lift is not known, so each answer assumes one: a drop or a rise of `minimum_lift`, as long as the variant's interval does not
+exclude it, or no difference, for `safe`. The present estimate only decides which answer comes first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.planning import Planned, PlannedWord, ComparisonScore, VerdictRules, more_users
+from streammetrics.experiments.report import ExperimentReport, MeasureReport, Needed, VariantReport
+from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.words import percent
+
+_WORDS: Final[tuple[PlannedWord, ...]] = ("regressed", "improved", "safe")
+
+
+class _Pair(NamedTuple):
+    """A mean with its standard error."""
+
+    mean: float
+    error: float
+
+
+def with_needed(experiment: ExperimentReport, users_per_hour: float | None = None) -> ExperimentReport:
+    """Return the report with `needed` of every inconclusive variant, and `gate_needed` of every variant whose gate waits.
+
+    users_per_hour: new users of all variants; None leaves hours unknown.
+    """
+    variants = tuple(
+        replace(
+            each,
+            needed=needed_of(experiment, each, users_per_hour),
+            gate_needed=gate_needed_of(experiment, each, users_per_hour),
+        )
+        for each in experiment.variants
+    )
+    return replace(experiment, variants=variants)
+
+
+def gate_needed_of(experiment: ExperimentReport, variant: VariantReport, users_per_hour: float | None = None) -> Needed | None:
+    """Return what it takes until the gate passes if there is no difference; None unless it waits for an inconclusive variant."""
+    if variant.gate is None or variant.gate.word != "wait" or not experiment.gate_margin:
+        return None
+    found = needed_of(experiment, variant, users_per_hour, experiment.gate_margin)
+    return next((each for each in found if each.verdict == "safe"), None)
+
+
+def needed_of(
+    experiment: ExperimentReport, variant: VariantReport, users_per_hour: float | None = None, margin: float | None = None
+) -> tuple[Needed, ...]:
+    """Return what an inconclusive variant needs, the most likely verdict first; empty if it has another verdict or no interval yet.
+
+    margin: that of a gate; None: the experiment's own.
+    """
+    undecided = variant.verdict is not None and variant.verdict.word == "inconclusive"
+    if not undecided or variant.role == INTERLEAVED or experiment.health.troubles:
+        return ()
+    rules = VerdictRules(
+        alpha=experiment.alpha, margin=experiment.margin if margin is None else margin, minimum_lift=experiment.minimum_lift
+    )
+    found = {word: _soonest(experiment, variant, rules, word) for word in _WORDS}
+    answers = [_answer(each, rules, word, users_per_hour) for word, each in found.items() if each is not None]
+    rising = next((each.lift is not None and each.lift > 0 for each in variant.measures if each.paging), False)
+    likely: PlannedWord = "improved" if rising else "regressed"
+    return tuple(sorted(answers, key=lambda each: (each.verdict != likely, each.verdict != "safe")))
+
+
+def _soonest(
+    experiment: ExperimentReport, variant: VariantReport, rules: VerdictRules, word: PlannedWord
+) -> tuple[MeasureReport, Planned] | None:
+    """Return the deciding measure that brings a verdict, and its users. `safe` needs all of them; a drop or a rise needs one."""
+    open_measures = [each for each in variant.measures if each.paging and each.verdict and each.verdict.word == "inconclusive"]
+    found = [(each, users) for each in open_measures if (users := _users(experiment, each, rules, word)) is not None]
+    if not found or (word == "safe" and len(found) < len(open_measures)):
+        return None
+    return (max if word == "safe" else min)(found, key=lambda each: each[1].half)
+
+
+def _users(experiment: ExperimentReport, own: MeasureReport, rules: VerdictRules, word: PlannedWord) -> Planned | None:
+    """Return the further users until one measure's verdict; None without a frozen scale, or if the interval excludes the lift."""
+    lift = _lift(rules, word)
+    control = next((each for variant in experiment.variants if variant.variant == experiment.control for each in variant.measures
+                    if (each.metric, each.k) == (own.metric, own.k)), None)  # fmt: skip
+    if control is None or own.tau is None or own.alpha is None or own.lift_lower is None or control.mean <= 0:
+        return None
+    if lift < own.lift_lower or (own.lift_upper is not None and lift > own.lift_upper):
+        return None
+    treatment, against = _judged(own), _judged(control, own)
+    rejected = {"regressed": 1 - rules.margin, "improved": 1.0, "safe": 1 - rules.margin}[word]
+    variance = treatment.error**2 + (rejected * against.error) ** 2
+    if not 0 < variance < math.inf:
+        return None
+    sign = -1.0 if word == "regressed" else 1.0
+    frozen_mean = None if own.minimum_difference is None else own.minimum_difference / rules.minimum_lift
+    progress = ComparisonScore(
+        users=sum(each.users for each in experiment.variants),
+        z=sign * (treatment.mean - rejected * against.mean) / math.sqrt(variance),
+        variance=variance,
+        mixture=Mixture(own.tau, None if frozen_mean is None else rules.effect_of(word) * frozen_mean),
+        distance=rules.distance(word, lift) * against.mean,
+    )
+    planned = more_users(progress, own.alpha / experiment.treatments)
+    return planned if planned.half < math.inf else None
+
+
+def _lift(rules: VerdictRules, word: PlannedWord) -> float:
+    """Return the true lift that is assumed for a verdict."""
+    return {"regressed": -rules.minimum_lift, "improved": rules.minimum_lift, "safe": 0.0}[word]
+
+
+def _judged(measure: MeasureReport, own: MeasureReport | None = None) -> _Pair:
+    """Return the mean and error that the verdict uses: with reduced variance if `own` (the compared measure) is judged so."""
+    compared = measure if own is None else own
+    reduced = measure.reduced
+    uses_reduced = compared.reduced is not None and compared.judged_lift_upper == compared.reduced.lift_upper != compared.lift_upper
+    if uses_reduced and reduced is not None and reduced.error is not None:
+        return _Pair(reduced.mean, reduced.error)
+    return _Pair(measure.mean, math.inf if measure.error is None else measure.error)
+
+
+def _answer(found: tuple[MeasureReport, Planned], rules: VerdictRules, word: PlannedWord, users_per_hour: float | None) -> Needed:
+    measure, users = found
+    half, low, high = (_count(each) for each in (users.half, users.early, users.late))
+    assert half is not None, "a verdict that never comes is no answer"
+    hours = [None if each is None or not users_per_hour else each / users_per_hour for each in (half, low, high)]
+    return Needed(word, measure.metric, measure.k, _lift(rules, word), half, low or 0, high, *hours)
+
+
+def _count(users: float) -> int | None:
+    return None if users == math.inf else math.ceil(users)
+
+
+def needed_words(needed: Needed, aim: str = "") -> str:
+    """Say what a variant still needs. `aim` replaces the words for the verdict, such as "to pass the gate, if there is no difference".
+
+    >>> needed_words(Needed("regressed", "ndcg", 10, -0.1, 1_234, 310, 4_180, 5.2, 1.3, 17.6))
+    'needs about 1,200 more users (310 to 4,200), about 5.2 more hours, to find a drop of 10 %'
+    >>> needed_words(Needed("safe", "ndcg", 10, 0.0, 163_400, 40_100, None))
+    'needs about 160,000 more users (40,000 or more) to be safe, if there is no difference'
+    """
+    range_text = f"{_rounded(needed.users_low)} " + ("or more" if needed.users_high is None else f"to {_rounded(needed.users_high)}")
+    time = "" if needed.hours is None else f", about {_hours(needed.hours)},"
+    aims = {
+        "regressed": f"to find a drop of {percent(-needed.lift)}",
+        "improved": f"to find a rise of {percent(needed.lift)}",
+        "safe": "to be safe, if there is no difference",
+    }
+    return f"needs about {_rounded(needed.users)} more users ({range_text}){time} {aim or aims[needed.verdict]}"
+
+
+def all_needed_words(experiment: ExperimentReport) -> Iterator[tuple[str, str]]:
+    """Yield each inconclusive variant and the words of its most likely verdict."""
+    return ((each.variant, needed_words(each.needed[0])) for each in experiment.variants if each.needed)
+
+
+def _rounded(users: int) -> str:
+    return f"{float(f'{users:.2g}'):,.0f}"
+
+
+def _hours(hours: float) -> str:
+    """Return a time in minutes, hours or days, with two digits.
+
+    >>> _hours(0.4), _hours(5.23), _hours(100.0)
+    ('24 more minutes', '5.2 more hours', '4.2 more days')
+    """
+    amount, unit = (60 * hours, "minutes") if hours < 1 else (hours, "hours") if hours < 48 else (hours / 24, "days")
+    return f"{float(f'{amount:.2g}'):,g} more {unit}"

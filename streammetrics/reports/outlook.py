@@ -1,0 +1,51 @@
+"""Adds what undecided variants still need to a report, with the time that it takes at the present rate of new users. Pure.
+
+It is computed when a report is shown, because it costs milliseconds per variant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments.needed import with_needed
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.history import History, HistorySeries
+from streammetrics.reports.report import Report
+
+HOUR_MS: Final = 3_600_000
+RATE_MS_MIN: Final = 5 * 60_000
+"""Shortest time in which new users are counted."""
+
+
+def report_json(report: Report, layout: TallyLayout, history: History) -> dict[str, Any]:
+    """Return the report with its history as plain JSON values, as `/api/report` serves it."""
+    shown = replace(report, experiments=with_outlook(report.experiments, history))
+    return shown.to_json(layout) | {"history": history.to_json()}
+
+
+def with_outlook(experiments: Iterable[ExperimentReport], history: History) -> tuple[ExperimentReport, ...]:
+    """Return the experiments with `needed` in the scope since their start. The scope of a day ends before most verdicts."""
+    return tuple(
+        with_needed(each, users_per_hour(history.of(each.experiment, each.scope))) if each.scope == SINCE_START else each
+        for each in experiments
+    )
+
+
+def users_per_hour(series: HistorySeries) -> float | None:
+    """Return the rate of new users of all variants, per hour of event time; None if the history does not show it.
+
+    It is that of the last day, so that it covers all hours. In a run of less than two days it is that of the later half, because most
+    users of an experiment come for the first time early.
+    """
+    kept = series.snapshots.kept
+    if not kept:
+        return None
+    last_ms, last = kept[-1]
+    from_ms = last_ms - min(DAY_MS, (last_ms - kept[0][0]) // 2)
+    first_ms, first = next((each for each in kept if each[0] >= from_ms), kept[-1])
+    users = last.users - first.users
+    return users * HOUR_MS / (last_ms - first_ms) if users > 0 and last_ms - first_ms >= RATE_MS_MIN else None

@@ -1,0 +1,114 @@
+"""What undecided variants still need, from reports of simulated experiments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streammetrics.experiments import Policy, build_report, choose_scales
+from streammetrics.experiments.needed import all_needed_words, needed_of, needed_words, with_needed
+from streammetrics.experiments.report import ExperimentReport, VariantReport
+from tests.experiments.columns import MEASURES
+from tests.experiments.samples import experiment, stored
+
+
+def treatment(report: ExperimentReport) -> VariantReport:
+    return next(each for each in report.variants if each.role == "treatment")
+
+
+def test_an_undecided_variant_needs_users_for_each_verdict_that_its_interval_allows() -> None:
+    found = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=400), users_per_hour=100.0)
+    variant = treatment(found)
+    assert variant.verdict is not None
+    assert variant.verdict.word == "inconclusive"
+    by_word = {each.verdict: each for each in variant.needed}
+    assert set(by_word) == {"regressed", "improved", "safe"}
+    assert [by_word[word].lift for word in ("regressed", "improved", "safe")] == [-0.1, 0.1, 0.0]
+    assert by_word["safe"].users > 20 * by_word["regressed"].users
+    for each in variant.needed:
+        assert each.users_low <= each.users
+        assert each.hours == each.users / 100
+        assert (each.metric, each.k) == ("ndcg", 10)
+
+
+def test_the_likely_verdict_comes_first() -> None:
+    falling, rising = (experiment({"control": 0.3, "treatment": chance}, users=300) for chance in (0.27, 0.32))
+    for report, word in ((falling, "regressed"), (rising, "improved")):
+        own = treatment(report).measures[0]
+        assert own.lift is not None
+        assert (own.lift < 0) == (word == "regressed")
+        assert needed_of(report, treatment(report))[0].verdict == word
+
+
+def test_an_excluded_lift_is_not_planned_for() -> None:
+    report = experiment({"control": 0.3, "treatment": 0.301}, users=20_000)
+    own = treatment(report).measures[0]
+    assert own.lift_lower is not None
+    assert own.lift_lower > -0.1
+    assert [each.verdict for each in needed_of(report, treatment(report))] == ["safe"]
+
+
+def test_only_inconclusive_variants_of_sound_experiments_need_something() -> None:
+    regressed = with_needed(experiment({"control": 0.3, "treatment": 0.15}))
+    assert treatment(regressed).needed == ()
+    few = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=60))
+    assert all(each.needed == () for each in few.variants)
+    uneven = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users={"control": 2_000, "treatment": 400}))
+    assert uneven.verdict.word == "invalid"
+    assert all(each.needed == () for each in uneven.variants)
+
+
+def test_hours_are_unknown_without_a_rate() -> None:
+    variant = treatment(with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=400)))
+    assert {(each.hours, each.hours_low, each.hours_high) for each in variant.needed} == {(None, None, None)}
+
+
+def test_a_gate_with_a_wider_margin_is_safe_sooner() -> None:
+    report = experiment({"control": 0.3, "treatment": 0.3}, users=1_000)
+    safe, gate = (
+        next(each for each in needed_of(report, treatment(report), margin=margin) if each.verdict == "safe") for margin in (None, 0.05)
+    )
+    assert gate.users < safe.users / 10
+
+
+def test_a_waiting_gate_says_what_it_needs() -> None:
+    found = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=1_000), users_per_hour=100.0)
+    variant = treatment(found)
+    assert variant.gate is not None
+    assert variant.gate.word == "wait"
+    assert variant.gate_needed is not None
+    safe = next(each for each in variant.needed if each.verdict == "safe")
+    assert 0 < variant.gate_needed.users < safe.users / 10
+    assert needed_words(variant.gate_needed, "to pass the gate").endswith(" more days, to pass the gate")
+    passed = with_needed(experiment({"control": 0.3, "treatment": 0.3}, users=20_000))
+    assert treatment(passed).gate_needed is None
+
+
+def test_several_treatments_share_the_error_and_need_more() -> None:
+    report = experiment({"control": 0.3, "treatment": 0.3}, users=400)
+    one, four = (
+        next(each.users for each in needed_of(replace(report, treatments=count), treatment(report)) if each.verdict == "safe")
+        for count in (1, 4)
+    )
+    assert four > one
+
+
+def test_safe_needs_every_deciding_measure_and_a_drop_only_one() -> None:
+    kept = stored({"control": 0.3, "treatment": 0.3}, users=400)
+    alone, both = (
+        build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept.moments, {}))
+        for policy in (Policy(paging=("ndcg@10",)), Policy(paging=("ndcg@10", "hit_rate@5")))
+    )
+    of_one, of_both = ({each.verdict: each.users for each in needed_of(report, treatment(report))} for report in (alone, both))
+    assert of_both["safe"] >= of_one["safe"]
+    assert of_both["regressed"] <= of_one["regressed"]
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.28])
+def test_the_words_name_the_variant(chance: float) -> None:
+    report = with_needed(experiment({"control": 0.3, "treatment": chance}, users=300), users_per_hour=50.0)
+    ((variant, words),) = all_needed_words(report)
+    assert variant == "treatment"
+    assert words.startswith("needs about ")
+    assert " more hours, to find a " in words or " more days, to find a " in words
