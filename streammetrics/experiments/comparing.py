@@ -15,7 +15,7 @@ from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import MeasureReport, ReducedReport
+from streammetrics.experiments.report import JudgedMeans, MeasureReport, ReducedReport
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.stored import Stored
@@ -207,5 +207,10 @@ def _with_intervals(
         tau=scale.tau,
         minimum_difference=mixture.effect,
         judged_lift_upper=judged[2].upper if judged[2] else None,
+        judged=_judged_means(judged[0], judged[1], covariance) if report.paging else None,
     )
     return report, MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance)
+
+
+def _judged_means(own: Estimate, against: Estimate, covariance: float) -> JudgedMeans:
+    return JudgedMeans(own.mean, math.sqrt(own.variance), against.mean, math.sqrt(against.variance), covariance)

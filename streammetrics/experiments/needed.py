@@ -9,22 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.planning import Planned, PlannedWord, ComparisonScore, VerdictRules, more_users
+from streammetrics.experiments.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, Needed, VariantReport
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.words import percent
 
 _WORDS: Final[tuple[PlannedWord, ...]] = ("regressed", "improved", "safe")
-
-
-class _Pair(NamedTuple):
-    """A mean with its standard error."""
-
-    mean: float
-    error: float
 
 
 def with_needed(experiment: ExperimentReport, users_per_hour: float | None = None) -> ExperimentReport:
@@ -84,44 +77,31 @@ def _soonest(
 
 def _users(experiment: ExperimentReport, own: MeasureReport, rules: VerdictRules, word: PlannedWord) -> Planned | None:
     """Return the further users until one measure's verdict; None without a frozen scale, or if the interval excludes the lift."""
-    lift = _lift(rules, word)
-    control = next((each for variant in experiment.variants if variant.variant == experiment.control for each in variant.measures
-                    if (each.metric, each.k) == (own.metric, own.k)), None)  # fmt: skip
-    if control is None or own.tau is None or own.alpha is None or own.lift_lower is None or control.mean <= 0:
+    lift, judged = _lift(rules, word), own.judged
+    if judged is None or own.tau is None or own.alpha is None or own.lift_lower is None or judged.control_mean <= 0:
         return None
     if lift < own.lift_lower or (own.lift_upper is not None and lift > own.lift_upper):
         return None
-    treatment, against = _judged(own), _judged(control, own)
-    rejected = {"regressed": 1 - rules.margin, "improved": 1.0, "safe": 1 - rules.margin}[word]
-    variance = treatment.error**2 + (rejected * against.error) ** 2
+    rejected = 1.0 if word == "improved" else 1 - rules.margin
+    variance = judged.error**2 + (rejected * judged.control_error) ** 2 - 2 * rejected * judged.covariance
     if not 0 < variance < math.inf:
         return None
     sign = -1.0 if word == "regressed" else 1.0
     frozen_mean = None if own.minimum_difference is None else own.minimum_difference / rules.minimum_lift
-    progress = ComparisonScore(
+    score = ComparisonScore(
         users=sum(each.users for each in experiment.variants),
-        z=sign * (treatment.mean - rejected * against.mean) / math.sqrt(variance),
+        z=sign * (judged.mean - rejected * judged.control_mean) / math.sqrt(variance),
         variance=variance,
         mixture=Mixture(own.tau, None if frozen_mean is None else rules.effect_of(word) * frozen_mean),
-        distance=rules.distance(word, lift) * against.mean,
+        distance=rules.distance(word, lift) * judged.control_mean,
     )
-    planned = more_users(progress, own.alpha / experiment.treatments)
+    planned = more_users(score, own.alpha / experiment.treatments)
     return planned if planned.half < math.inf else None
 
 
 def _lift(rules: VerdictRules, word: PlannedWord) -> float:
     """Return the true lift that is assumed for a verdict."""
     return {"regressed": -rules.minimum_lift, "improved": rules.minimum_lift, "safe": 0.0}[word]
-
-
-def _judged(measure: MeasureReport, own: MeasureReport | None = None) -> _Pair:
-    """Return the mean and error that the verdict uses: with reduced variance if `own` (the compared measure) is judged so."""
-    compared = measure if own is None else own
-    reduced = measure.reduced
-    uses_reduced = compared.reduced is not None and compared.judged_lift_upper == compared.reduced.lift_upper != compared.lift_upper
-    if uses_reduced and reduced is not None and reduced.error is not None:
-        return _Pair(reduced.mean, reduced.error)
-    return _Pair(measure.mean, math.inf if measure.error is None else measure.error)
 
 
 def _answer(found: tuple[MeasureReport, Planned], rules: VerdictRules, word: PlannedWord, users_per_hour: float | None) -> Needed:

@@ -45,6 +45,17 @@ class ReducedReport:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedMeans:
+    """The two means that a verdict compares, with standard errors and covariance: over stages, or with reduced variance, if so judged."""
+
+    mean: float
+    error: float
+    control_mean: float
+    control_error: float
+    covariance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureReport:
     """One measure of one variant. Unknown values are None. The control has no comparison and no verdict.
 
@@ -54,6 +65,7 @@ class MeasureReport:
     tau, minimum_difference: the frozen scale, and the difference to detect (`minimum_lift` of the control's mean when it was frozen).
     paging: whether this measure decides about the experiment.
     judged_lift_upper: the upper end of the interval that the verdict uses.
+    judged: what the verdict of a deciding measure compares; None for other measures.
     reduced: the same with reduced variance, if the experiment has it.
     within_gate_margin: whether it is certainly not worse than the control by more than `gate_margin`; None while it is not compared.
     """
@@ -74,6 +86,7 @@ class MeasureReport:
     minimum_difference: float | None = None
     paging: bool = False
     judged_lift_upper: float | None = None
+    judged: JudgedMeans | None = None
     verdict: Verdict | None = None
     reduced: ReducedReport | None = None
     within_gate_margin: bool | None = None
