@@ -309,7 +309,7 @@ class BatchProcessor:
         """Return the limit of a user or a list that this one would exceed, as reason and detail. None if there is none."""
         gap_ms, limit = self.join.gap_ms, self.join.lists_open_max
         if user.exceeds_lists_max(limit, event.impression_id, event.ts, gap_ms):
-            self._close_ended(event.user_id, user)  # the limit counts open sessions only, whenever the ended ones are closed
+            self._close_ended(event.user_id, user, event.ts)  # the limit counts open sessions only, whenever the ended ones are closed
             if user.exceeds_lists_max(limit, event.impression_id, event.ts, gap_ms):
                 return "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists"
         limit = FRAGMENT_ITEMS_FACTOR * self.join.items_max
@@ -364,7 +364,7 @@ class BatchProcessor:
         """Do the same for an event that does not simply extend the newest session."""
         sessions = self.state.sessions
         if user.sessions:  # in a fast replay, a user may return many times between two commits
-            self._close_ended(user_id, user)
+            self._close_ended(user_id, user, ts)
         opened = len(user.sessions)
         found, duplicates = user.session_at(ts, self.join, self.changed_lists)
         if duplicates:
@@ -378,8 +378,9 @@ class BatchProcessor:
         found.extend(ts)
         return found
 
-    def _close_ended(self, user_id: str, user: User) -> None:
-        self.state.sessions.close_ended(user_id, user, self.progress.closed_before)
+    def _close_ended(self, user_id: str, user: User, ts: int) -> None:
+        """Close the sessions that have ended and that an event at `ts` cannot extend. An event may be older than the watermark it sets."""
+        self.state.sessions.close_ended(user_id, user, min(self.progress.closed_before, ts))
 
     def _refuse(self, topic: int, offset: int, reason: str, detail: str) -> None:
         self.counts[reason, topic] += 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.sessions.user import User
-from tests.oracle import Arrival, Settings
+from tests.oracle import Arrival, Settings, Tick
 from tests.support.brute_force import assert_equals_brute_force, expected, grades_text, machine_for
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
@@ -93,6 +93,18 @@ def test_no_user_is_left_when_all_sessions_are_closed(case: Case) -> None:
 
 
 ONE_INPUT = Settings(inputs=("events",), gap_ms=7, lateness_ms=0, attribution_ms=5, pane_ms=1, windows_ms=(1,))
+
+
+def test_an_event_older_than_the_watermark_that_it_sets_joins_its_session() -> None:
+    """Here the last event completes a row of two, whose time lies beyond the end of the session that this event belongs to."""
+    shown = Impression("w", "u", 0, ())
+    events = [*[Arrival("impressions", shown)] * 2, Tick(3), Arrival("feedback", shown), Arrival("feedback", Impression("w", "u", 12, ()))]
+    steps = (*events, Tick(3), Arrival("feedback", Feedback("u", 1, "a", "click", impression_id="w")))
+    case = Case(Settings(attribution_ms=12, support_events=2), steps)
+    machine = machine_for(case)
+    machine.take(case.steps)
+    machine.finish(flush=False)
+    assert_equals_brute_force(machine, case, flush=False)
 
 
 def arrivals(*events: Impression | Feedback) -> tuple[Arrival, ...]:
