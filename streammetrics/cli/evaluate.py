@@ -6,22 +6,23 @@ This module parses the options, reads the files, calls the metric library and tu
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from streammetrics.metrics.inputs.judged import Judged, from_run
 from streammetrics.metrics.inputs.ranking import TIE_RULES
-from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_run, read_users
-from streammetrics.metrics.names import ALL_METRIC_NAMES, Metric, MetricError, parse_metric
-from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, compare
-from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
+from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_tagged_run, read_users
+from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES, Metric, MetricError
+from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, compare, require_means
+from streammetrics.metrics.offline.evaluate import Evaluation, evaluate_requests
+from streammetrics.metrics.offline.requests import Request, check_requests
 from streammetrics.metrics.offline.text_output import comparison_text, evaluation_text
+from streammetrics.metrics.offline.trec_names import asked_for
 from streammetrics.metrics.presets import PRESETS, preset
 from streammetrics.metrics.spec import Spec
 
@@ -31,20 +32,22 @@ DESCRIPTION: Final = """\
 Evaluate a TREC run file against relevance judgments, or compare two runs.
 
 RUN has six columns (query Q0 document rank score tag). QRELS has four (query iteration document grade). Both may be gzipped; one of \
-them may be - for standard input. Documents are ranked by score. Queries that only one file has are left out and counted.
+them may be - for standard input. Lines that begin with # and further columns of RUN are ignored. Documents are ranked by score. Queries \
+that only one file has are left out and counted.
 """
 
 EPILOG: Final = """\
 Examples:
   {prog} run.txt qrels.txt
   {prog} run.txt qrels.txt -m ndcg@10 -m map --per-query --format csv
-  {prog} run.txt.gz qrels.txt -m ndcg_cut.5,10 -m P_10 -c -q --spec trec_eval --format trec
+  {prog} run.txt.gz qrels.txt -m official -c -q -M 1000 --format trec
   {prog} baseline.txt qrels.txt --compare candidate.txt -m ndcg@10 --seed 7
   {prog} run.txt qrels.txt --by-user query_users.tsv --format json
 
-If you know trec_eval: the run comes first here. -m, -q, -c and -l mean the same. Names such as ndcg_cut_10, P_10, recip_rank and \
-Rprec work, and --format trec prints its three columns. Ties and negative grades are treated as in trec_eval. Where definitions differ \
-(AP at a cut-off), --spec trec_eval gives its numbers.
+If you know trec_eval: the run comes first here. -m, -q, -c, -l, -M and -J mean the same, and --format trec prints its three columns. \
+Its names (map_cut.10, P, recip_rank, iprec_at_recall, official, all_trec) have its definitions, those of version 10. Names of this \
+program (map@10) have the definitions of --spec, or the defaults; they differ from trec_eval in AP at a cut-off and in the persistence \
+of rbp. Scores are compared in double precision, as in version 10; --ties trec_eval_9 uses single precision.
 
 Metrics: {names}.
 Exit codes: 0 done, 1 failed, 2 wrong usage.
@@ -53,6 +56,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 _OPTIONS: Final = {
     "confidence level": "--confidence",
+    "depth": "-M",
     "samples": "--samples",
     "seed": "--seed",
     "spec field relevance_threshold": "--level",
@@ -80,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser(prog: str) -> argparse.ArgumentParser:
     """The options of the command."""
-    epilog = EPILOG.format(prog=prog, names=", ".join(ALL_METRIC_NAMES))
+    epilog = EPILOG.format(prog=prog, names=", ".join((*ALL_METRIC_NAMES, *EVALUATE_NAMES)))
     made = _Parser(prog=prog, description=DESCRIPTION, epilog=epilog, formatter_class=_LineWrapFormatter)
     made.add_argument("run", metavar="RUN", help="run file")
     made.add_argument("qrels", metavar="QRELS", help="relevance judgments")
@@ -90,9 +94,17 @@ def parser(prog: str) -> argparse.ArgumentParser:
     made.add_argument("--format", choices=("table", "json", "csv", "trec"), default="table", help="output format [table]")
     made.add_argument("-q", "--per-query", action="store_true", help="also print the values of each query")
     made.add_argument("-c", "--complete", action="store_true", help="count judged queries that RUN lacks as empty lists")
+    made.add_argument("-M", "--depth", type=int, metavar="N", help="use the first N documents of each query only")
+    made.add_argument("-J", "--judged-only", action="store_true", help="leave documents without a judgment out of the rankings")
     made.add_argument("-l", "--level", type=float, metavar="GRADE", help="lowest relevant grade [1, or that of --spec]")
     made.add_argument("--spec", choices=tuple(PRESETS), metavar="PRESET", help=f"use the definitions of a library: {', '.join(PRESETS)}")
-    made.add_argument("--ties", choices=TIE_RULES, default="trec_eval", help="order of equal scores [trec_eval: greater document id first]")
+    made.add_argument(
+        "--ties",
+        choices=TIE_RULES,
+        default="trec_eval",
+        metavar="RULE",
+        help=f"order of equal scores: {', '.join(TIE_RULES)} [trec_eval: greater document id first]",
+    )
     made.add_argument("--by-user", metavar="FILE", help="two columns, query and user: cluster standard errors and tests by user")
     made.add_argument("--digits", type=int, default=4, metavar="N", help="digits after the point in table and trec [4]")
     tests = made.add_argument_group("comparing")
@@ -120,7 +132,7 @@ def main(arguments: Sequence[str], prog: str = "streammetrics evaluate") -> int:
         if ignored := _ignored_option(options, given):
             raise MetricError(ignored, "got no --compare; allowed are both or neither")
         with _errors_name_options({}):
-            labels, spec = _request(given)
+            request = _request(given)
     except MetricError as error:
         options.error(str(error))
     if unreadable := list(_unreadable(given)):
@@ -128,7 +140,7 @@ def main(arguments: Sequence[str], prog: str = "streammetrics evaluate") -> int:
     if sys.stdout is None:
         options.exit(1, f"{prog}: standard output is closed\n")
     try:
-        text = _output(given, labels, spec)
+        text = _output(given, request)
     except (MetricError, OSError) as error:
         _log(f"{prog}: {error}")
         return 1
@@ -144,23 +156,43 @@ def main(arguments: Sequence[str], prog: str = "streammetrics evaluate") -> int:
     return 0
 
 
-def _request(given: argparse.Namespace) -> tuple[dict[Metric, str], Spec]:
-    """The metrics to compute, each with its name as the user typed it, and the Spec. Raises MetricError for invalid options."""
-    names = [name for text in given.metric or DEFAULT_METRICS for name in _names(text)]
+class _Request(NamedTuple):
+    """What the options ask for: metrics with their definitions and labels, the Spec to show, and whether to print the run's tag."""
+
+    metrics: tuple[Request, ...]
+    labels: dict[Metric, str]
+    spec: Spec
+    run_id: bool
+
+
+def _request(given: argparse.Namespace) -> _Request:
+    """Raises MetricError for invalid options."""
+    spec = preset(given.spec) if given.spec else None
+    asked = [each for text in given.metric or DEFAULT_METRICS for each in asked_for(text, spec)]
     labels: dict[Metric, str] = {}
-    for name in names:
-        labels.setdefault(parse_metric(name), name)
-    spec = preset(given.spec) if given.spec else Spec()
+    metrics: list[Request] = []
+    for label, request in asked:
+        if request is not None and request not in metrics:  # repeated names are no mistake, as in trec_eval
+            labels.setdefault(request.metric, label)
+            metrics.append(request)
     if given.level is not None:
-        spec = replace(spec, relevance_threshold=given.level)
+        metrics = [Request(request.metric, replace(request.spec, relevance_threshold=given.level)) for request in metrics]
+    check_requests(tuple(metrics))
+    shown = metrics[0].spec if len({request.spec for request in metrics}) == 1 else spec or Spec()
     if not 0 <= given.digits <= 17:
         raise MetricError("--digits", f"got {given.digits}; allowed are whole numbers 0..17")
     if [given.run, given.qrels, given.compare].count("-") > 1:
         raise MetricError("files", "got - twice; allowed is standard input once")
     if given.compare and (given.per_query or given.format == "trec"):
         raise MetricError("--compare", "got --per-query or --format trec with it; allowed are table, json and csv, without --per-query")
+    if given.depth is not None and given.depth < 1:
+        raise MetricError("-M", f"got {given.depth}; allowed are whole numbers >= 1")
+    if given.ties == "average" and (given.depth is not None or given.judged_only):
+        raise MetricError("--ties", "got average with -M or -J, which need one order; allowed are the other rules")
+    if given.compare:
+        require_means(labels)
     check_choices(given.unpaired, given.confidence, given.samples, given.seed, "none")
-    return labels, spec
+    return _Request(tuple(metrics), labels, shown, any(request is None for _, request in asked))
 
 
 def _ignored_option(options: argparse.ArgumentParser, given: argparse.Namespace) -> str | None:
@@ -197,21 +229,18 @@ def _unreadable_reason(name: str) -> str:
     return ""
 
 
-def _names(text: str) -> list[str]:
-    """The metric names in one `-m` value: `ndcg@10,map`, or trec_eval's `ndcg_cut.5,10`."""
-    cut = re.fullmatch(r"(\w+)\.([0-9]+(?:,[0-9]+)*)", text, re.ASCII)
-    return [f"{cut[1]}_{k}" for k in cut[2].split(",")] if cut else text.split(",")
-
-
-def _output(given: argparse.Namespace, labels: dict[Metric, str], spec: Spec) -> str:
+def _output(given: argparse.Namespace, request: _Request) -> str:
     """Read the files, evaluate or compare, and format the result."""
     progress = _progress if sys.stderr is not None and sys.stderr.isatty() else None
     qrels = read_qrels(given.qrels, progress)
     users = read_users(given.by_user) if given.by_user else None
-    sides = [_evaluated(path, qrels, users, given, labels, spec, progress) for path in (given.run, given.compare) if path]
+    labels = request.labels
+    sides = [_evaluated(path, qrels, users, given, request, progress) for path in (given.run, given.compare) if path]
     if not given.compare:
-        return evaluation_text(sides[0], given.format, labels=labels, per_query=given.per_query, digits=given.digits)
-    a, b = sides
+        (evaluation, tag), *_ = sides
+        run_id = tag if request.run_id else None
+        return evaluation_text(evaluation, given.format, labels=labels, per_query=given.per_query, digits=given.digits, run_id=run_id)
+    (a, _), (b, _) = sides
     comparison = compare(
         a,
         b,
@@ -235,20 +264,21 @@ def _evaluated(
     qrels: Any,
     users: dict[str, str] | None,
     given: argparse.Namespace,
-    labels: Iterable[Metric],
-    spec: Spec,
+    request: _Request,
     progress: Progress | None,
-) -> Evaluation:
-    run = read_run(path, progress)
+) -> tuple[Evaluation, str]:
+    """The evaluation of a run, and its tag."""
+    run, tag = read_tagged_run(path, progress)
     files = {"grade": given.qrels, "score": path, "list ids": path, "item ids": path}
     with _errors_name_options(files):
-        judged = from_run(run, qrels, ties=given.ties, complete=given.complete, negative="zero")
+        judged = from_run(
+            run, qrels, ties=given.ties, complete=given.complete, negative="zero", depth=given.depth, judged_only=given.judged_only
+        )
     _log_left_out(path, judged)
     if users is not None:
         judged = replace(judged, users=_users_of(judged, users, given.by_user))
     with _errors_name_options(files):
-        evaluation = evaluate(judged, labels, spec)
-    return evaluation
+        return evaluate_requests(judged, request.metrics, request.spec), tag
 
 
 def _users_of(judged: Judged, users: dict[str, str], path: str) -> tuple[str, ...]:

@@ -239,6 +239,8 @@ def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
     if not parsed:
         raise MetricError("metrics", "got none; allowed is at least one")
     for index, metric in enumerate(parsed):
+        if metric.name not in ALL_METRIC_NAMES:
+            raise MetricError("metric", f"got {metric}, which only `evaluate` computes; allowed are {', '.join(ALL_METRIC_NAMES)}")
         if metric in parsed[:index]:
             raise MetricError("metrics", f"got {metric} twice; allowed is each metric once")
     return parsed

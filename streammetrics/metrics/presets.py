@@ -19,18 +19,20 @@ ANY_GRADE: Final = 2.0**-40
 
 
 def trec_eval() -> Spec:
-    """trec_eval, and pytrec_eval: `ndcg_cut`, `ndcg`, `map_cut`, `map`, `P`, `recall`, `success`, `recip_rank`, `Rprec`, `set_F`.
+    """trec_eval 10, and pytrec_eval: `ndcg_cut`, `ndcg`, `map_cut`, `map`, `P`, `recall`, `success`, `recip_rank`, `Rprec`, `set_F`.
 
     Linear gain over log2(i+1). The ideal ranks all judged items, including unseen ones. AP is divided by R, also with a cut-off. A
-    list without relevant items counts as 0. `ndcg_cut_10` is `ndcg@10`, `P_5` is `precision@5`, `success_1` is `hit_rate@1`.
+    list without relevant items counts as 0. The persistence of `rbp` is 0.9. `ndcg_cut_10` is `ndcg@10`, `P_5` is `precision@5`,
+    `success_1` is `hit_rate@1`.
 
     Not covered: ties (use `from_run(..., ties="trec_eval")`), lists missing from the run (`complete=True` is trec_eval's -c), and
-    negative judgments, which count as 0 (`negative="zero"`). `set_F` is `f1` at the length of the list.
+    negative judgments, which count as not judged (`negative="zero"`). `rbp` counts relevant items; for grades above 1, trec_eval's own
+    value depends on memory that it does not initialise.
 
     >>> trec_eval().ap_denominator
     'R'
     """
-    return Spec(ap_denominator="R")
+    return Spec(ap_denominator="R", rbp_persistence=0.9)
 
 
 def sklearn() -> Spec:
@@ -55,8 +57,8 @@ def ranx() -> Spec:
     Not covered: `rbp`, which ranx weighs by grades (equal for grades 0 and 1); and levels such as `ndcg@10-l2`. In ranx a grade
     below the level has no gain; here `relevance_threshold` changes what is relevant, but not the gains.
 
-    >>> ranx() == trec_eval()
-    True
+    >>> ranx().ap_denominator
+    'R'
     """
     return Spec(ap_denominator="R")
 

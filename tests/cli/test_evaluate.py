@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import pytrec_eval
 
 from streammetrics.cli.evaluate import main, parser
 from streammetrics.metrics import Spec
@@ -145,6 +146,62 @@ def test_trec_format_is_that_of_trec_eval(command: Folder) -> None:
     assert only_means.splitlines()[-1] == "recip_rank            \tall\t  0.50"
 
 
+def test_official_measures_have_the_form_of_trec_eval(command: Folder) -> None:
+    lines = command("run", "qrels", "-m", "official", "--format", "trec").out.splitlines()
+    assert lines[:12] == [
+        "runid                 \tall\tfirst",
+        "num_q                 \tall\t3",
+        "num_ret               \tall\t6",
+        "num_rel               \tall\t3",
+        "num_rel_ret           \tall\t2",
+        "map                   \tall\t0.4167",
+        "gm_map                \tall\t0.0136",
+        "Rprec                 \tall\t0.5000",
+        "bpref                 \tall\t0.5000",
+        "recip_rank            \tall\t0.5000",
+        "iprec_at_recall_0.00  \tall\t0.5000",
+        "iprec_at_recall_0.10  \tall\t0.5000",
+    ]
+    assert [line.split()[0] for line in lines[21:]] == [f"P_{k}" for k in (5, 10, 15, 20, 30, 100, 200, 500, 1000)]
+    each = command("run", "qrels", "-m", "official", "-q", "--format", "trec").out.splitlines()
+    assert "num_ret               \tq4\t2" in each
+    assert not [line for line in each if line.split()[0] in ("runid", "num_q", "gm_map") and line.split()[1] != "all"]
+
+
+def test_the_measures_of_trec_eval_have_its_values(command: Folder) -> None:
+    """trec_eval's own code, by way of pytrec_eval, prints these numbers."""
+    with (command.path / "run").open() as run, (command.path / "qrels").open() as truth:
+        asked = pytrec_eval.RelevanceEvaluator(pytrec_eval.parse_qrel(truth), {"all_trec"})
+        theirs = asked.evaluate(pytrec_eval.parse_run(run))
+    printed = command("run", "qrels", "-m", "all_trec", "-q", "--format", "trec").out.splitlines()
+    cells = [line.split() for line in printed if line.split()[1] != "all"]
+    known = [(name, query, value) for name, query, value in cells if name in theirs[query]]
+    assert len(known) >= 60 * len(theirs)
+    assert [f"{theirs[query][name]:.4f}" for name, query, _ in known] == [f"{float(value):.4f}" for *_, value in known]
+    assert {name for name, *_ in cells} - set(theirs["q1"]) == {"rbp", "unj_5", "unj_10", "unj_20"}  # new in version 10
+
+
+def test_a_name_of_trec_eval_has_its_meaning(command: Folder) -> None:
+    words = ("run", "qrels", "-m", "map_cut.1", "-m", "map@2", "-m", "rbp.p=0.5", "--format", "json")
+    found = json.loads(command(*words).out)
+    judged = from_trec(command.path / "run", command.path / "qrels")
+    assert found["metrics"]["map_cut_1"]["mean"] == evaluate(judged, ["map@1"], preset("trec_eval")).means["map@1"]
+    assert found["metrics"]["map@2"]["mean"] == evaluate(judged, ["map@2"]).means["map@2"]
+    assert found["metrics"]["rbp.p=0.5"]["mean"] == evaluate(judged, ["rbp"], Spec(rbp_persistence=0.5)).means["rbp"]
+    assert found["spec_digest"] == Spec().digest()
+    assert found["metrics"]["map_cut_1"]["spec_digest"] == preset("trec_eval").digest()
+    assert "spec_digest" not in found["metrics"]["map@2"]
+    assert evaluate(judged, ["map_cut_1"]).means == evaluate(judged, ["map@1"], preset("trec_eval")).means
+
+
+def test_depth_and_judged_only_are_those_of_trec_eval(command: Folder) -> None:
+    words = ("run", "qrels", "-m", "num_ret", "-m", "map", "--format", "json")
+    for options, arguments in ((("-M", "1"), {"depth": 1}), (("-J",), {"judged_only": True})):
+        judged = from_trec(command.path / "run", command.path / "qrels", **arguments)
+        found = json.loads(command(*words, *options).out)["metrics"]
+        assert {name: row["mean"] for name, row in found.items()} == evaluate(judged, ["num_ret", "map"]).means
+
+
 def test_a_preset_and_a_level_change_the_numbers(command: Folder) -> None:
     words = ("run", "qrels", "-m", "map@1", "-m", "recall@1", "--format", "json")
     judged = from_trec(command.path / "run", command.path / "qrels")
@@ -171,9 +228,9 @@ def test_a_comparison_shows_both_runs_and_p_values(command: Folder) -> None:
 
 def test_statistics_that_need_more_than_one_query_are_shown_as_a_dash(command: Folder) -> None:
     (command.path / "other").write_text(OTHER.splitlines(keepends=True)[0])
-    words = ("run", "qrels", "--compare", "other", "-m", "recip_rank", "--unpaired", "drop")
-    assert command(*words).out.splitlines()[1].split() == ["recip_rank", "0.5000", "1.0000", "+0.5000", "-", "-", "1", "1", "1"]
-    assert command(*words, "--spec", "rectools", "-l", "9").out.splitlines()[1].split() == ["recip_rank", *"------", "0", "0"]
+    words = ("run", "qrels", "--compare", "other", "-m", "mrr", "--unpaired", "drop")
+    assert command(*words).out.splitlines()[1].split() == ["mrr", "0.5000", "1.0000", "+0.5000", "-", "-", "1", "1", "1"]
+    assert command(*words, "--spec", "rectools", "-l", "9").out.splitlines()[1].split() == ["mrr", *"------", "0", "0"]
 
 
 def test_unpaired_queries_are_an_error_or_are_dropped_with_a_note(command: Folder) -> None:
@@ -266,6 +323,13 @@ def test_documents_that_are_written_differently_are_an_error(command: Folder) ->
         (("run", "qrels", "-l", "0"), "evaluate: --level: got 0.0; allowed are finite numbers > 0"),
         (("run", "qrels", "--digits", "99"), "--digits: got 99"),
         (("-", "-"), "files: got - twice"),
+        (("run", "qrels", "-M", "0"), "-M: got 0; allowed are whole numbers >= 1"),
+        (("run", "qrels", "-J", "--ties", "average"), "--ties: got average with -M or -J, which need one order"),
+        (("run", "qrels", "-m", "map_cut.5", "--spec", "lenskit"), "got map_cut_5, a name of trec_eval, with ap_denominator 'min(R,n,k)'"),
+        (("run", "qrels", "-m", "map_cut.5", "-m", "map@5"), "metrics: got map@5 twice with two values of ap_denominator"),
+        (("run", "qrels", "-m", "ndcg.1=3"), "got ndcg.1=3; allowed are cut-offs, as in ndcg_cut.5,10"),
+        (("run", "qrels", "-m", "infAP"), "got infAP, a measure of trec_eval that is not offered; allowed are official, set, all_trec"),
+        (("run", "qrels", "--compare", "other", "-m", "num_ret"), "metrics: got num_ret, which is no mean over lists"),
         (("run", "qrels", "--compare", "other", "-q"), "--compare: got --per-query or --format trec with it"),
         (("run", "qrels", "--compare", "other", "--confidence", "95"), "evaluate: --confidence: got 95.0; allowed are 0 < level < 1"),
         (("run", "qrels", "--compare", "other", "--samples", "0"), "evaluate: --samples: got 0"),

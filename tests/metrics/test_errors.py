@@ -57,6 +57,25 @@ def test_invalid_metric_names_are_rejected(text: str) -> None:
         ("F1@3", "f1@3"),
         ("ERR@20", "err@20"),
         ("RBP", "rbp"),
+        ("HitRate@5", "hit_rate@5"),
+        ("Hit Ratio@5", "hit_rate@5"),
+        ("hits@5", "hits@5"),
+        ("recall_at_5", "recall@5"),
+        ("recall-at-5", "recall@5"),
+        ("r-precision", "r_precision"),
+        ("R_Precision", "r_precision"),
+        ("MeanReciprocalRank@10", "mrr@10"),
+        ("Judged@10", "judged@10"),
+        ("unj_20", "unjudged@20"),
+        ("Bpref", "bpref"),
+        ("IPrec@0.1", "iprec@0.1"),
+        ("iprec_at_recall_0.10", "iprec@0.1"),
+        ("11pt_avg", "iprec_mean"),
+        ("F0.5@10", "f0.5@10"),
+        ("F2@10", "f2@10"),
+        ("set_F", "set_f1"),
+        ("set_P", "set_precision"),
+        ("gm_map", "gm_map"),
     ],
 )
 def test_names_of_other_tools_are_accepted(text: str, here: str) -> None:
@@ -67,6 +86,27 @@ def test_names_of_other_tools_are_accepted(text: str, here: str) -> None:
 def test_a_missing_cutoff_is_rejected(name: str) -> None:
     with pytest.raises(MetricError, match=re.escape(f"cut-off of {name}: got none; allowed are whole numbers 1..1000000, as in {name}@10")):
         parse_metric(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("f0@5", "beta of f_beta: got 0.0; allowed are 0 < beta <= 1000"),
+        ("f2000@5", "beta of f_beta: got 2000.0"),
+        ("f0.5", "cut-off of f_beta: got none; allowed are whole numbers 1..1000000, as in f0.5@10"),
+        ("iprec@1.5", "recall level of iprec: got 1.5; allowed are 0 <= level <= 1"),
+        ("iprec", "recall level of iprec: got None"),
+        ("bpref@5", "cut-off of bpref: got 5; allowed is none"),
+    ],
+)
+def test_a_wrong_number_in_a_name_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(MetricError, match=re.escape(message)):
+        parse_metric(text)
+
+
+def test_a_scorer_rejects_what_only_evaluate_computes() -> None:
+    with pytest.raises(MetricError, match=re.escape("metric: got judged@5, which only `evaluate` computes; allowed are ndcg")):
+        Scorer(["judged@5"])
 
 
 def test_a_superfluous_cutoff_is_rejected() -> None:

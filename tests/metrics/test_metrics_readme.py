@@ -14,7 +14,7 @@ import streammetrics.metrics
 from streammetrics.cli.evaluate import main
 from streammetrics.metrics import Spec
 from streammetrics.metrics.inputs.trec import read_qrels, read_run
-from streammetrics.metrics.names import ALL_METRIC_NAMES
+from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES
 from streammetrics.metrics.presets import PRESETS
 
 PAGE = Path(streammetrics.metrics.__file__).with_name("README.md")
@@ -59,6 +59,7 @@ def _names_in_first_column(section: str) -> set[str]:
 
 def test_the_page_describes_every_metric() -> None:
     assert _names_in_first_column(_section("Names")) == set(ALL_METRIC_NAMES)
+    assert _names_in_first_column(_section("More metrics of evaluate")) == set(EVALUATE_NAMES)
 
 
 def test_the_page_describes_every_field_of_a_spec() -> None:

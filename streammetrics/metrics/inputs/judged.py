@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
+from streammetrics.metrics.inputs.cut import cut
 from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, is_missing, of_values, require_not_rounded
 from streammetrics.metrics.inputs.overlap import require_common_lists, require_matching_items
-from streammetrics.metrics.inputs.ranking import Found, ItemLists, NegativeGrades, Ranked, TieGroups, TieRule, find, rank
+from streammetrics.metrics.inputs.ranking import Found, GradedZero, ItemLists, NegativeGrades, Ranked, TieGroups, TieRule, find, rank
 from streammetrics.metrics.names import MetricError
 
 Run: TypeAlias = Mapping[Any, Mapping[Any, float]]
@@ -37,6 +38,7 @@ class Judged:
     users: the user of each list, L of them, or None.
     ties: groups of equal scores to average over, or None.
     only_ranked, only_judged: ids of the lists that were left out because they had no judgments, or no ranking.
+    zeros: the items that were judged and got grade 0; None if judged and other items cannot be told apart.
     """
 
     lists: tuple[Hashable, ...]
@@ -50,6 +52,7 @@ class Judged:
     ties: TieGroups | None = None
     only_ranked: tuple[Hashable, ...] = ()
     only_judged: tuple[Hashable, ...] = ()
+    zeros: GradedZero | None = None
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -63,19 +66,23 @@ def from_run(
     complete: bool = False,
     negative: NegativeGrades = "error",
     users: Users | None = None,
+    depth: int | None = None,
+    judged_only: bool = False,
 ) -> Judged:
     """Read a run and its relevance judgments as dicts, in the format of pytrec_eval and ranx.
 
     run: list id -> item id -> score. Higher scores rank first. 64-bit integers are compared exactly. An integer beyond 2**53
         among fractions is rejected unless a double holds it.
     qrels: list id -> item id -> grade. An item without a judgment has grade 0. A judged item that the run lacks is unseen.
-    ties: the order of equal scores. `order`: as in the run. `trec_eval`: scores are rounded to single precision, and the greater
-        item id (as text) ranks first, as in trec_eval. `average`: values are means over all orders of tied items, as in
-        scikit-learn's ndcg_score. `error`: reject ties.
+    ties: the order of equal scores. `order`: as in the run. `trec_eval`: scores are compared in double precision, and the greater item
+        id (as text) ranks first, as in trec_eval 10. `trec_eval_9`: the same after rounding scores to single precision, as up to
+        trec_eval 9. `average`: values are means over all orders of tied items, as in scikit-learn's ndcg_score. `error`: reject ties.
     complete: count lists of `qrels` that `run` lacks as empty lists, like trec_eval's -c. Otherwise only lists found in both are
         kept; the others are named in `only_ranked` and `only_judged`.
-    negative: `zero` counts negative grades as 0, as trec_eval does; `error` rejects them.
+    negative: `zero` counts negative grades as not judged, as trec_eval does; `error` rejects them.
     users: list id -> user id, or one user per kept list in the order of `run`. Standard errors are then clustered by user.
+    depth: use the first items of each list only, like trec_eval's -M. judged_only: leave items without a judgment out of the lists,
+        like trec_eval's -J. Both come after ranking.
 
     Raises MetricError that names the list and the item. Ids that cannot match are rejected with one id of each side: no list id is in
     both, or no item matches because ids are text on one side and numbers on the other, or are written differently.
@@ -91,7 +98,7 @@ def from_run(
     shown = ItemLists(lists, *_flattened([run.get(name, {}) for name in lists], lists))
     judgments = [_mapping(qrels[name], name) for name in lists]
     left_out = tuple(name for name in run if name not in qrels), () if complete else tuple(only_judged)
-    return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out)
+    return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out, depth=depth, judged_only=judged_only)
 
 
 def from_lists(
@@ -124,7 +131,9 @@ def from_lists(
     items = [_items_in_order(by_list.get(name, ()), name) for name in lists]
     shown = ItemLists(lists, _offsets(map(len, items)), list(chain.from_iterable(items)), None)
     left_out = tuple(name for name in by_list if name not in judgments), () if complete else tuple(only_judged)
-    return judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
+    graded = all(isinstance(judgments[name], Mapping) for name in lists)
+    judged = judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
+    return judged if graded else replace(judged, zeros=None)
 
 
 def from_grades(
@@ -246,11 +255,13 @@ def judge(
     negative: NegativeGrades = "error",
     users: Users | None = None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
+    depth: int | None = None,
+    judged_only: bool = False,
 ) -> Judged:
     """Match lists of item ids with one mapping of item -> grade per list. Shared by all readers with item ids."""
     if negative not in ("error", "zero"):
         raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
-    ranked = rank(shown, ties)
+    shown, ranked = cut(shown, rank(shown, ties), judgments, depth, judged_only)
     found = find(shown, ranked.positions, judgments, negative)
     if not found.rows.size:
         require_matching_items(shown, judgments)
@@ -267,11 +278,12 @@ def _judged(
     return Judged(
         tuple(shown.lists),
         np.diff(shown.offsets),
-        *found,
+        *found[:5],
         _users_of(shown.lists, users),
         ranked.ties,
         only_ranked=left_out[0],
         only_judged=left_out[1],
+        zeros=found.zeros,
     )
 
 

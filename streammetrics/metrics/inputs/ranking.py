@@ -13,11 +13,14 @@ from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.inputs.numbers import GRADE_END, GRADES_ALLOWED, format_number
 from streammetrics.metrics.names import MetricError
 
-TieRule: TypeAlias = Literal["order", "trec_eval", "average", "error"]
+TieRule: TypeAlias = Literal["order", "trec_eval", "trec_eval_9", "average", "error"]
 NegativeGrades: TypeAlias = Literal["error", "zero"]
 Items: TypeAlias = Sequence[Hashable]
 
 TIE_RULES: Final = get_args(TieRule)
+
+_BY_ID: Final = ("trec_eval", "trec_eval_9")
+"""The rules that order equal scores by item id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Ranked(NamedTuple):
 def rank(shown: ItemLists, ties: TieRule) -> Ranked:
     """Rank the items of each list by falling score. For ties see `from_run`.
 
-    Raises MetricError for a NaN score, an unknown rule, ties under `error`, and `trec_eval` without item ids.
+    Raises MetricError for a NaN score, an unknown rule, ties under `error`, and the rules of trec_eval without item ids.
     """
     if ties not in TIE_RULES:
         raise MetricError("ties", f"got {ties!r}; allowed are {', '.join(TIE_RULES)}")
@@ -81,7 +84,7 @@ def rank(shown: ItemLists, ties: TieRule) -> Ranked:
         raise MetricError(
             "score", f"got {format_number(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule"
         )
-    if ties == "trec_eval":
+    if ties in _BY_ID:
         _greatest_id_first(shown, order, equal)
     if ties == "average":
         groups = _groups(equal, rows, shown.offsets)
@@ -95,10 +98,12 @@ def _scores(shown: ItemLists, ties: TieRule) -> Numbers:
     unusable = np.flatnonzero(np.isnan(scores))
     if unusable.size:
         raise MetricError("score", f"got nan for {shown.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
-    if ties != "trec_eval":
+    if ties not in _BY_ID:
         return scores
     if shown.items is None:
-        raise MetricError("ties", "got 'trec_eval' for items without ids; allowed are order, average, error")
+        raise MetricError("ties", f"got {ties!r} for items without ids; allowed are order, average, error")
+    if ties == "trec_eval":
+        return scores.astype(np.float64)
     with np.errstate(over="ignore"):
         return scores.astype(np.float64).astype(np.float32)
 
@@ -132,18 +137,28 @@ def _groups(equal: Ints, rows: Ints, offsets: Ints) -> TieGroups:
     return TieGroups(rows[begins], begins - offsets[rows[begins]], borders[:, 1] - begins)
 
 
+@dataclass(frozen=True, slots=True)
+class GradedZero:
+    """The items that were judged and got grade 0: `rows` and `positions` of those shown, and how many are `unseen` per list, shape (L,)."""
+
+    rows: Ints
+    positions: Ints
+    unseen: Ints
+
+
 class Found(NamedTuple):
-    """The graded items: shown (rows, positions, grades) and unseen (unseen_rows, unseen_grades)."""
+    """The graded items: shown (rows, positions, grades) and unseen (unseen_rows, unseen_grades); and those of grade 0, if known."""
 
     rows: Ints
     positions: Ints
     grades: Floats
     unseen_rows: Ints
     unseen_grades: Floats
+    zeros: GradedZero | None = None
 
 
 def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
-    """Find the position of each judged item. `judgments` has one mapping of item -> grade per list. Grades of 0 are dropped.
+    """Find the position of each judged item. `judgments` has one mapping of item -> grade per list. Negative grades mean: not judged.
 
     Raises MetricError for an item that a list shows twice, and for a grade that is not a number in 0 <= grade < 2**53. With
     negative="zero", finite negative grades count as 0.
@@ -152,6 +167,8 @@ def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, flo
     offsets, ranks = shown.offsets.tolist(), positions.tolist()
     rows, places, grades = [], [], []
     unseen_rows, unseen_grades = [], []
+    zero_rows, zero_places = [], []
+    unseen_zeros = [0] * len(judgments)
     for row, judged in enumerate(judgments):
         begin, end = offsets[row], offsets[row + 1]
         try:
@@ -171,8 +188,16 @@ def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, flo
                     rows.append(row)
                     places.append(place)
                     grades.append(grade)
+            elif given >= 0:
+                place = place_of.get(item)
+                if place is None:
+                    unseen_zeros[row] += 1
+                else:
+                    zero_rows.append(row)
+                    zero_places.append(place)
+    zeros = GradedZero(_ints(zero_rows), _ints(zero_places), _ints(unseen_zeros))
     return Found(
-        _ints(rows), _ints(places), np.array(grades, dtype=np.float64), _ints(unseen_rows), np.array(unseen_grades, dtype=np.float64)
+        _ints(rows), _ints(places), np.array(grades, dtype=np.float64), _ints(unseen_rows), np.array(unseen_grades, dtype=np.float64), zeros
     )
 
 

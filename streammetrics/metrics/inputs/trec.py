@@ -1,6 +1,7 @@
 """Reads TREC run and qrels files, plain or gzipped, into dicts. The only module of the metric library that reads files.
 
-The columns are those of trec_eval (github.com/usnistgov/trec_eval). Like trec_eval, it ignores the rank column and the run tag.
+The columns are those of trec_eval 10 (github.com/usnistgov/trec_eval). Like trec_eval, it ignores the rank column, columns after the
+run tag, and lines that begin with `#`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import IO, Any, Final, TypeAlias
 
 from streammetrics.metrics.inputs.judged import Judged, Users, from_run
 from streammetrics.metrics.inputs.numbers import GRADE_END
+from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.names import MetricError
 
 Progress: TypeAlias = Callable[[str, int], None]
@@ -29,6 +31,7 @@ PROGRESS_LINES: Final = 500_000
 
 _GZIP: Final = b"\x1f\x8b"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_COMMENT: Final = b"#"
 
 
 class TrecError(MetricError):
@@ -38,8 +41,9 @@ class TrecError(MetricError):
 def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
     """Read a run as query -> document -> score, in the order of the file.
 
-    The file has six columns separated by blanks: query, Q0, document, rank, score, tag. Scores define the ranking. NaN is
-    rejected; infinities are allowed. Gzip is detected from the first bytes. `-` is standard input.
+    The file has six columns separated by blanks: query, Q0, document, rank, score, tag. Further columns, blank lines and lines that
+    begin with `#` are ignored. Scores define the ranking. NaN is rejected; infinities are allowed. Gzip is detected from the first
+    bytes. `-` is standard input.
     progress: called with the file's name and the number of lines read, every 500,000 lines.
 
     Raises TrecError that names the file and the line, and OSError if the file cannot be read.
@@ -51,14 +55,28 @@ def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
     ...     read_run(path)
     {'q1': {'d7': 12.5, 'd2': 11.0}}
     """
-    return _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.inf, progress)
+    return read_tagged_run(path, progress)[0]
+
+
+def read_tagged_run(path: str | Path, progress: Progress | None = None) -> tuple[TrecTable, str]:
+    """Like `read_run`, with the tag of the last line, which trec_eval prints as `runid`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "run.txt"
+    ...     _ = path.write_text("# tuned\\nq1 Q0 d7 1 12.5 bm25\\n")
+    ...     read_tagged_run(path)
+    ({'q1': {'d7': 12.5}}, 'bm25')
+    """
+    table, last = _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.inf, progress)
+    return table, last[5].decode("utf-8", "backslashreplace")
 
 
 def read_qrels(path: str | Path, progress: Progress | None = None) -> TrecTable:
     """Read relevance judgments as query -> document -> grade.
 
     The file has four columns separated by blanks: query, iteration, document, grade. Grades are finite and below 2**53; they may
-    be negative (see `from_run`). Otherwise like `read_run`.
+    be negative (see `from_run`). Further columns are rejected, as by trec_eval. Otherwise like `read_run`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,13 +85,23 @@ def read_qrels(path: str | Path, progress: Progress | None = None) -> TrecTable:
     ...     read_qrels(path)
     {'q1': {'d7': 2.0}}
     """
-    return _read(path, QRELS_COLUMNS, RUN_COLUMNS, GRADE_END, progress)
+    return _read(path, QRELS_COLUMNS, RUN_COLUMNS, GRADE_END, progress)[0]
 
 
-def from_trec(run: str | Path, qrels: str | Path, *, complete: bool = False, users: Users | None = None) -> Judged:
-    """Read a run and a qrels file with the conventions of trec_eval for ties, negative grades and missing queries.
+def from_trec(
+    run: str | Path,
+    qrels: str | Path,
+    *,
+    complete: bool = False,
+    users: Users | None = None,
+    depth: int | None = None,
+    judged_only: bool = False,
+    ties: TieRule = "trec_eval",
+) -> Judged:
+    """Read a run and a qrels file with the conventions of trec_eval 10 for ties, negative grades and missing queries.
 
-    complete: count judged queries without a ranking as empty lists, like trec_eval's -c. users: query -> user.
+    complete: count judged queries without a ranking as empty lists, like trec_eval's -c. users: query -> user. depth, judged_only:
+        trec_eval's -M and -J (see `from_run`). ties: `trec_eval_9` compares scores in single precision, as up to trec_eval 9.
     Raises TrecError for invalid content, and OSError if a file cannot be read.
 
     >>> import tempfile
@@ -84,7 +112,16 @@ def from_trec(run: str | Path, qrels: str | Path, *, complete: bool = False, use
     ...     from_trec(run, qrels).positions
     array([0])
     """
-    return from_run(read_run(run), read_qrels(qrels), ties="trec_eval", complete=complete, negative="zero", users=users)
+    return from_run(
+        read_run(run),
+        read_qrels(qrels),
+        ties=ties,
+        complete=complete,
+        negative="zero",
+        users=users,
+        depth=depth,
+        judged_only=judged_only,
+    )
 
 
 def read_users(path: str | Path) -> dict[str, str]:
@@ -108,8 +145,11 @@ def read_users(path: str | Path) -> dict[str, str]:
     return users
 
 
-def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None) -> TrecTable:
-    """Read either kind of file. Grades are finite and below `end`. For scores `end` is infinity, and infinite scores are allowed.
+def _read(
+    path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None
+) -> tuple[TrecTable, list[bytes]]:
+    """Read either kind of file, and its last line. Grades are finite and below `end`. For scores `end` is infinity, and infinite
+    scores are allowed.
 
     The loop makes no function calls for valid lines, because runs have millions of them.
     """
@@ -117,8 +157,9 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], e
     documents: dict[str, float] = {}
     before = b""
     count, at = len(columns), columns.index("score" if "score" in columns else "grade")
+    words: list[bytes] = []
     for number, words in _lines(path, progress):
-        if len(words) != count:
+        if len(words) != count and (at == count - 1 or len(words) < count):
             raise _wrong(path, number, _columns_message(words, columns, others))
         try:
             if words[0] != before:
@@ -134,7 +175,7 @@ def _read(path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], e
         documents[document] = value
     if not table:
         raise TrecError(str(path), f"got no lines; allowed is at least one with {count} columns: {' '.join(columns)}")
-    return table
+    return table, words
 
 
 def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], end: float) -> TrecError:
@@ -175,12 +216,12 @@ def _columns_message(words: list[bytes], columns: tuple[str, ...], others: tuple
 
 
 def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, list[bytes]]]:
-    """The number (from 1) and columns of each line that is not blank. Only ASCII blanks separate columns."""
+    """The number (from 1) and columns of each line that is not blank or a comment. Only ASCII blanks separate columns."""
     number = 0
     try:
         with _opened(path) as file:
             for number, words in enumerate(map(bytes.split, file), 1):
-                if words:
+                if words and not words[0].startswith(_COMMENT):
                     yield number, words
                 if progress is not None and number % PROGRESS_LINES == 0:
                     progress(str(path), number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from streammetrics.metrics.exact_integers import exact_sum
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.evaluate import Evaluation
+from streammetrics.metrics.offline.judgments import AGGREGATES
 from streammetrics.metrics.offline.randomisation import PValue, check_sampling, sign_flip_test, swap_test
 from streammetrics.metrics.offline.student_t import critical_value, two_sided_p_value
 
@@ -143,10 +144,19 @@ def _require_alike(a: Evaluation, b: Evaluation) -> None:
     for name, side in (("a", a), ("b", b)):
         if not isinstance(side, Evaluation):
             raise MetricError(name, f"got {type(side).__name__}; allowed is what evaluate returns")
-    a.spec.require_same(b.spec)
     if a.metrics != b.metrics:
         ours, theirs = (", ".join(map(str, side.metrics)) for side in (a, b))
         raise MetricError("metrics", f"got {theirs} and {ours}; allowed are the same metrics in the same order")
+    for metric in a.metrics:
+        a.specs[metric].require_same(b.specs[metric])
+    require_means(a.metrics)
+
+
+def require_means(metrics: Iterable[Metric]) -> None:
+    """Raise MetricError for a metric that is a sum or a geometric mean: the tests are for means."""
+    for metric in metrics:
+        if metric.name in AGGREGATES:
+            raise MetricError("metrics", f"got {metric}, which is no mean over lists; allowed are means")
 
 
 def _pair(a: Evaluation, b: Evaluation, unpaired: Unpaired) -> _Pairs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from streammetrics.metrics.exact_integers import exact_sum
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
+from streammetrics.metrics.offline.judgments import AGGREGATES, GEOMETRIC_LEAST
+from streammetrics.metrics.offline.requests import Request, check_requests, requests_of
 from streammetrics.metrics.offline.scored import Scored, score
 from streammetrics.metrics.spec import Spec
 
@@ -22,13 +24,15 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     """Score judged lists under some metrics.
 
     judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, `from_trec`, ...
-    metrics: names such as `ndcg@10`, each once. spec: the metric definitions; the default is what the stream publishes.
+    metrics: names such as `ndcg@10`, each once; see the README for all names. spec: the metric definitions. The default is what the
+        stream publishes, except for names of trec_eval such as `map_cut_10`, which have trec_eval's definitions.
 
     Values are the integers of `Scorer`, so they equal those of the stream. With `ties="average"` a value is the mean over all orders
     of tied items, correct to 2**-40 per group of ties. It exists only for metrics that are sums over places; mrr, hit_rate, map, err
     and item_hit_rate are rejected.
 
-    Raises MetricError for an argument that is not `Judged`, unknown metrics, and grades above the scorer's limit (naming the list).
+    Raises MetricError for an argument that is not `Judged`, unknown metrics, names of trec_eval with a spec that gives them another
+    meaning, metrics that need to know which items were judged (if the input does not tell), and grades above the scorer's limit.
 
     >>> from streammetrics.metrics.inputs.judged import from_run
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
@@ -37,22 +41,32 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     >>> result.frame()
     {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
     """
+    return evaluate_requests(judged, requests_of(metrics, spec), Spec() if spec is None else spec)
+
+
+def evaluate_requests(judged: Judged, requests: Sequence[Request], spec: Spec) -> Evaluation:
+    """Like `evaluate`, with a Spec per metric. spec: the one to show if they differ."""
     if not isinstance(judged, Judged):
         raise MetricError("judged", f"got {type(judged).__name__}; allowed is what from_run, from_lists, from_grades and their like return")
-    scorer, scored = score(judged, metrics, spec)
-    return Evaluation(scorer.metrics, scorer.spec, scorer.columns, judged, scored)
+    check_requests(tuple(requests))
+    scored = score(judged, requests)
+    specs = {request.metric: request.spec for request in requests}
+    shown = requests[0].spec if len(set(specs.values())) == 1 else spec
+    return Evaluation(tuple(specs), shown, specs, scored.columns, judged, scored)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
     """The result of `evaluate`. Numbers are computed on access from the integers per list.
 
+    spec: the definitions of all metrics. If they differ, that of the metrics without a name of trec_eval; `specs` has each.
     A list that does not define a metric (see `TallyLayout.means`) counts as `spec.no_relevant` says: as 0, as 1, or not at all.
     The mean over no lists is NaN.
     """
 
     metrics: tuple[Metric, ...]
     spec: Spec
+    specs: Mapping[Metric, Spec]
     columns: tuple[Column, ...]
     judged: Judged
     scored: Scored
@@ -77,7 +91,10 @@ class Evaluation:
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean of each metric over lists (for item_hit_rate the ratio of sums): exact sums, one division."""
+        """The mean of each metric over lists: exact sums, one division.
+
+        For item_hit_rate the ratio of sums; for num_q, num_ret, num_rel and num_rel_ret the sum, an int; for gm_map the geometric mean.
+        """
         return {str(metric): _mean(self, metric) for metric in self.metrics}
 
     @property
@@ -87,7 +104,7 @@ class Evaluation:
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """The standard error of each mean, clustered by user if users are known. See `standard_error`."""
+        """The standard error of each mean, clustered by user if users are known. NaN for sums. See `standard_error`."""
         clusters = Clusters.of(self.users, len(self))
         return {str(metric): self._standard_error(metric, clusters) for metric in self.metrics}
 
@@ -106,8 +123,9 @@ class Evaluation:
 
     def counted(self, metric: str | Metric) -> Bools:
         """Which lists are in the mean of a metric, booleans, shape (L,)."""
-        _, below = self.parts(metric)
-        skipped = ~self.scored.defined[self._known(metric)] if self.spec.no_relevant == "skip" else np.zeros(len(self), dtype=np.bool_)
+        known = self._known(metric)
+        _, below = self.parts(known)
+        skipped = ~self.scored.defined[known] if self.specs[known].no_relevant == "skip" else np.zeros(len(self), dtype=np.bool_)
         return (below > 0) & ~skipped
 
     def parts(self, metric: str | Metric) -> tuple[Ints, Ints]:
@@ -118,17 +136,26 @@ class Evaluation:
             return self.scored.rows[:, at], self.scored.rows[:, at + 1]
         one = np.int64(1) << self.columns[at].scale_bits
         above = self.scored.rows[:, at]
-        if self.spec.no_relevant == "one":
+        if self.specs[known].no_relevant == "one":
             above = np.where(self.scored.defined[known], above, one)
         return above, np.full(len(self), one)
 
     def influences(self, metric: str | Metric) -> Floats:
-        """The influence of each list on the mean of a metric, shape (L,); 0 for lists that do not count."""
-        above, below = self.parts(metric)
-        counted = self.counted(metric)
+        """The influence of each list on the mean of a metric, shape (L,); 0 for lists that do not count, NaN for sums.
+
+        For a geometric mean: by the delta method, the influence on the mean of logarithms times the geometric mean.
+        """
+        known = self._known(metric)
+        kind = AGGREGATES.get(known.name, "mean")
+        if kind == "total":
+            return np.full(len(self), np.nan)
+        above, below = (part.astype(np.float64) for part in self.parts(known))
+        if kind == "geometric":
+            above, below = _logarithms(self.values(known)) * _mean(self, known), np.ones(len(self))
+        counted = self.counted(known)
         moves = np.zeros(len(self))
         if counted.any():
-            moves[counted] = influence(above[counted].astype(np.float64), below[counted].astype(np.float64))
+            moves[counted] = influence(above[counted], below[counted])
         return moves
 
     def _standard_error(self, metric: Metric, clusters: Clusters) -> float:
@@ -142,8 +169,17 @@ class Evaluation:
         return known
 
 
+def _logarithms(values: Floats) -> Floats:
+    return np.log(np.maximum(values, GEOMETRIC_LEAST))
+
+
 def _mean(evaluation: Evaluation, metric: Metric) -> float:
     counted = evaluation.counted(metric)
+    kind = AGGREGATES.get(metric.name, "mean")
+    if kind == "total":
+        return exact_sum(evaluation.parts(metric)[0][counted])
+    if kind == "geometric":
+        return float(np.exp(_logarithms(evaluation.values(metric)[counted]).mean())) if counted.any() else math.nan
     above, below = (exact_sum(part[counted]) for part in evaluation.parts(metric))
     return above / below if below else math.nan
 

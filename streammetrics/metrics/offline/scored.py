@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,34 +12,72 @@ from streammetrics.metrics.arrays import Bools, Ints
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TieGroups
 from streammetrics.metrics.kernels.formulas import columns_of_facts, defined
-from streammetrics.metrics.names import Metric, MetricError
+from streammetrics.metrics.names import EVALUATE_NAMES, Column, Metric, MetricError
+from streammetrics.metrics.offline.judgments import JudgedCounts, defined_by, scale_bits, values_of
+from streammetrics.metrics.offline.requests import Request
 from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
+from streammetrics.metrics.units import VALUE_BITS
 
 SUMS_OVER_PLACES: Final = frozenset({"cg", "dcg", "dcg_exp", "ndcg", "ndcg_exp", "precision", "recall", "f1", "r_precision", "rbp"})
 """Metrics with a numerator that sums one term per item and a denominator that does not depend on the order."""
 
 BLOCK_HITS: Final = 1 << 20
 
+_MAP: Final = Metric("map")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
     """The scores of judged lists.
 
-    rows: int64, shape (L, columns), as from `Scorer`. relevant: which lists have a relevant item, shown or unseen, shape (L,).
+    columns: their meaning. rows: int64, shape (L, columns), as from `Scorer`. relevant: which lists have a relevant item, shown or
+        unseen, shape (L,).
     defined: per metric, which lists define it (see `TallyLayout.means`), shape (L,); all of them for `item_hit_rate`.
     """
 
+    columns: tuple[Column, ...]
     rows: Ints
     relevant: Bools
     defined: Mapping[Metric, Bools]
 
 
-def score(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None) -> tuple[Scorer, Scored]:
-    """Build a scorer for these lists and score them.
+def score(judged: Judged, requests: Sequence[Request]) -> Scored:
+    """Score judged lists under each requested metric and its Spec. The columns are in the order of the requests.
 
     Raises MetricError for grades above the scorer's limit, naming the list, and for metrics that cannot be averaged over ties.
     """
+    specs = dict.fromkeys(request.spec for request in requests)
+    parts = [_score_alike(judged, [request.metric for request in requests if request.spec == spec], spec) for spec in specs]
+    columns = [column for part in parts for column in part.columns]
+    rows = np.concatenate([part.rows for part in parts], axis=1)
+    order = [at for request in requests for at, column in enumerate(columns) if column.metric == request.metric]
+    defined = {metric: flags for part in parts for metric, flags in part.defined.items()}
+    return Scored(tuple(columns[at] for at in order), rows[:, order], parts[0].relevant, defined)
+
+
+def _score_alike(judged: Judged, metrics: Sequence[Metric], spec: Spec) -> Scored:
+    """The scores under one Spec. gm_map has the values of map."""
+    own = [metric for metric in metrics if metric.name in EVALUATE_NAMES]
+    if own and judged.ties is not None:
+        raise MetricError("ties", f"got 'average' for {own[0]}; allowed are {', '.join(sorted(SUMS_OVER_PLACES))}")
+    base = [metric for metric in metrics if metric not in own]
+    if any(metric.name == "gm_map" for metric in own) and _MAP not in base:
+        base.append(_MAP)
+    counts = JudgedCounts(judged, spec)
+    scored = _by_scorer(judged, base, spec) if base else Scored((), np.zeros((len(judged), 0), dtype=np.int64), counts.relevant > 0, {})
+    columns, rows, defined = [*scored.columns], [scored.rows], {**scored.defined}
+    for metric in own:
+        is_geometric = metric.name == "gm_map"
+        values = scored.rows[:, columns.index(Column(_MAP, "sum", VALUE_BITS))] if is_geometric else values_of(counts, metric)
+        rows.append(values[:, None])
+        columns.append(Column(metric, "sum", scale_bits(metric)))
+        defined[metric] = defined_by(counts, metric)
+    wanted = [at for at, column in enumerate(columns) if column.metric in metrics]
+    return Scored(tuple(columns[at] for at in wanted), np.concatenate(rows, axis=1)[:, wanted], scored.relevant, defined)
+
+
+def _by_scorer(judged: Judged, metrics: Sequence[Metric], spec: Spec) -> Scored:
     graded = np.bincount(np.concatenate((judged.rows, judged.unseen_rows)), minlength=len(judged))
     deepest = max(1, int(judged.lengths.max(initial=0)), int(graded.max(initial=0)))
     scorer = Scorer(metrics, spec, items_max=deepest)
@@ -47,7 +85,7 @@ def score(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None) ->
     scored = _score(scorer, judged)
     if judged.ties is not None and judged.ties.rows.size:
         scored = replace(scored, rows=_averaged(scorer, judged, judged.ties, scored.rows))
-    return scorer, scored
+    return scored
 
 
 def _score(scorer: Scorer, judged: Judged) -> Scored:
@@ -64,7 +102,7 @@ def _score(scorer: Scorer, judged: Judged) -> Scored:
         defining[:, part] = defined(facts)
     always = np.ones(count, dtype=np.bool_)
     by_metric = dict(zip(sums, defining, strict=True))
-    return Scored(rows, relevant, {metric: by_metric.get(metric, always) for metric in scorer.metrics})
+    return Scored(scorer.columns, rows, relevant, {metric: by_metric.get(metric, always) for metric in scorer.metrics})
 
 
 def _averaged(scorer: Scorer, judged: Judged, ties: TieGroups, base: Ints) -> Ints:

@@ -20,19 +20,34 @@ EvaluateFormat: TypeAlias = Literal["table", "json", "csv", "trec"]
 ALL_LISTS: Final = "all"
 """The id of the row with the means, as in trec_eval."""
 
+_TREC_COUNTS: Final = ("num_q", "num_ret", "num_rel", "num_rel_ret")
+_TOTALS_ONLY: Final = ("num_q", "gm_map")
+"""The measures that trec_eval prints as whole numbers, and those that it does not print for each query."""
+
 _GAP: Final = "  "
 _NONE: Final = "-"
 """Shown in tables for an undefined number."""
 
 
-def evaluation_text(evaluation: Evaluation, form: EvaluateFormat, *, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
-    """Format an evaluation. labels: the displayed name of each metric. digits: after the point, in `table` and `trec`."""
+def evaluation_text(
+    evaluation: Evaluation,
+    form: EvaluateFormat,
+    *,
+    labels: Mapping[Metric, str],
+    per_query: bool,
+    digits: int,
+    run_id: str | None = None,
+) -> str:
+    """Format an evaluation. labels: the displayed name of each metric. digits: after the point, in `table` and `trec`.
+
+    run_id: the run's tag if `trec` shall print it.
+    """
     if form == "json":
         return _json(_evaluation_object(evaluation, labels, per_query))
     if form == "csv":
         return _csv(*_by_list(evaluation, labels)) if per_query else _csv(*_summary(evaluation, labels))
     if form == "trec":
-        return _trec(evaluation, labels, per_query, digits)
+        return _trec(evaluation, labels, per_query, digits, run_id)
     parts = [_table(*_by_list(evaluation, labels), digits)] if per_query else []
     return "\n".join([*parts, _table(*_summary(evaluation, labels), digits)])
 
@@ -76,12 +91,26 @@ def _by_list(evaluation: Evaluation, labels: Mapping[Metric, str]) -> tuple[list
     return ["list_id", *(labels[metric] for metric in evaluation.metrics)], [*rows, [ALL_LISTS, *evaluation.means.values()]]
 
 
-def _trec(evaluation: Evaluation, labels: Mapping[Metric, str], per_query: bool, digits: int) -> str:
-    """The three columns of trec_eval: measure, query, value. Lists that do not count for a metric are left out."""
-    (_, *names), rows = _by_list(evaluation, labels)
-    wanted = rows if per_query else rows[-1:]
-    cells = ((name, row[0], value) for row in wanted for name, value in zip(names, row[1:], strict=True))
-    return "".join(f"{name:<22}\t{query}\t{value:6.{digits}f}\n" for name, query, value in cells if not math.isnan(value))
+def _trec(evaluation: Evaluation, labels: Mapping[Metric, str], per_query: bool, digits: int, run_id: str | None) -> str:
+    """The three columns of trec_eval: measure, query, value. Lists that do not count for a metric are left out.
+
+    As in trec_eval, counts have no decimals, and num_q, gm_map and the tag of the run are printed for all queries together only.
+    """
+    _, rows = _by_list(evaluation, labels)
+    lines = []
+    for query, *values in rows[:-1] if per_query else ():
+        each = zip(evaluation.metrics, values, strict=True)
+        lines += [_trec_line(labels[metric], query, metric, value, digits) for metric, value in each if metric.name not in _TOTALS_ONLY]
+    if run_id is not None:
+        lines.append(f"{'runid':<22}\t{ALL_LISTS}\t{run_id}\n")
+    final = zip(evaluation.metrics, rows[-1][1:], strict=True)
+    return "".join([*lines, *(_trec_line(labels[metric], ALL_LISTS, metric, value, digits) for metric, value in final)])
+
+
+def _trec_line(label: str, query: object, metric: Metric, value: float, digits: int) -> str:
+    if math.isnan(value):
+        return ""
+    return f"{label:<22}\t{query}\t{f'{value:.0f}' if metric.name in _TREC_COUNTS else f'{value:6.{digits}f}'}\n"
 
 
 def _evaluation_object(evaluation: Evaluation, labels: Mapping[Metric, str], per_query: bool) -> dict[str, Any]:
@@ -95,12 +124,18 @@ def _evaluation_object(evaluation: Evaluation, labels: Mapping[Metric, str], per
         "lists_without_relevant": evaluation.lists_without_relevant,
         "only_ranked": len(judged.only_ranked),
         "only_judged": len(judged.only_judged),
-        "metrics": {named[row["metric"]]: _plain(row, without="metric") for row in summary(evaluation)},
+        "metrics": {named[row["metric"]]: _plain(row, without="metric") | _own_spec(evaluation, row) for row in summary(evaluation)},
     }
     if per_query:
         (_, *names), rows = _by_list(evaluation, labels)
         found["per_query"] = {str(name): _plain(dict(zip(names, values, strict=True))) for name, *values in rows[:-1]}
     return found
+
+
+def _own_spec(evaluation: Evaluation, row: Mapping[str, Any]) -> dict[str, str]:
+    """The digest of a metric's Spec if it is not the evaluation's."""
+    spec = next(spec for metric, spec in evaluation.specs.items() if str(metric) == row["metric"])
+    return {} if spec == evaluation.spec else {"spec_digest": spec.digest()}
 
 
 def spec_object(spec: Spec) -> dict[str, Any]:

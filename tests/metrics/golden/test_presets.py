@@ -80,7 +80,9 @@ CLAIMS = [
     *_claims("trec_eval", "trec_eval", _at("ndcg", "map", "precision", "recall", "hit_rate"), _nan_without_judgments),
     *_claims("trec_eval", "trec_eval", {name: name for name in ("ndcg", "map", "mrr", "r_precision")}, _nan_without_judgments),
     *_claims("sklearn", "sklearn", _at("ndcg", "dcg") | _at("ndcg", suffix=" ignore_ties"), _refuses_below_two_labels),
-    *_claims("ranx", "ranx", _at("ndcg", "dcg", "map", "mrr", "precision", "recall", "hit_rate", "f1") | {"r_precision": "r_precision"}),
+    *_claims(
+        "ranx", "ranx", _at("ndcg", "dcg", "map", "mrr", "precision", "recall", "hit_rate", "f1", "hits") | {"r_precision": "r_precision"}
+    ),
     *_claims("ranx", "ranx_burges", {f"{name}_burges@{k}": f"{name}@{k}" for name in ("ndcg", "dcg") for k in CUTOFFS}),
     *_claims("lenskit", "lenskit", _at("ndcg", "mrr", "recall", "hit_rate", "rbp"), _nan_without_relevant),
     *_claims("lenskit", "lenskit", _at("dcg")),
@@ -94,7 +96,7 @@ CLAIMS = [
         _at("ndcg", "map", "mrr", "precision", "recall", "hit_rate", suffix=" in doubles") | {"r_precision in doubles": "r_precision"},
         _refuses_if_empty,
     ),
-    *_claims("rectools", "rectools", _at("ndcg", "map", "mrr", "precision", "recall", "hit_rate", "f1"), _nan_without_relevant),
+    *_claims("rectools", "rectools", _at("ndcg", "map", "mrr", "precision", "recall", "hit_rate", "f1", "f2"), _nan_without_relevant),
     *_claims("rectools", "rectools_achievable", _at("ndcg", suffix=" achievable"), _nan_without_relevant),
 ]
 
@@ -201,6 +203,14 @@ def test_ranx_weighs_rbp_by_grades_and_we_count_relevant_items() -> None:
     mine = _raw(evaluated([binary, weighed], preset("ranx"), ["rbp"]), "rbp")
     assert mine[0] == mine[1] == pytest.approx(found[0], abs=EQUAL)
     assert found[1] == pytest.approx(0.2 * (2 + 0.8**2), abs=EQUAL)
+
+
+def test_the_persistence_of_trec_eval_is_that_of_rbp_90_in_ranx() -> None:
+    cases = [graded([draw, 0, 1, 0, draw], [1]) for draw in (0, 1)]
+    found = ask("ranx", cases)["rbp 90"]
+    mine = _raw(evaluated(cases, preset("trec_eval"), ["rbp"]), "rbp")
+    assert np.abs(mine - np.array(found)).max() <= EQUAL
+    assert mine[1] == pytest.approx(0.1 * (1 + 0.9**2 + 0.9**4), abs=EQUAL)
 
 
 def test_ranx_gives_no_gain_to_grades_below_the_level_and_we_do() -> None:

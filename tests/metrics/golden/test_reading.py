@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 from streammetrics.metrics.inputs.judged import from_padded, from_run
+from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset
 from tests.metrics.golden.answers import ask
@@ -33,20 +35,21 @@ def _run(cases: Sequence[Case]) -> tuple[dict[int, dict[str, float]], dict[int, 
     return run, {at: case.grades for at, case in enumerate(cases)}
 
 
-def test_ties_are_ordered_as_in_trec_eval() -> None:
+@pytest.mark.parametrize("rule", ["trec_eval", "trec_eval_9"])
+def test_ties_are_ordered_as_in_trec_eval(rule: TieRule) -> None:
     cases = _tied(300, lambda draw: draw.randint(1, 4))
-    _same_as_trec_eval(cases)
+    _same_as_trec_eval(cases, rule)
 
 
-def test_scores_equal_in_single_precision_are_ties_as_in_trec_eval() -> None:
+def test_scores_equal_in_single_precision_are_ties_as_up_to_trec_eval_9() -> None:
     cases = _tied(300, lambda draw: 1 + draw.randint(1, 4) * 1e-8 + draw.randint(0, 2))
-    _same_as_trec_eval(cases)
+    _same_as_trec_eval(cases, "trec_eval_9")
 
 
-def _same_as_trec_eval(cases: Sequence[Case]) -> None:
+def _same_as_trec_eval(cases: Sequence[Case], rule: TieRule) -> None:
     found = ask("trec_eval", cases)
     names = [*(f"{name}@{k}" for name in ("ndcg", "map", "precision") for k in CUTOFFS), "mrr"]
-    by_order, by_rule = (evaluate(from_run(*_run(cases), ties=rule), names, preset("trec_eval")) for rule in ("order", "trec_eval"))
+    by_order, by_rule = (evaluate(from_run(*_run(cases), ties=ties), names, preset("trec_eval")) for ties in ("order", rule))
     for name in names:
         assert np.abs(by_rule.values(name) - np.array(found[name])).max() <= EQUAL
     assert np.abs(by_order.values("mrr") - np.array(found["mrr"])).max() > 0.01

@@ -127,11 +127,35 @@ def test_trec_eval_ranks_equal_scores_by_the_greater_id() -> None:
     assert positions == {"d9": {0: 1.0}, "d10": {1: 1.0}, "d1": {2: 1.0}, "e": {3: 1.0}}
 
 
-def test_trec_eval_ties_compare_scores_in_single_precision() -> None:
+def test_trec_eval_compares_scores_in_double_precision_and_up_to_version_9_in_single() -> None:
     run = {"q": {"a": 1.00000001, "b": 1.0}}
+    for ties in ("order", "trec_eval"):
+        assert facts(from_run(run, {"q": {"a": 1}}, ties=ties))["q"][1] == {0: 1.0}
+    assert facts(from_run(run, {"q": {"a": 1}}, ties="trec_eval_9"))["q"][1] == {1: 1.0}
+    assert len(from_run({"q": {"a": 1e300, "b": -1e300}}, {"q": {"a": 1}}, ties="trec_eval_9")) == 1
+
+
+def test_integers_beyond_a_double_are_ties_for_trec_eval() -> None:
+    run = {"q": {"a": 2**53 + 1, "b": 2**53}}
     assert facts(from_run(run, {"q": {"a": 1}}))["q"][1] == {0: 1.0}
     assert facts(from_run(run, {"q": {"a": 1}}, ties="trec_eval"))["q"][1] == {1: 1.0}
-    assert len(from_run({"q": {"a": 1e300, "b": -1e300}}, {"q": {"a": 1}}, ties="trec_eval")) == 1
+
+
+def test_a_depth_leaves_out_what_ranks_below_it() -> None:
+    run, truth = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}, "p": {"a": 1.0}}, {"q": {"c": 2, "a": 1}, "p": {"a": 1}}
+    assert facts(from_run(run, truth, depth=2)) == {"q": (2, {0: 1.0}, [2.0]), "p": (1, {0: 1.0}, [])}
+    with pytest.raises(MetricError, match="depth: got 0; allowed are whole numbers >= 1"):
+        from_run(run, truth, depth=0)
+    with pytest.raises(MetricError, match="ties: got 'average' with depth or judged_only"):
+        from_run({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}}, ties="average", depth=1)
+
+
+def test_judged_only_moves_judged_items_up_after_the_cut() -> None:
+    run = {"q": {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}}
+    truth = {"q": {"b": 0, "c": -1, "d": 1, "e": 2}}
+    judged = from_run(run, truth, negative="zero", judged_only=True)
+    assert facts(judged) == {"q": (3, {1: 1.0, 2: 2.0}, [])}
+    assert facts(from_run(run, truth, negative="zero", judged_only=True, depth=4)) == {"q": (2, {1: 1.0}, [2.0])}
 
 
 def test_ties_are_rejected_with_their_place() -> None:
@@ -209,7 +233,10 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": 1e20}}), "item 'a' of list 'q'; allowed are numbers 0 <= grade < 2**53"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": 1e20}}, negative="zero"), "list 'q'; allowed are finite numbers < 2**53"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": -math.inf}}, negative="zero"), "grade: got -inf"),
-        (lambda: from_run({"q": {"a": 1}}, {"q": {}}, ties="random"), "ties: got 'random'; allowed are order, trec_eval, average, error"),
+        (
+            lambda: from_run({"q": {"a": 1}}, {"q": {}}, ties="random"),
+            "ties: got 'random'; allowed are order, trec_eval, trec_eval_9, average",
+        ),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, negative="skip"), "negative: got 'skip'; allowed are error, zero"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, users={}), "users: got none for list 'q'"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, users=[]), "users: got 0; allowed are 1"),

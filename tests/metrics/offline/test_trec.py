@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.inputs import trec
 from streammetrics.metrics.inputs.judged import from_run
-from streammetrics.metrics.inputs.trec import TrecError, from_trec, read_qrels, read_run, read_users
+from streammetrics.metrics.inputs.trec import TrecError, from_trec, read_qrels, read_run, read_tagged_run, read_users
 from tests.support.judged_facts import facts
 
 RUN = "q1 Q0 d1 1 2.5 tag\nq2\tQ0\td1\t1\t-1e-3\ttag\n\nq1 Q0 d2 2 inf tag\r\n"
 QRELS = "q1 0 d2 2\nq1 0 d9 1\nq2 0 d1 -1\n"
 
-words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters=" "), min_size=1, max_size=6)
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters=" #"), min_size=1, max_size=6)
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:
@@ -36,6 +36,13 @@ def test_a_run_is_read_with_tabs_blank_lines_and_any_line_ends(tmp_path: Path) -
 
 def test_judgments_are_read(tmp_path: Path) -> None:
     assert read_qrels(written(tmp_path, "qrels", QRELS)) == {"q1": {"d2": 2.0, "d9": 1.0}, "q2": {"d1": -1.0}}
+
+
+def test_comments_and_further_columns_are_ignored_as_in_trec_eval_10(tmp_path: Path) -> None:
+    commented = RUN.replace("q2", "# tuned on q1\nq2").replace("2.5 tag", "2.5 tag more words") + "  # end\n"
+    assert read_run(written(tmp_path, "run", commented)) == read_run(written(tmp_path, "plain", RUN))
+    assert read_qrels(written(tmp_path, "qrels", "# judged by two people\n" + QRELS)) == read_qrels(written(tmp_path, "other", QRELS))
+    assert read_tagged_run(written(tmp_path, "run", RUN.replace("inf tag", "inf last")))[1] == "last"
 
 
 def test_gzipped_files_are_detected_by_content(tmp_path: Path) -> None:

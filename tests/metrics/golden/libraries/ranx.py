@@ -19,8 +19,9 @@ AT_CUTOFF = {
     "recall": "recall",
     "hit_rate": "hit_rate",
     "f1": "f1",
+    "hits": "hits",
 }
-WHOLE = {"r_precision": "r-precision", "rbp": "rbp.80"}
+WHOLE = {"r_precision": "r-precision", "rbp": "rbp.80", "rbp 90": "rbp.90", "bpref": "bpref"}
 LEVEL_TWO = {"ndcg": "ndcg", "precision": "precision", "map": "map"}
 
 
