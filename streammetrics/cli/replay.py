@@ -1,7 +1,8 @@
-"""`replay`: a progress bar while it reads, warnings, and a table at the end. Computes nothing itself."""
+"""`replay`: a progress bar while it reads, warnings, then a table and the verdicts. Computes nothing itself."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.report_reader import moment
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, name_lines, total_rows, values_table, window_rows
 from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs, replay
 from streammetrics.cli.unusable_files import shown_path, unusable_files
@@ -47,7 +49,7 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
     for warning in _warnings(report):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:
-        _show(console, settings, report, engine.layout, flush)
+        _show(console, settings, report, engine.layout, outputs, flush=flush)
     if problems := unusable_files(report, samples, settings):
         raise StreammetricsError("\n  ".join(problems))
 
@@ -61,7 +63,7 @@ def _warnings(report: Report) -> Iterator[str]:
             yield f"the events of {where} are from {moment(each.known_ms)} or before; ts must be in milliseconds, not seconds"
 
 
-def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> None:
+def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, outputs: ReplayOutputs, *, flush: bool) -> None:
     for line in (*counter_lines(report.counts), *name_lines(report.unknown_names)):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
@@ -69,6 +71,12 @@ def _show(console: Console, settings: Settings, report: Report, layout: TallyLay
         console.print(values_table(spans, main_metrics(layout.scorer.metrics)))
     else:
         console.print("no lists")
+    if verdicts := list(verdict_summary(report.experiments)):
+        for verdict in verdicts:
+            console.print(verdict, soft_wrap=True)
+        where = "report.json" if outputs.report is None else shlex.quote(str(outputs.report))
+        again = "replay again with --report report.json, then " if outputs.report is None else ""
+        console.print(f"intervals, users and health checks: {again}streammetrics report {where}", style="dim", soft_wrap=True)
 
 
 def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool) -> Iterator[tuple[str, Sequence[VariantRow]]]:

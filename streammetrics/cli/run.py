@@ -18,6 +18,7 @@ import structlog
 import tenacity
 
 from streammetrics import __version__
+from streammetrics.cli.process.first_events_log import FirstEventsLog
 from streammetrics.cli.process.gc_tuning import collect_garbage, tune_garbage_collection
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.cli.process.threads import StoppableThread
@@ -48,6 +49,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
+from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consumer import Worker
@@ -87,12 +89,13 @@ def run(settings: Settings, stop: threading.Event) -> None:
         control_of=control_of(settings),
         worker_pids=tuple if pool is None else pool.pids,
     )
-    views = HttpViews(exposition, clock.monotonic, publishes=role != "worker")
+    first_events = FirstEvents(settings.kafka.topics, settings.events.format)
+    views = HttpViews(exposition, clock.monotonic, publishes=role != "worker", first_events=first_events)
     server = http_server(views, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
     try:
-        serve(settings, engine, clock, status, stop, views.show, pool)
+        serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, views.show).take, pool)
     finally:
         server.stop()
     log.info("stopped")

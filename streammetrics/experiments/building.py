@@ -142,6 +142,12 @@ def _preference(policy: Policy, state: Health, team: str, against: str, moments:
     )
 
 
+def _missing_control(experiment: str, control: str, seen: Sequence[str]) -> str:
+    """Say that the configured control has no users, and which variants have some."""
+    setting = toml_control(experiment, seen)
+    return f"no user saw the control {control!r}. Variants seen: {', '.join(seen)}. Correct the setting {setting}"
+
+
 def _overall(
     arms: Arms,
     stored: Stored,
@@ -160,6 +166,8 @@ def _overall(
         return Verdict(
             "inconclusive", f"no variant is the control. Set {toml_control(stored.experiment, names)}" if names else "no users yet"
         )
+    if (seen := sorted(stored.first_exposures)) and control not in seen:
+        return Verdict("inconclusive", _missing_control(stored.experiment, control, seen))
     decided = [(variant.variant, variant.verdict) for variant in variants if variant.verdict]
     if not decided:
         return Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants], control))

@@ -76,6 +76,8 @@ class Arms:
 
     def short(self, variant: str, control: str) -> str:
         """Say why a variant with enough users is not compared."""
+        if control not in self.stored.first_exposures:
+            return f"no user saw the control {control!r}"
         return f"{control} has fewer than {self.policy.min_users:,} users"
 
     def all_zero(self, measure: Measure) -> bool:

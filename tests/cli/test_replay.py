@@ -345,6 +345,25 @@ def test_the_table_shows_events_refused_events_and_each_variant(tmp_path: Path) 
     assert "last 5m" in done.stdout
 
 
+def test_the_verdicts_are_printed_with_the_way_to_their_numbers(tmp_path: Path) -> None:
+    events, report = tmp_path / "events.ndjson", tmp_path / "my report.json"
+    variants = [word for share in ("control=0.4", "worse=0.3:0.6", "same=0.3") for word in ("--variant", share)]
+    assert called("simulate", "--out", events, "--minutes", "20", *variants).returncode == 0
+    shown = called("replay", events).stdout.splitlines()
+    at = next(number for number, line in enumerate(shown) if line.startswith("verdict"))
+    assert shown[at].startswith("verdict   ranker: regressed (worse: ")
+    assert [line.split("(")[0].strip() for line in shown[at + 1 : -1]] == ["same: inconclusive", "worse: regressed"]
+    assert shown[-1].endswith("replay again with --report report.json, then streammetrics report report.json")
+    assert called("replay", events, "--report", report).stdout.splitlines()[-1].endswith(f": streammetrics report '{report}'")
+    assert called("report", report).stdout.splitlines()[1].startswith("REGRESSED  worse: ")
+
+
+def test_without_experiments_no_verdict_is_printed(tmp_path: Path) -> None:
+    events = tmp_path / "events.ndjson"
+    assert called("simulate", "--out", events, "--events", "2000").returncode == 0
+    assert "verdict" not in called("replay", events, "--set", "experiments.enabled=false").stdout
+
+
 def test_names_from_events_are_not_markup(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text(

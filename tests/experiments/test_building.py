@@ -177,6 +177,18 @@ def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None
     assert unknown.verdict.reason == 'no variant is the control. Set under [experiments.named.ranker]: control = "x" (or one of: y)'
 
 
+def test_a_control_that_nobody_saw_is_reported_with_its_setting_and_the_variants_seen() -> None:
+    moments = {"new": arm(2_000, 0.5, 1), "old": arm(2_000, 0.6, 2)}
+    found = report_of(Policy(control="controll"), stored(moments))
+    assert found.verdict.word == "inconclusive"
+    assert found.verdict.reason == (
+        "no user saw the control 'controll'. Variants seen: new, old. "
+        'Correct the setting under [experiments.named.ranker]: control = "new" (or one of: old)'
+    )
+    assert found.variants[0].measures[0].verdict is not None
+    assert found.variants[0].measures[0].verdict.reason == "no user saw the control 'controll'"
+
+
 def test_other_measures_do_not_decide() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.6, 2, ndcg=0.6)}
     cases: list[tuple[tuple[str, ...], str, str, str]] = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -20,9 +20,9 @@ from streammetrics.cli.output.report_reader import (
 )
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
-from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
 from streammetrics.experiments.needed import all_needed_words
-from streammetrics.experiments.verdict import Word
+from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
 
@@ -49,6 +49,23 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield from _numbers(experiment, all_measures)
         yield Text(fit(" · ".join(health_lines(experiment))))
         yield Text(honesty(experiment) + "\n", style="dim")
+
+
+def verdict_summary(experiments: Iterable[ExperimentReport]) -> Iterator[Text]:
+    """Yield a line with the verdict of each experiment since it began, and one per variant where several are compared."""
+    for experiment in experiments:
+        if experiment.scope != SINCE_START:
+            continue
+        compared = [(variant.variant, variant.verdict) for variant in experiment.variants if variant.verdict is not None]
+        yield _verdict_line(f"{'verdict':<10}{fit(experiment.experiment)}", experiment.verdict)
+        for variant, verdict in compared if len(compared) > 1 else ():
+            yield _verdict_line(f"{'':<12}{fit(variant)}", verdict)
+        for variant, words in all_needed_words(experiment):
+            yield Text(f"{'':<10}{fit(f'{variant} {words}')}")
+
+
+def _verdict_line(name: str, verdict: Verdict) -> Text:
+    return Text.assemble(f"{name}: ", (verdict.word, STYLES[verdict.word]), f" ({fit(verdict.reason)})")
 
 
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:

@@ -111,6 +111,7 @@ _CURVES: Final = _record(
 )
 _PULSE: Final = _record(
     missing=_list(_TEXT),
+    waiting=_list(_TEXT),
     publishes=_FLAG,
     report_age_seconds=_SECONDS,
     report_gap_seconds=_SECONDS,

@@ -13,6 +13,7 @@ import msgspec
 
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
+from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import report_json
 from streammetrics.reports.report import Report, counts_by_reason
@@ -35,11 +36,13 @@ class HttpViews:
     """The newest state of one process. All methods may be called from any thread.
 
     `monotonic` is the clock of the process status, in seconds. `publishes` says if this process reads committed state. The
-    exposition knows if it consumes.
+    exposition knows if it consumes. `first_events` says what is waited for while there are no events.
     """
 
-    def __init__(self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True) -> None:
-        self._exposition, self._monotonic, self._publishes = exposition, monotonic, publishes
+    def __init__(
+        self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True, first_events: FirstEvents | None = None
+    ) -> None:
+        self._exposition, self._monotonic, self._publishes, self._first_events = exposition, monotonic, publishes, first_events
         self._status = exposition.status
         self._report: tuple[Report, History] | None = None
         self._report_json: tuple[tuple[Report, History], bytes] | None = None
@@ -82,7 +85,8 @@ class HttpViews:
     def pulse(self) -> dict[str, Any]:
         """Return the status of this process as plain JSON values: problems, age of the report, event rate, and lag of its inputs.
 
-        `lag` is null if this process does not consume. Ages are in seconds, and null before the first report.
+        `waiting` says what the first events must be, and is empty when there are some. `lag` is null if this process does not consume.
+        Ages are in seconds, and null before the first report.
         """
         status, consumes = self._status, self._exposition.loop
         age_seconds = None if self._shown_seconds is None else max(0.0, self._monotonic() - self._shown_seconds)
@@ -93,6 +97,7 @@ class HttpViews:
         ]
         return {
             "missing": list(self._missing()),
+            "waiting": self._waiting(),
             "publishes": self._publishes,
             "report_age_seconds": age_seconds,
             "report_gap_seconds": self._gap_seconds,
@@ -117,7 +122,14 @@ class HttpViews:
     def readiness(self) -> ReadinessFinding:
         """Whether everything that this process needs is available. The text has one line per problem."""
         missing = list(self._missing())
-        return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing) or "ok\n")
+        return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing or ("ok", *self._waiting())))
+
+    def _waiting(self) -> list[str]:
+        """Return sentences about the first events, then example records; empty when there are events, or if it is not known."""
+        if self._first_events is None or self._report is None:
+            return []
+        sentences = self._first_events.sentences(self._report[0])
+        return [*sentences, *self._first_events.advice()] if sentences else []
 
     def _missing(self) -> Iterator[str]:
         status = self._status

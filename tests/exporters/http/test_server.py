@@ -22,6 +22,7 @@ from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer
 from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition
+from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.experiments.samples import experiment
@@ -94,6 +95,15 @@ def still_port(pipeline: Pipeline) -> Iterator[Port]:
 def exporter_port(pipeline: Pipeline) -> Iterator[Port]:
     """A process that only publishes."""
     yield from port_of(pipeline, loop=False)
+
+
+@pytest.fixture
+def empty_port() -> Iterator[Port]:
+    """A process whose topics are empty."""
+    pipeline, status, now = Pipeline(), ProcessStatus(started_seconds=1_000.0, ready=True), Now(1_000.0)
+    views = HttpViews(pipeline.exposition(status), now, first_events=FirstEvents(("impressions", "feedback"), "native"))
+    with served(views) as base:
+        yield Port(base, views, status, now, pipeline)
 
 
 @pytest.fixture
@@ -533,3 +543,13 @@ class TestLife:
                 assert b" 200 " in client.recv(100)
         finally:
             server.stop()
+
+
+def test_with_empty_topics_it_is_ready_and_says_what_it_waits_for(empty_port: Port) -> None:
+    empty_port.show()
+    said = empty_port.ask("/readyz")
+    lines = said.text.splitlines()
+    assert (said.status, lines[0]) == (200, "ok")
+    assert lines[2] == "No events yet on impressions, feedback."
+    assert lines[-2:] == list(EXAMPLES["native"])
+    assert json.loads(empty_port.ask("/api/pulse").body)["waiting"] == lines[1:]

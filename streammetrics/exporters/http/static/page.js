@@ -115,7 +115,7 @@ function state() {
     return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing]];
   }
   if (report.ended) return ["ended", "Ended", ["The input has ended. All numbers are final."]];
-  if (report.watermark_ms === null) return ["empty", "No data yet", [waitingFor(report), ...now.missing]];
+  if (report.watermark_ms === null) return ["empty", "No data yet", [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
   if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
   if (serverNow() - report.watermark_ms > BEHIND_MS) {
     return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`]];
@@ -147,7 +147,7 @@ function header([kind, word, sentences]) {
     : "";
   return [
     make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, times)),
-    make("div", { class: `banner ${kind}`, hidden: !sentences.length }, sentences.map((text) => make("p", {}, text)),
+    make("div", { class: `banner ${kind}`, hidden: !sentences.length }, sentences.map((text) => make(text.startsWith("{") ? "pre" : "p", {}, text)),
       kind === "login" ? make("button", { type: "button", "data-action": "reload" }, "Log in again") : null),
     problems.length ? make("div", { class: "banner input-problem" }, problems.map((text) => make("p", {}, text))) : null,
   ].filter(Boolean);

@@ -1,0 +1,73 @@
+"""Says which events a new installation waits for, with an example. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from streammetrics.reports.report import Report, counts_by_reason, refused_counts
+from streammetrics.reports.text import counted, fit
+
+NAMES_MAX: Final = 5
+EXAMPLES: Final = {
+    "native": (
+        '{"type":"impression","impression_id":"r-81","user_id":"u7","ts":1732183200123,"items":["a","b","c"],'
+        '"experiments":{"ranker-v7":"treatment"}}',
+        '{"type":"feedback","user_id":"u7","ts":1732183231877,"impression_id":"r-81","item_id":"b","action":"click"}',
+    ),
+    "ubi": (
+        '{"action_name":"impression","query_id":"r-81","client_id":"u7","timestamp":"2024-11-21T10:00:00Z",'
+        '"event_attributes":{"object":{"object_id":"b"},"position":{"ordinal":1}}}',
+        '{"action_name":"click","query_id":"r-81","client_id":"u7","timestamp":"2024-11-21T10:00:31Z",'
+        '"event_attributes":{"object":{"object_id":"b"}}}',
+    ),
+}
+"""A list and a feedback, as records of a topic, by `events.format`. Other formats have their own records."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEvents:
+    """The topics and the format of the events that are waited for."""
+
+    topics: tuple[str, ...]
+    form: str
+
+    def awaited(self, report: Report) -> tuple[str, ...]:
+        """Return the inputs, or before the first commit the topics, that have no event yet. Empty if numbers can be shown."""
+        if report.watermark_ms is not None or report.ended:
+            return ()
+        if report.tasks_committed == 0:
+            return self.topics
+        return tuple(f"{each.topic} {each.partition}" for each in report.inputs if each.watermark_ms is None)
+
+    def sentences(self, report: Report) -> tuple[str, ...]:
+        """Say what is waited for and what was read so far. Empty if numbers can be shown."""
+        if report.watermark_ms is not None or report.ended:
+            return ()
+        commits = f"{report.tasks_committed} of {report.tasks} tasks have committed."
+        return tuple(filter(None, (f"Numbers appear when every task has read events. {commits}", self._missing(report), _read(report))))
+
+    def advice(self) -> tuple[str, ...]:
+        """Say what a record looks like: a sentence, then example records, one a line."""
+        if self.form not in EXAMPLES:
+            return (f"Records are read with events.format = {self.form}. `streammetrics decode TOPIC` shows what yours become.",)
+        return ("Send one JSON object per record, with the user id as the Kafka key. A list, and a click on it:", *EXAMPLES[self.form])
+
+    def _missing(self, report: Report) -> str:
+        names = self.awaited(report)
+        return f"No events yet on {_some(names)}." if names else ""
+
+
+def _read(report: Report) -> str:
+    reasons = counts_by_reason(report.counts)
+    refused = refused_counts(reasons)
+    if not reasons["events"]:
+        return ""
+    why = f", of which {sum(refused.values()):,} are refused ({', '.join(refused)})" if refused else ""
+    return f"{counted(reasons['events'], 'record')} so far{why}."
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(map(fit, names[:NAMES_MAX])) + more

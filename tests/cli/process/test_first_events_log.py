@@ -1,0 +1,50 @@
+"""Tests of the log while there are no events."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from streammetrics.cli.process.first_events_log import QUIET_SECONDS, FirstEventsLog
+from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.reports.history import History
+from streammetrics.reports.report import Report
+from tests.support.committed_state import Now, Pipeline, two_variants
+
+
+class Clock(Now):
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def test_a_wait_is_logged_once_with_an_example_and_so_is_its_end() -> None:
+    clock, shown = Clock(1_000.0), list[Report]()
+    lines = FirstEventsLog(FirstEvents(("impressions",), "native"), clock, lambda report, history: shown.append(report))
+    nothing, numbers = Pipeline().report(), two_variants().report()
+    with capture_logs() as logged:
+        lines.take(nothing, History())
+        clock.seconds += QUIET_SECONDS - 1
+        lines.take(nothing, History())
+    assert logged == []
+    with capture_logs() as logged:
+        clock.seconds += 1
+        for report in (nothing, nothing, numbers, numbers):
+            lines.take(report, History())
+    assert [line["event"].partition(".")[0] for line in logged] == [
+        "Numbers appear when every task has read events",
+        "the first events have come",
+    ]
+    assert EXAMPLES["native"][0] in logged[0]["example"]
+    assert shown == [nothing, nothing, nothing, nothing, numbers, numbers]
+
+
+def test_events_at_once_are_not_logged() -> None:
+    clock = Clock(0.0)
+    lines = FirstEventsLog(FirstEvents(("impressions",), "native"), clock, lambda report, history: None)
+    with capture_logs() as logged:
+        for _ in range(3):
+            clock.seconds += QUIET_SECONDS
+            lines.take(two_variants().report(), History())
+    assert logged == []

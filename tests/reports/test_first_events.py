@@ -1,0 +1,52 @@
+"""Tests of what is said while there are no events."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammetrics.cli.wiring import build_decoder
+from streammetrics.config import load
+from streammetrics.events import Feedback, Impression
+from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from tests.support.committed_state import Pipeline, two_variants
+
+TOPICS = ("impressions", "feedback")
+
+
+@pytest.mark.parametrize("form", EXAMPLES)
+def test_the_examples_are_a_list_and_a_feedback_on_one_of_its_items(form: str) -> None:
+    decode = build_decoder(load(None, {}, {"events.format": form}).settings)
+    (shown,), (reaction,) = (decode(text.encode()) for text in EXAMPLES[form])
+    assert isinstance(shown, Impression)
+    assert isinstance(reaction, Feedback)
+    assert (reaction.user_id, reaction.impression_id) == (shown.user_id, shown.impression_id)
+    assert reaction.item_id in shown.items
+    assert 0 < reaction.ts - shown.ts < 60_000
+
+
+def test_before_any_commit_the_topics_are_named() -> None:
+    report = Pipeline().report()
+    assert report.tasks_committed == 0
+    assert FirstEvents(TOPICS, "native").sentences(report) == (
+        "Numbers appear when every task has read events. 0 of 1 tasks have committed.",
+        "No events yet on impressions, feedback.",
+    )
+
+
+def test_after_a_commit_the_inputs_without_events_are_named() -> None:
+    report = Pipeline().feed("impressions", Impression("r", "u", 1_732_183_200_000, ("a",))).report()
+    assert FirstEvents(TOPICS, "native").sentences(report) == (
+        "Numbers appear when every task has read events. 1 of 1 tasks have committed.",
+        "No events yet on feedback 0.",
+        "1 record so far.",
+    )
+
+
+def test_with_numbers_nothing_is_said() -> None:
+    assert FirstEvents(TOPICS, "native").sentences(two_variants().report()) == ()
+
+
+def test_another_format_is_explained_by_decode() -> None:
+    (sentence,) = FirstEvents(TOPICS, "segment").advice()
+    assert "events.format = segment" in sentence
+    assert "`streammetrics decode TOPIC`" in sentence
