@@ -17,7 +17,7 @@ from streammetrics.cli.doctor_data import data_findings
 from streammetrics.cli.doctor_findings import DoctorFinding
 from streammetrics.cli.wiring import build_engine, http_rules, http_users, kafka_connection, redis_connection
 from streammetrics.config import Settings
-from streammetrics.connectors.kafka.client import require_files, unreachable_reason
+from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import read_cluster
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.client import RedisConnection, connect, send
@@ -59,7 +59,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         yield DoctorFinding("ok", "skipped, because worker.role is exporter: an exporter does not use Kafka")
         return
     kafka, connection = settings.kafka, kafka_connection(settings)
-    require_files(connection)
+    require_login(connection)
     reasons = [reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))]
     all_unreachable = len(reasons) == len(kafka.bootstrap_servers)
     for reason in reasons:

@@ -34,8 +34,10 @@ from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 
 if TYPE_CHECKING:
+    from streammetrics.config.infrastructure import KafkaSettings
     from streammetrics.config.serving import HttpSettings
     from streammetrics.connectors.kafka.client import KafkaConnection
+    from streammetrics.connectors.kafka.oauth import OAuthLogin
     from streammetrics.connectors.redis.client import RedisConnection
     from streammetrics.exporters.http.limits import HttpRules
     from streammetrics.exporters.http.server import HttpServer
@@ -269,6 +271,22 @@ def kafka_connection(settings: Settings) -> KafkaConnection:
         sasl_mechanism=kafka.sasl_mechanism or None,
         sasl_username=kafka.sasl_username,
         sasl_password=_secret(kafka.sasl_password),
+        oauth=_oauth_login(kafka) if kafka.sasl_mechanism == "OAUTHBEARER" else None,
+    )
+
+
+def _oauth_login(kafka: KafkaSettings) -> OAuthLogin:
+    from streammetrics.connectors.kafka.oauth import OAuthLogin  # noqa: PLC0415  slow import
+
+    return OAuthLogin(
+        token_url=kafka.oauth_token_url,
+        client_id=kafka.oauth_client_id,
+        client_secret=_secret(kafka.oauth_client_secret),
+        scope=kafka.oauth_scope,
+        cafile=kafka.oauth_cafile,
+        token_file=kafka.oauth_token_file,
+        aws_region=kafka.oauth_aws_region,
+        extensions=tuple((name, value) for name, _, value in (pair.partition("=") for pair in kafka.oauth_extensions)),
     )
 
 

@@ -44,6 +44,45 @@ def test_all_missing_sasl_settings_are_reported_together():
     assert len(problems_of(flags={"kafka.security_protocol": "SASL_PLAINTEXT"})) == 3
 
 
+OAUTH = {"kafka.security_protocol": "SASL_SSL", "kafka.sasl_mechanism": "OAUTHBEARER"}
+ENDPOINT = {"kafka.oauth_token_url": "https://sso.test/token", "kafka.oauth_client_id": "sm", "kafka.oauth_client_secret": SECRET}
+
+
+@pytest.mark.parametrize("source", [ENDPOINT, {"kafka.oauth_token_file": "/run/token"}, {"kafka.oauth_aws_region": "eu-west-1"}])
+def test_oauth_needs_one_source_of_tokens_and_no_password(source):
+    loaded = by_flags(OAUTH | source | {"kafka.oauth_extensions": "logicalCluster=lkc-1,identityPoolId=pool-x"})
+    assert loaded.settings.kafka.oauth_extensions == ("logicalCluster=lkc-1", "identityPoolId=pool-x")
+    assert loaded.warnings == ()
+    rule = "OAUTHBEARER needs exactly one of kafka.oauth_token_url, kafka.oauth_token_file, kafka.oauth_aws_region"
+    for wrong in ({}, source | {"kafka.oauth_token_file": "/a", "kafka.oauth_aws_region": "b"}):
+        assert rule in [problem.allowed for problem in problems_of(flags=OAUTH | wrong)]
+
+
+@pytest.mark.parametrize("missing", ["oauth_client_id", "oauth_client_secret"])
+def test_a_token_endpoint_needs_credentials(missing):
+    (problem,) = problems_of(flags={key: value for key, value in (OAUTH | ENDPOINT).items() if key != f"kafka.{missing}"})
+    assert (problem.key, problem.allowed) == (f"kafka.{missing}", "is required with kafka.oauth_token_url")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://sso.test/token", "https://sm:word@sso.test/token", "sso.test/token", "file:///etc/passwd", "https:///x"]
+)
+def test_the_client_secret_is_sent_over_tls_only(url):
+    assert problem_of(kafka__oauth_token_url=url).key == "kafka.oauth_token_url"
+    assert by_flags({"kafka.oauth_token_url": "http://127.0.0.1:1/token"}).settings.kafka.oauth_token_url == "http://127.0.0.1:1/token"
+
+
+def test_oauth_settings_without_oauth_are_named():
+    (warning,) = by_flags(SASL | ENDPOINT).warnings
+    assert warning.endswith("ignored, because kafka.sasl_mechanism is not OAUTHBEARER")
+    assert SECRET not in warning
+
+
+@pytest.mark.parametrize("extension", ["lkc-1", "logical.cluster=x", "auth=", "a=\x01b"])
+def test_a_malformed_oauth_extension_is_rejected(extension):
+    assert problem_of(kafka__oauth_extensions=[extension]).key == "kafka.oauth_extensions"
+
+
 @pytest.mark.parametrize("section", ["kafka", "redis"])
 def test_a_client_key_requires_its_certificate(section):
     (problem,) = problems_of(flags={f"{section}.ssl_keyfile": "/key.pem"})

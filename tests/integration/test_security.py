@@ -44,6 +44,7 @@ USER = "scraper"
 SECRETS = {
     "kafka.sasl_password": "kafka-Word-73c1",
     "kafka.ssl_password": "kafka-Key-2f9e",
+    "kafka.oauth_client_secret": "kafka-Client-90ab",
     "redis.password": "redis-Word-b81d",
     "http.ssl_password": "http-Key-5a07",
 }
@@ -123,6 +124,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
                 "sasl_mechanism": "SCRAM-SHA-512",
                 "sasl_username": "reader",
                 "sasl_password": SECRETS["kafka.sasl_password"],
+                "oauth_client_secret": SECRETS["kafka.oauth_client_secret"],
                 "ssl_cafile": str(authority.cafile),
                 "ssl_certfile": str(kafka_own.certfile),
                 "ssl_keyfile": str(kafka_own.locked_keyfile),

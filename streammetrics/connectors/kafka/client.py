@@ -15,6 +15,7 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
 from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.oauth import OAuthLogin, tokens_of
 from streammetrics.connectors.kafka.patches import failed_sockets, large_reads
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import SourceError
@@ -56,6 +57,7 @@ class KafkaConnection:
     sasl_mechanism: str | None = None
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    oauth: OAuthLogin | None = None
 
     @property
     def start_text(self) -> str:
@@ -86,6 +88,8 @@ def connection_options(settings: KafkaConnection) -> dict[str, Any]:
             "sasl_plain_username": settings.sasl_username,
             "sasl_plain_password": settings.sasl_password,
         }
+    if settings.oauth is not None:
+        options["sasl_oauth_token_provider"] = tokens_of(settings.oauth)
     return options
 
 
@@ -112,11 +116,13 @@ def unreachable_reason(servers: Sequence[str], timeout_s: float = CONNECT_SECOND
     return "; ".join(reasons)
 
 
-def require_files(settings: KafkaConnection) -> None:
-    """Raise ConfigError for certificate files that cannot be read or do not match each other.
+def require_login(settings: KafkaConnection) -> None:
+    """Raise ConfigError for certificate files that cannot be read or do not match each other, and SourceError without an OAuth token.
 
     The client reads them on its own thread for every connection, and reports any mismatch as "no broker found".
     """
+    if settings.oauth is not None:
+        tokens_of(settings.oauth).current()
     if "SSL" in settings.security_protocol:
         files = CertificateFiles(
             section="kafka",
@@ -129,8 +135,8 @@ def require_files(settings: KafkaConnection) -> None:
 
 
 def require_reachable(settings: KafkaConnection) -> None:
-    """Raise ConfigError for unusable certificate files, and SourceError unless a server accepts a TCP connection."""
-    require_files(settings)
+    """Raise ConfigError for unusable certificate files, and SourceError without a token or if no server accepts a TCP connection."""
+    require_login(settings)
     if reason := unreachable_reason(settings.bootstrap_servers):
         raise SourceError(f"no Kafka broker can be reached ({reason})", "start it, or correct kafka.bootstrap_servers")
 
