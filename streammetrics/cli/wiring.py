@@ -304,6 +304,9 @@ def redis_connection(settings: Settings) -> RedisConnection:
         ssl_cafile=redis.ssl_cafile,
         ssl_certfile=redis.ssl_certfile,
         ssl_keyfile=redis.ssl_keyfile,
+        sentinels=tuple(redis.sentinels),
+        sentinel_username=redis.sentinel_username,
+        sentinel_password=_secret(redis.sentinel_password),
         socket_timeout_ms=redis.socket_timeout_ms,
     )
 

@@ -226,6 +226,14 @@ class RedisSettings(Section):
     ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", PATH_OR_EMPTY)
     ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the server requires one.", PATH_OR_EMPTY)
     ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", PATH_OR_EMPTY)
+    sentinels: Listed[Server] = setting(
+        (),
+        "Redis Sentinel: the addresses of the sentinels, which say where the primary is. The host of redis.url is then the name of the"
+        " service, without a port, such as redis://mymaster/0. With rediss:// the sentinels need TLS too. Empty: no Sentinel.",
+        "a list of distinct host:port, or empty for none",
+    )
+    sentinel_username: OptionalText = setting(None, "User to log in to the sentinels as.", "a name, or empty for none")
+    sentinel_password: OptionalSecret = setting(None, "Password to log in to the sentinels with.", "a text, or empty for none")
     socket_timeout_ms: Whole = milliseconds(
         5_000,
         "Timeout for one Redis reply. The worker waits this long before it treats the connection as lost; with a cluster, a few times"
@@ -241,6 +249,13 @@ class RedisSettings(Section):
         query = parse_qs(parts.query)
         if self.cluster and (parts.scheme == "unix" or parts.path not in ("", "/", "/0") or query.get("db", ["0"]) != ["0"]):
             yield Conflict(("redis.url", "redis.cluster"), "a cluster has only database 0 and no unix socket; redis.cluster is true")
+        if self.sentinels and self.cluster:
+            yield Conflict(("redis.sentinels", "redis.cluster"), "a cluster has no sentinels; redis.cluster is true")
+        if self.sentinels and (parts.scheme == "unix" or parts.port is not None):
+            yield Conflict(
+                ("redis.url", "redis.sentinels"),
+                "with redis.sentinels, its host is the name of the service and has no port: redis://mymaster/0",
+            )
         if self.password and (parts.password or "password" in query):
             yield Conflict(("redis.password", "redis.url"), "redis.url contains a password too; keep one of them")
         if self.username and (parts.username or "username" in query):
@@ -249,6 +264,8 @@ class RedisSettings(Section):
 
     def advice(self) -> Iterator[str]:
         """Yield warnings: settings that are valid but probably not intended."""
+        if not self.sentinels and (unused := _given(self, "redis", "sentinel_")):
+            yield f"{unused}: ignored, because redis.sentinels is empty"
         if not self.url.get_secret_value().startswith("rediss:") and (unused := _given(self, "redis", "ssl_")):
             yield f"{unused}: ignored, because redis.url does not begin with rediss://"
         if self.cluster and self.socket_timeout_ms > CLUSTER_TIMEOUT_MS_MAX:

@@ -44,6 +44,19 @@ def test_all_missing_sasl_settings_are_reported_together():
     assert len(problems_of(flags={"kafka.security_protocol": "SASL_PLAINTEXT"})) == 3
 
 
+def test_sentinels_need_the_name_of_a_service():
+    given = {"redis.sentinels": "a:26379,b:26379", "redis.url": "redis://MyMaster/3"}
+    loaded = by_flags(given | {"redis.sentinel_password": SECRET})
+    assert (loaded.settings.redis.sentinels, loaded.warnings) == (("a:26379", "b:26379"), ())
+    for url in ("redis://cache:6379/0", "unix:///run/redis.sock"):
+        (problem,) = problems_of(flags=given | {"redis.url": url})
+        assert "the name of the service" in problem.allowed
+    (problem,) = problems_of(flags=given | {"redis.url": "redis://m/0", "redis.cluster": "true"})
+    assert problem.key == "redis.sentinels"
+    (warning,) = by_flags({"redis.sentinel_password": SECRET}).warnings
+    assert warning == "redis.sentinel_password: ignored, because redis.sentinels is empty"
+
+
 OAUTH = {"kafka.security_protocol": "SASL_SSL", "kafka.sasl_mechanism": "OAUTHBEARER"}
 ENDPOINT = {"kafka.oauth_token_url": "https://sso.test/token", "kafka.oauth_client_id": "sm", "kafka.oauth_client_secret": SECRET}
 

@@ -46,6 +46,7 @@ SECRETS = {
     "kafka.ssl_password": "kafka-Key-2f9e",
     "kafka.oauth_client_secret": "kafka-Client-90ab",
     "redis.password": "redis-Word-b81d",
+    "redis.sentinel_password": "redis-Sentinel-5e1c",
     "http.ssl_password": "http-Key-5a07",
 }
 WORD = "http-Word-e446"
@@ -134,6 +135,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
                 "namespace": "sm",
                 "username": "streammetrics",
                 "password": SECRETS["redis.password"],
+                "sentinel_password": SECRETS["redis.sentinel_password"],
                 "ssl_cafile": str(authority.cafile),
                 "ssl_certfile": str(own.certfile),
                 "ssl_keyfile": str(own.keyfile),

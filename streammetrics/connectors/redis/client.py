@@ -9,8 +9,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import parse_url
 from redis.exceptions import ConnectionError
 from redis.retry import Retry
+from redis.sentinel import Sentinel
 
 from streammetrics.connectors.tls import CertificateFiles
 
@@ -26,10 +28,13 @@ RESEND_SECONDS, RESEND_SECONDS_MAX = 0.02, 0.2
 class RedisConnection:
     """How to reach Redis or a Redis Cluster, and the namespace of the keys. `repr` hides the passwords.
 
-    `url` is redis://, rediss:// (TLS) or unix://, and for a cluster the URL of any node. Certificates are paths of PEM files.
+    `url` is redis://, rediss:// (TLS) or unix://, and for a cluster the URL of any node. Certificates are paths of PEM files. With
+    `sentinels` (host:port), the host of `url` is the name of the service, and the sentinels say where its primary is.
 
     >>> RedisConnection(url="redis://:secret@cache:6380/0").place
     'cache:6380'
+    >>> RedisConnection(url="redis://:secret@Main/0", sentinels=("a:26379",)).place
+    'service Main'
     """
 
     url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
@@ -40,14 +45,24 @@ class RedisConnection:
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    sentinels: tuple[str, ...] = ()
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
     socket_timeout_ms: int = 5_000
     client_name: str = "streammetrics"
 
     @property
     def place(self) -> str:
-        """The host and port, or the path of the socket, for messages."""
+        """The host and port, the path of the socket, or the name of the service, for messages."""
         parts = urlsplit(self.url)
+        if self.sentinels:
+            return f"service {self.service}"
         return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+    @property
+    def service(self) -> str:
+        """The name of the service that the sentinels watch."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]  # `hostname` would be in lower case
 
     def mask(self, text: str) -> str:
         """Replace the passwords of these settings in a text.
@@ -56,7 +71,7 @@ class RedisConnection:
         '*** *** *** fourth'
         """
         parts = urlsplit(self.url)
-        for secret in (self.password, unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
+        for secret in (self.password, self.sentinel_password, unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
             text = text.replace(secret, "***") if secret else text
         return text
 
@@ -92,13 +107,33 @@ def connect(settings: RedisConnection) -> Client:
     if settings.url.startswith("rediss:"):
         files = {"ssl_ca_certs": settings.ssl_cafile, "ssl_certfile": settings.ssl_certfile, "ssl_keyfile": settings.ssl_keyfile}
         options |= {name: path for name, path in files.items() if path is not None}
+    if settings.sentinels:
+        return _primary_of(settings, options)
     return redis.RedisCluster.from_url(settings.url, **options) if settings.cluster else redis.Redis.from_url(settings.url, **options)
+
+
+def _primary_of(settings: RedisConnection, options: dict[str, Any]) -> redis.Redis:
+    """Return a client of the primary that the sentinels name. It asks them for each new connection, so it follows a failover."""
+    given: dict[str, Any] = parse_url(settings.url)  # type: ignore[no-untyped-call]  # untyped in the client
+    own = {**given, **{name: value for name, value in options.items() if value is not None}}
+    own = {name: value for name, value in own.items() if name not in ("host", "port", "connection_class")}
+    tls = {name: value for name, value in own.items() if name.startswith("ssl")}
+    tls |= {"ssl": True} if settings.url.startswith("rediss:") else {}
+    timeouts = {name: own[name] for name in ("socket_timeout", "socket_connect_timeout", "client_name", "protocol")}
+    login = {"username": settings.sentinel_username, "password": settings.sentinel_password}
+    addresses = [(host.strip("[]"), int(port)) for host, _, port in (each.rpartition(":") for each in settings.sentinels)]
+    sentinel = Sentinel(addresses, sentinel_kwargs={**timeouts, **tls, **login, "retry": None})  # type: ignore[no-untyped-call]
+    primary: redis.Redis = sentinel.master_for(settings.service, **{**own, **tls})  # type: ignore[no-untyped-call]  # untyped in the client
+    return primary
 
 
 def hang_up(client: Client) -> None:
     """Close every connection. A cluster's client would leave the connections to its nodes to the garbage collector."""
     if isinstance(client, redis.RedisCluster):
         client.disconnect_connection_pools()  # type: ignore[no-untyped-call]  # untyped in the client
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    for sentinel in manager.sentinels if manager is not None else ():
+        sentinel.close()
     client.close()
 
 

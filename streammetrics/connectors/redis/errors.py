@@ -22,6 +22,7 @@ from redis.exceptions import (
     TimeoutError,
     TryAgainError,
 )
+from redis.sentinel import MasterNotFoundError
 
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.errors import StateError, StoreError
@@ -77,6 +78,12 @@ ADVICES = (
         (InvalidResponse,),
         ("Protocol error",),
         "the server is not Redis, or requires TLS: check redis.url, which must begin with rediss:// for TLS",
+    ),
+    Advice(
+        (MasterNotFoundError,),
+        (),
+        "the sentinels know no reachable primary: wait for a failover to end; or check redis.sentinels, and the host of redis.url, which is"
+        " the name of the service",
     ),
     Advice((TimeoutError,), ("Timeout",), "check redis.url and the network, or raise redis.socket_timeout_ms"),
     Advice((ConnectionError, OSError), ("cannot be connected",), "check that Redis runs, and redis.url"),
