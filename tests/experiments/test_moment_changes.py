@@ -1,0 +1,27 @@
+"""Changes of the moments of many variants together equal those of each user by definition."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.moment_changes import BLOCK_USERS, moment_changes
+from streammetrics.experiments.moments import add, subtract, zero
+from tests.experiments.columns import MEASURES
+from tests.experiments.test_moments import of_user
+
+
+@given(st.data(), st.sampled_from((1, 5, 2 * BLOCK_USERS + 3)), st.sampled_from((44, 62, 63)))
+def test_changes_of_sets_of_arms_equal_one_by_one(data: st.DataObject, users: int, bits: int) -> None:
+    random = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    before, after = (random.integers(0, 1 << bits, (users, MEASURES.totals_width)) for _ in range(2))
+    for totals_of in (before, after):
+        totals_of[random.random(users) < 0.2] = 0
+    members = data.draw(st.lists(st.lists(st.integers(0, 3), unique=True), min_size=1, max_size=5))
+    sets = random.integers(0, len(members), users)
+    expected = [zero(MEASURES) for _ in range(4)]
+    for number, one, other in zip(sets.tolist(), before.tolist(), after.tolist(), strict=True):
+        for arm in members[number]:
+            expected[arm] = add(expected[arm], subtract(of_user(MEASURES, other), of_user(MEASURES, one)))
+    assert moment_changes(MEASURES, before, after, sets, members, 4) == expected
