@@ -100,7 +100,8 @@ class ExperimentSettings(Section):
     )
     idle_days: Whole = whole(30, "Days of event time without a list after which an experiment ends and its state is dropped.", 1, 366)
     patience_ms: Whole = milliseconds(
-        600_000, "How long a final list waits for its session to close, so that all lists of a visit are added to experiments together."
+        600_000,
+        "How long a final list waits at most for its session to close, so that all lists of a visit are added to experiments together.",
     )
     variants_max: Whole = whole(200, "Maximum variants of all experiments of a task. A list loses a further one.", 1, 100_000)
     metrics: Annotated[Listed[Text], Field(max_length=320)] = setting(

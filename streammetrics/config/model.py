@@ -14,12 +14,11 @@ from pydantic_core import PydanticCustomError
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
-from streammetrics.config.metrics import MetricSettings
-from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
+from streammetrics.config.results import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
-from streammetrics.metrics import MetricError, Scorer
+from streammetrics.metrics import MetricError, Scorer, Spec
 
 PREFIX = "STREAMMETRICS_"
 STATE_BYTES_MAX = 500 << 20
@@ -68,8 +67,6 @@ class Settings(Section):
         if (highest := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
             rule = f"must be at most the highest grade in join.grades, {highest}: otherwise no item could be relevant"
             yield Conflict(("metrics.relevant_grade", "join.grades"), rule)
-        elif found := [Conflict(*each) for each in self.metrics.conflicts_with(self.join.grades)]:
-            yield from found
         else:
             yield from self._conflicts_of_scores()
         yield from self._conflicts_of_labels()
@@ -79,8 +76,8 @@ class Settings(Section):
         """Return the scorer for all metrics and cut-offs. Raises MetricError if its integers could overflow; see `conflicts`."""
         metrics = self.metrics
         return Scorer(
-            metrics.metrics,
-            spec=metrics.spec,
+            [f"{name}@{k}" for name in metrics.names for k in metrics.cutoffs],
+            spec=Spec(gain=metrics.gain, relevance_threshold=metrics.relevant_grade),
             items_max=self.events.items_max,
             grade_max=parse_grades(self.join.grades).grades[-1],
         )
@@ -110,7 +107,7 @@ class Settings(Section):
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
-        known = tuple(map(str, self.metrics.metrics))
+        known = tuple(f"{name}@{k}" for name in self.metrics.names for k in self.metrics.cutoffs)
         chosen = self.experiments.metrics or known
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
         yield from self.experiments.conflicts(known, (*chosen, *users))

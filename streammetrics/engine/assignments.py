@@ -7,42 +7,35 @@ computed once and shared by all users.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from streammetrics.engine.codec import StoredTotals
 from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, ExperimentRun, ExperimentRuns, is_behind
+from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeSets
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiments.interleaving import INTERLEAVED
 
-ScopeKey: TypeAlias = tuple[int, int]
-"""A scope: the number of the run, and the day."""
-
 
 class VariantTarget:
-    """A variant in one scope of a run, and the rows of its users that change in this batch.
+    """A variant in one scope of a run. It is `special` if its users have covariates there, or credit for teams."""
 
-    `newcomer` is the record that a new user starts with; `newcomers` is the number of new users. The target is `special` if a user has more
-    than lists and sums there: covariates, or credit for teams.
-    """
-
-    __slots__ = ("changed", "key", "newcomer", "newcomers", "run", "scope", "special", "variant")
+    __slots__ = ("key", "run", "scope", "special", "variant")
 
     def __init__(self, run: ExperimentRun, day: int, variant: str) -> None:
         self.run, self.variant, self.scope = run, variant, run.scope(day)
         self.key: ScopeKey = (run.number, day)
-        self.newcomer: StoredTotals = (run.number, day, variant, 0, b"", [])
-        self.newcomers = 0
-        self.changed: list[int] = []
         self.special = run.earlier is not None or variant == INTERLEAVED
 
 
 class ExposureTarget(NamedTuple):
-    """The targets of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day)."""
+    """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
+
+    All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own.
+    """
 
     first: int
     last: int
-    variants: list[VariantTarget]
+    sets: list[ScopeSet]
 
 
 _NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
@@ -69,6 +62,7 @@ class ExposureTargets:
         self._exposures: dict[tuple[int, int], ExposureTarget] = {}
         self._variants: dict[tuple[int, int, str], VariantTarget] = {}
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
+        self.sets = ScopeSets(self.is_open)
 
     def at(self, number: int, ts: int) -> ExposureTarget:
         """Return the target of a list; `number` is that of its experiments among `labels`."""
@@ -79,8 +73,10 @@ class ExposureTargets:
         return target
 
     def _find(self, labels: Labels, ts: int) -> ExposureTarget:
-        day, variants = ts // DAY_MS, []
+        day = ts // DAY_MS
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
+        together: dict[int, dict[ScopeKey, str | None]] = {WHOLE: {}, day: {}}
+        alone: list[ScopeSet] = []
         for experiment, variant in labels:
             run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
             if run is None or not span.holds(ts) or ts < self.counted_from:
@@ -89,8 +85,13 @@ class ExposureTargets:
             first, last = max(first, run.first, span.first, self.counted_from), min(last, run.last, span.last)
             if not run.scopes:
                 run.earlier = self.rules.before(run)
-            variants += [self.variant(run, scope, variant) for scope in ((WHOLE, day) if day >= self.day_from else (WHOLE,))]
-        return ExposureTarget(first, last, variants)
+            for scope in (WHOLE, day) if day >= self.day_from else (WHOLE,):
+                target = self.variant(run, scope, variant)
+                if target.special:
+                    alone.append(self.sets.of({target.key: variant}))
+                else:
+                    together[scope][target.key] = variant
+        return ExposureTarget(first, last, [*(self.sets.of(variants) for variants in together.values() if variants), *alone])
 
     def variant(self, run: ExperimentRun, day: int, variant: str) -> VariantTarget:
         """Return the target of a variant in one scope. There is only one."""
@@ -99,6 +100,11 @@ class ExposureTargets:
         if target is None:
             target = self._variants[key] = VariantTarget(run, day, variant)
         return target
+
+    def targets_of(self, scopes: ScopeSet) -> list[VariantTarget]:
+        """Return the targets of a set. None of its scopes may have several variants."""
+        of_number = self.runs.of_number
+        return [self.variant(of_number[run], day, variant) for (run, day), variant in scopes.variants.items() if variant is not None]
 
     def is_open(self, scope: ScopeKey) -> bool:
         """Whether lists may still be added to a scope: it exists, and lists of its last time may not all be enrolled."""

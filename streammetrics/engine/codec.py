@@ -7,7 +7,7 @@ Panes, sums of experiments and the control record are JSON, because their intege
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,11 +23,12 @@ from streammetrics.sessions.msgpack import array_head, pack
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session import Session
 from streammetrics.sessions.user import User
-from streammetrics.windows.last_seen import StoredLastSeen
+from streammetrics.windows.last_seen import SeenArms, StoredLastSeen
+from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 4
+VERSION = 5
 SCALES = "scales "
 
 _StoredParts = tuple[str, StoredImpression | None, bool, tuple[Fragment, ...]]
@@ -36,13 +37,16 @@ _StoredSession = tuple[int, int, int, msgspec.Raw, msgspec.Raw, list[_StoredPart
 
 StoredCredit = tuple[str, str, int, int]
 """Credit of a user's interleaved lists: two teams, the number of lists that compare them, and the credit of the second team."""
-StoredTotals = tuple[int, int, str | None, int, bytes, list[StoredCredit]]
-"""A user's totals in one scope: number of the run, day, variant (None: several), number of lists, packed sums, credits."""
+StoredTotals = tuple[msgspec.Raw, int, bytes, list[StoredCredit]]
+"""A user's totals in scopes where they are equal: the scopes, number of lists, packed sums, credits."""
+StoredScope = tuple[int, int, str | None]
+"""A scope and the user's variant there: number of the run, day, variant (None: several)."""
 StoredEarlier = tuple[CovariatePeriod, int, bytes]
 """A user's totals before an experiment: the period, number of lists, packed sums."""
 
 _decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
 _decode_user_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
+_decode_scopes = msgspec.msgpack.Decoder(list[StoredScope]).decode
 _decode_user_counts = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
 _plain_msgpack = msgspec.msgpack.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
@@ -169,6 +173,26 @@ def decode_user_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEa
         raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
     _check(version, "a user's totals")
     return totals, earlier, last_seen
+
+
+def encode_scopes(scopes: Sequence[StoredScope]) -> msgspec.Raw:
+    return msgspec.Raw(pack(scopes))
+
+
+def decode_scopes(stored: bytes) -> list[StoredScope]:
+    """Decode the scopes of `StoredTotals`."""
+    try:
+        return _decode_scopes(stored)
+    except msgspec.DecodeError as error:
+        raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
+
+
+def decode_arms(stored: bytes) -> SeenArms:
+    """Decode the variants of `StoredLastSeen`."""
+    try:
+        return _decode_arms(stored)
+    except msgspec.DecodeError as error:
+        raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
 
 
 def encode_user_counts(pane: PaneUserCounts) -> bytes:

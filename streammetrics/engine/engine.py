@@ -19,7 +19,7 @@ from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.stored_state import StateChanges
 from streammetrics.engine.task_state import TaskState
-from streammetrics.engine.user_totals import UserTotalsLayout
+from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.windows.unique_users import UserCountLayout

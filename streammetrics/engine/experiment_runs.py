@@ -52,7 +52,7 @@ class CovariatePeriod(NamedTuple):
 class ExperimentRules:
     """Which lists count in experiments.
 
-    `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits for its
+    `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
     session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
     all runs of a task. `earlier` are the covariate periods, at most one for each experiment.
     """
@@ -175,6 +175,11 @@ class ExperimentRuns:
             run.variants |= later.variants
             self._drop(later)
         return run
+
+    def knows(self, experiment: str, variant: str, oldest: int, newest: int) -> bool:
+        """Whether lists between two times would change nothing: the experiment has one run, which holds them and has the variant."""
+        runs = self.of_name.get(experiment, ())
+        return len(runs) == 1 and runs[0].first <= oldest and newest <= runs[0].last and variant in runs[0].variants
 
     def at(self, experiment: str, ts: int) -> ExperimentRun | None:
         """Return the run of a list at `ts`. None if it was dropped."""

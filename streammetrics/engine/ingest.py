@@ -18,7 +18,7 @@ from streammetrics.engine.supported_time import SupportedTime
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.event_time import NEVER, pane_start
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, TYPE
@@ -128,8 +128,8 @@ class BatchProcessor:
         self.timed = 0
         self.outlier: Outlier | None = None
         self.moves: list[TimeMove] = []
-        self.waiting_ms = rules.pane_ms + rules.enrolment_wait_ms - rules.join.gap_ms
-        """A list is enrolled before its session closes if the session's last event is this long after the start of the list's pane."""
+        self.waiting_ms = rules.pane_ms + rules.join.attribution_ms - rules.join.gap_ms
+        """A list may be enrolled before its session closes if the session's last event is this long after the start of the list's pane."""
 
     def input(self, batch: Batch, idle: frozenset[int]) -> None:  # noqa: PLR0912, PLR0915  calls cost too much here
         """Take the records of one input. Each event is judged by the watermark before it, and then advances the watermark."""
@@ -323,12 +323,12 @@ class BatchProcessor:
     def _note_due(self, user: User, event: Impression) -> None:
         """Make sure that a user is due in time for a list that is enrolled before its session can close.
 
-        A user is due when the first list that is not enrolled is final. An older list that is not final yet has set that time already,
-        if it counts. Nothing is needed if the session can close first: its stored due time is early enough, because a session's end
-        only moves later.
+        A user is due when the turn of the first list that is not enrolled is final. An older list of an open turn has set that time
+        already, if it counts. Nothing is needed if the session can close first. Its stored due time is early enough then, because a
+        session's end only moves later.
         """
         rules, ts = self.rules, event.ts
-        final = self.progress.final_before(rules.enrolment_wait_ms)
+        final = self.state.sessions.turns.final(event.user_id, self.progress.closed_before)
         counted_from = max(self.state.enrolments.counted_from, self.state.unique_users.counted_from)  # older lists set no due time
         for session in user.sessions:
             for shown in reversed(session.lists.values()):
@@ -338,7 +338,7 @@ class BatchProcessor:
                     and rules.counts_users(impression.experiments)
                     and impression.impression_id != event.impression_id
                     and shown.ts >= counted_from
-                    and pane_start(shown.ts, rules.pane_ms) + rules.pane_ms > final
+                    and shown.ts >= final
                 ):
                     return
         self.state.sessions.due_changed.add(event.user_id)

@@ -7,6 +7,7 @@ before anyone reads them. So nothing outside needs to call a flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.codec import Control
@@ -195,13 +196,14 @@ class LabelIndex:
     def _flush(self) -> None:
         """Pass the noted times on to groups and runs."""
         groups, runs = self._groups, self._runs
-        for entry in self.unflushed:
+        for entry in sorted(self.unflushed, key=attrgetter("newest"), reverse=True):  # the first ones extend runs, the others rarely do
             for group in entry.groups:
                 if groups.get(group, NEVER) < entry.newest:
                     groups[group] = entry.newest
             for experiment, variant in entry.experiments:
-                runs.extend(experiment, variant, entry.oldest)
-                runs.extend(experiment, variant, entry.newest)
+                if not runs.knows(experiment, variant, entry.oldest, entry.newest):
+                    runs.extend(experiment, variant, entry.oldest)
+                    runs.extend(experiment, variant, entry.newest)
             entry.newest, entry.oldest = NEVER, FOREVER
         self.unflushed.clear()
 

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple, TypeAlias, TypedDict
 
 from streammetrics.engine.codec import Control, decode_user, encode_user
 from streammetrics.engine.enrolment import Enrolments
+from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.rules import EngineRules
-from streammetrics.events.event_time import FOREVER, NEVER, pane_start
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.sessions.outcomes import count_outcomes
 from streammetrics.sessions.user import User
 
@@ -45,11 +46,11 @@ class SessionStore:
     task, in memory or not.
     """
 
-    __slots__ = ("_counts", "_due_requested", "_enrolments", "_rules", "_wait_ms", "dirty", "due_changed", "next_due", "open", "users")
+    __slots__ = ("_counts", "_due_requested", "_enrolments", "_rules", "dirty", "due_changed", "next_due", "open", "turns", "users")
 
     def __init__(self, rules: EngineRules, enrolments: Enrolments, counts: Counter[tuple[str, int]]) -> None:
         self._rules, self._enrolments, self._counts = rules, enrolments, counts
-        self._wait_ms = rules.enrolment_wait_ms
+        self.turns = EnrolmentTurns(rules)
         self._due_requested = False
         self.users: dict[str, User] = {}
         self.dirty: dict[str, User] = {}
@@ -117,7 +118,7 @@ class SessionStore:
             else:
                 del self.users[user_id]
                 gone.append(user_id)
-        due = {user_id: self._due_of(self.users[user_id]) for user_id in self.due_changed if user_id in users}
+        due = {user_id: self._due_of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in users}
         due |= {user_id: records_due[user_id] for user_id in gone if user_id in records_due}
         if due:
             self.next_due = min(self.next_due, *due.values())
@@ -125,19 +126,17 @@ class SessionStore:
         self._due_requested = False
         return SessionChanges(users, due, gone)
 
-    def _due_of(self, user: User) -> int:
-        """When (ms) a user is due: the first session may have ended, or the first list that is not enrolled is final."""
-        wait_ms = self._wait_ms
+    def _due_of(self, user_id: str, user: User) -> int:
+        """When (ms) a user is due: the first session may have ended, or the turn of the first list that is not enrolled is final."""
         due = user.next_due(self._rules.join.gap_ms)
-        if user.sessions[0].first + wait_ms >= due:  # the session ends before its first list is enrolled
+        if self.turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
             return due
-        lists = [shown for session in user.sessions for shown in session.lists.values() if shown.ts >= user.enrolled_before]
+        lists = [shown for session in user.sessions for shown in session.lists_from(user.enrolled_before)]
         if self._rules.unique_users is None:
             lists = [shown for shown in lists if self._rules.counts_users(shown.impression.experiments)]
         if not lists:
             return due
-        first = min([shown.ts for shown in lists])
-        return min(due, pane_start(first, self._rules.pane_ms) + self._rules.pane_ms + wait_ms - 1)
+        return min(due, self.turns.due(user_id, min([shown.ts for shown in lists])))
 
     def evict(self, users_max: int) -> None:
         """Drop saved users from memory until `users_max` are left, or for now fewer than 4/3 of that.

@@ -17,10 +17,10 @@ from streammetrics.engine.pane_store import PaneStore
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
+from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
-from streammetrics.engine.user_totals import UserTotalsLayout
 from streammetrics.errors import StateError
 from streammetrics.metrics import TallyLayout
 from streammetrics.windows.unique_users import UserCountLayout

@@ -57,10 +57,9 @@ class TeamCredits:
                     else:
                         self._counts["too_many_teams", final.topic] += 1
 
-    def put_back(self, target: VariantTarget) -> None:
-        """Add the new credits of a target's rows to its sums."""
-        for row in target.changed:
-            add_credits(target.scope.credits, self._rows[row], 1)
+    def put_back(self, target: VariantTarget, row: int) -> None:
+        """Add the new credits of a row to the sums of its target."""
+        add_credits(target.scope.credits, self._rows[row], 1)
 
     def stored(self, row: int) -> list[StoredCredit] | None:
         """Return the credits of a row in their stored form. None if the row has no interleaved lists."""

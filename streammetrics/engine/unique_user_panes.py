@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from streammetrics.engine.codec import Control, decode_user_counts, encode_user_counts
+from streammetrics.engine.codec import Control, decode_arms, decode_user_counts, encode_user_counts
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.windows.final_lists import FinalLists
@@ -57,7 +57,7 @@ class UniqueUserPanes:
         rules, pane_ms = self._rules, self._rules.pane_ms
         if rules.unique_users is None or self._layout is None:
             return None
-        return LastSeenBatch(self._layout, rules.unique_users.panes, pane_ms, self.counted_from // pane_ms, lists)
+        return LastSeenBatch(self._layout, rules.unique_users.panes, pane_ms, self.counted_from // pane_ms, lists, decode_arms)
 
     def add(self, counted: LastSeenBatch) -> None:
         """Add the users that a batch has counted."""

@@ -15,76 +15,65 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
-from streammetrics.engine.assignments import ExposureTargets, ScopeKey, VariantTarget
-from streammetrics.engine.codec import StoredEarlier, StoredTotals
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun
-from streammetrics.engine.packed_sums import pack_sums, unpack_sums
+from streammetrics.engine.assignments import ExposureTargets, VariantTarget
+from streammetrics.engine.codec import StoredCredit, StoredEarlier, StoredTotals
+from streammetrics.engine.experiment_runs import CovariatePeriod
+from streammetrics.engine.moment_updates import covariate_columns, update_moments
+from streammetrics.engine.packed_sums import pack_sums
+from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeVariants, split
 from streammetrics.engine.team_credits import TeamCredits
+from streammetrics.engine.totals_rows import TotalsRows, UserTotalsLayout
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import TOTAL_MAX, add, of_users, subtract, zero
-from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeen
-from streammetrics.windows.tally_deltas import score_shapes
-
-LISTS_MAX: Final = 1 << 22
-"""Lists of one user in one scope. Sums of more values up to 1, in units of 2**-40, could exceed TOTAL_MAX. Further lists are counted."""
 
 
-class UserTotalsLayout:
-    """Which of the scorer's columns users' totals hold, what is measured of users, and how many lists of a user fit."""
+class ScopeTotals(NamedTuple):
+    """A user's totals in the scopes of a set: number of lists, packed sums, credits."""
 
-    def __init__(self, layout: TallyLayout, metrics: Sequence[str]) -> None:
-        self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
-        columns = [index for index, column in enumerate(scorer.columns) if not wanted or str(column.metric) in wanted]
-        self.places = [layout.place_of(index) for index in columns]
-        self.measures = Measures([scorer.columns[index] for index in columns])
-        deepest = max(column.metric.k or 1 for column in scorer.columns)
-        best = scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))
-        self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
-        self.relevant_grade = scorer.spec.relevance_threshold
+    lists: int
+    packed: bytes
+    credits: list[StoredCredit]
 
-    def measures_of(self, run: ExperimentRun) -> Measures:
-        """Return the layout of a run's moments."""
-        return self.measures if run.earlier is None else self.measures.with_covariates
+
+NO_TOTALS: Final = ScopeTotals(0, b"", [])
 
 
 class UserRecord(msgspec.Struct, gc=False):
-    """All that is stored of one user beside sessions. `changed`: it differs from what is stored."""
+    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `entries` are disjoint."""
 
-    entries: dict[ScopeKey, StoredTotals]
+    entries: dict[ScopeSet, ScopeTotals]
     earlier: dict[CovariatePeriod, StoredEarlier]
     last_seen: LastSeen
     changed: bool
+
+    def stored_totals(self) -> list[StoredTotals]:
+        """Return the entries in their stored form."""
+        return [(scopes.stored, *totals) for scopes, totals in self.entries.items()]
 
 
 class TotalsBatch:
     """The users of one commit, whose final lists are added to their totals.
 
-    A user has a row for each scope and each covariate period to which lists are added. A row has the totals as stored, and the numbers of
-    its lists among `lists`. Scopes with equal totals and equal lists share a row.
+    A user has a row for each set of scopes and each covariate period to which lists are added.
     """
 
     def __init__(self, targets: ExposureTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
         self.targets, self.layout, self.lists, self._counts = targets, layout, lists, counts
         self._credits = TeamCredits(lists, layout.lists_max, layout.relevant_grade, counts)
-        self._changed: list[VariantTarget] = []
-        """Targets that have rows."""
-        self._rows: list[tuple[dict[ScopeKey, StoredTotals], int, bytes, int, int]] = []
-        """By row: the user's entries; the number of lists and the packed sums as stored; the first added list, and the last one + 1."""
-        self._sizes: list[int] = []
-        """By row: the number of lists, with the added ones."""
-        self._more_lists: list[tuple[int, int, int]] = []
-        """More lists that are added to a row: the row, the first list, and the last one + 1."""
-        self._periods: list[tuple[dict[CovariatePeriod, StoredEarlier], CovariatePeriod, int]] = []
-        """Totals of covariate periods that change: the user's totals, the period, and the row."""
+        self._interleaved: list[tuple[VariantTarget, int, int]] = []
+        """Interleaved lists that get credit next: the target, the row, and the number of lists before."""
+        self._rows = TotalsRows(layout, lists)
+        self._scopes: list[tuple[UserRecord, ScopeSet] | None] = []
+        """By row: the user, and the scopes of the row. None: a covariate period."""
+        self._newcomers: Counter[ScopeSet] = Counter()
+        """New users by the scopes in which they are new."""
+        self._periods: list[tuple[UserRecord, CovariatePeriod, int]] = []
+        """Totals of covariate periods that change: the user, the period, and the row."""
         self._covariates_of: dict[int, int | StoredEarlier] = {}
         """By row: the user's totals before the experiment, as another row or as stored."""
         self._withdrawn: set[int] = set()
@@ -92,24 +81,36 @@ class TotalsBatch:
 
     def restore(self, record: UserRecord, stored: Iterable[StoredTotals], earlier: Iterable[StoredEarlier]) -> None:
         """Read a user's stored totals into a record, except those that no longer matter."""
-        is_open, is_period_open = self.targets.is_open, self.targets.is_period_open
-        record.entries = {scope: entry for entry in stored if is_open(scope := entry[:2])}
-        if earlier:
-            record.earlier = {entry[0]: entry for entry in earlier if is_period_open(entry[0])}
+        restored, is_period_open = self.targets.sets.restored, self.targets.is_period_open
+        for raw, lists, packed, credits in stored:
+            scopes = restored(raw)
+            if scopes is not None:
+                record.entries[scopes] = ScopeTotals(lists, packed, credits)
+            if scopes is None or len(scopes.stored) != len(raw):
+                record.changed = True
+        for entry in earlier:
+            if is_period_open(entry[0]):
+                record.earlier[entry[0]] = entry
+            else:
+                record.changed = True
 
     def add_lists(self, record: UserRecord, label_runs: Sequence[LabelRun]) -> None:
         """Add a user's lists to the record."""
         times, target_at = self.lists.times, self.targets.at
         period_rows = self._add_to_periods(record, label_runs[0][1], label_runs[-1][2]) if self.targets.rules.earlier else {}
-        rows: dict[ScopeKey, int] = {}
+        rows: dict[ScopeSet, int] = {}
         for number, first, end in label_runs:
             begin = first
             while begin < end:
                 target = target_at(number, times[begin])
                 stop = end if times[end - 1] <= target.last else bisect_right(times, target.last, begin, end)
-                if target.variants:
-                    alone = len(label_runs) == 1 and stop - begin == end - first
-                    self._add_to_variants(record, target.variants, rows, period_rows, begin, stop, alone)
+                for scopes in target.sets:
+                    parts = (scopes,) if scopes in record.entries else self._parts_for(record, scopes, rows, period_rows, begin)
+                    for part in parts:
+                        self._add_to_part(record, part, rows, period_rows, begin, stop)
+                if self._interleaved:
+                    self._credits.add_lists(self._interleaved, begin, stop)
+                    self._interleaved = []
                 begin = stop
 
     def _add_to_periods(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
@@ -120,195 +121,141 @@ class TotalsBatch:
             stop = bisect_left(times, period.start_ms, begin, end)
             if begin < stop and self.targets.is_period_open(period):
                 _, lists, packed = record.earlier.setdefault(period, (period, 0, b""))
-                row = rows[period] = self._new_row({}, lists, packed, begin, stop)
-                self._periods.append((record.earlier, period, row))
+                row = rows[period] = self._rows.add(lists, packed, begin, self._fitting(lists, begin, stop, 1))
+                self._scopes.append(None)
+                self._periods.append((record, period, row))
         return rows
 
-    def _add_to_variants(
+    def _parts_for(
+        self, record: UserRecord, shown: ScopeSet, rows: dict[ScopeSet, int], period_rows: dict[CovariatePeriod, int], first: int
+    ) -> list[ScopeSet]:
+        """Return the sets of the record that the list `first` is added to. `rows` are the user's rows so far.
+
+        Sets are split, so that a set gets the list in all of its scopes or in none. If the user had another variant before, the totals
+        there are withdrawn and nothing is added any more.
+        """
+        parts, new = [], dict(shown.variants)
+        for own in [own for own in record.entries if not own.variants.keys().isdisjoint(new)]:
+            for scope in own.variants:
+                new.pop(scope, None)
+            if own.is_multi_exposed:
+                continue
+            same, other, rest = split(own.variants, shown.variants)
+            same_set, other_set = self._cut(record, own, (same, other, rest), rows)
+            if same_set is not None:
+                parts.append(same_set)
+            if other_set is not None:
+                self._withdraw(record, other_set, rows, period_rows, first)
+        if new:
+            scopes = shown if len(new) == len(shown.variants) else self.targets.sets.of(new)
+            record.entries[scopes] = NO_TOTALS
+            self._newcomers[scopes] += 1
+            parts.append(scopes)
+        return parts
+
+    def _cut(
+        self, record: UserRecord, own: ScopeSet, parts: Sequence[ScopeVariants], rows: dict[ScopeSet, int]
+    ) -> tuple[ScopeSet | None, ScopeSet | None]:
+        """Replace a set of a record by its three parts. Returns the first two; None for a part without scopes."""
+        cut = [own if len(part) == len(own.variants) else self.targets.sets.of(part) if part else None for part in parts]
+        if own not in cut:
+            totals, row = record.entries.pop(own), rows.pop(own, None)
+            for place, scopes in enumerate([scopes for scopes in cut if scopes is not None]):
+                record.entries[scopes] = totals
+                if row is not None:
+                    rows[scopes] = self._rows.copy(row) if place else row
+                    if place:
+                        self._scopes.append(None)
+                    self._scopes[rows[scopes]] = record, scopes
+        return cut[0], cut[1]
+
+    def _withdraw(
+        self, record: UserRecord, scopes: ScopeSet, rows: dict[ScopeSet, int], period_rows: dict[CovariatePeriod, int], first: int
+    ) -> None:
+        """Take a user's totals out of some scopes, because a list has shown other variants there."""
+        if scopes not in rows:
+            self._add_to_part(record, scopes, rows, period_rows, first, first)
+        self._withdrawn.add(rows.pop(scopes))
+        del record.entries[scopes]
+        several: dict[ScopeKey, str | None] = dict.fromkeys(scopes.variants)
+        for known in [known for known in record.entries if known.is_multi_exposed]:
+            several.update(known.variants)
+            del record.entries[known]
+        record.entries[self.targets.sets.of(several)] = NO_TOTALS
+        for target in self.targets.targets_of(scopes):
+            target.scope.multi_exposed += 1
+
+    def _add_to_part(
         self,
         record: UserRecord,
-        targets: Iterable[VariantTarget],
-        rows: dict[ScopeKey, int],
+        scopes: ScopeSet,
+        rows: dict[ScopeSet, int],
         period_rows: dict[CovariatePeriod, int],
         first: int,
         end: int,
-        alone: bool,
     ) -> None:
-        """Add lists to the same targets. `rows` are the user's rows so far. `alone`: the user has no other lists in this batch.
-
-        If the user had another variant before, the totals there are withdrawn and nothing is added any more. Lists that are alone lead to
-        the same totals wherever the user had the same before, so these targets share a row.
-        """
-        entries, interleaved = record.entries, []
-        shared: dict[tuple[Any, ...], int] = {}
-        for target in targets:
-            scope = target.key
-            entry = entries.get(scope)
-            if entry is None:
-                entry = entries[scope] = target.newcomer
-                target.newcomers += 1
-            if entry[2] is None:
-                continue
-            if entry[2] != target.variant:
-                self._withdraw(record, target, entry, rows.get(scope), period_rows, first)
-                continue
-            row, lists = rows.get(scope), entry[3]
-            if row is not None:
-                lists = self._sizes[row]
-                self._add_more(row, first, end)
-            else:
-                before = entry[3:5]
-                row = None if target.special else shared.get(before)
-                if row is None:
-                    row = self._new_row(entries, lists, entry[4], first, end)
-                    if alone and not target.special and self._sizes[row] == lists + end - first:
-                        shared[before] = row
-                rows[scope] = row
-                self._count_row(target, row, record, entry, period_rows)
-            if target.variant == INTERLEAVED:
-                interleaved.append((target, row, lists))
-        if interleaved:
-            self._credits.add_lists(interleaved, first, end)
-
-    def _withdraw(
-        self,
-        record: UserRecord,
-        target: VariantTarget,
-        entry: StoredTotals,
-        row: int | None,
-        period_rows: dict[CovariatePeriod, int],
-        first: int,
-    ) -> None:
-        """Take a user's totals out of a scope, because a list has shown another variant."""
+        """Add lists to a set of the record."""
+        row, totals = rows.get(scopes), record.entries[scopes]
+        size = totals.lists if row is None else self._rows.sizes[row]
+        fitting = self._fitting(size, first, end, len(scopes.variants))
         if row is None:
-            row = self._new_row(record.entries, entry[3], entry[4], first, first)
-            assert entry[2] is not None
-            self._count_row(self.targets.variant(target.run, target.key[1], entry[2]), row, record, entry, period_rows)
-        self._withdrawn.add(row)
-        record.entries[target.key] = (*target.key, None, 0, b"", [])
-        target.scope.multi_exposed += 1
+            row = rows[scopes] = self._rows.add(totals.lists, totals.packed, first, fitting)
+            self._scopes.append((record, scopes))
+            if len(scopes.variants) == 1:
+                self._restore_special(record, scopes, row, totals, period_rows)
+        else:
+            self._rows.add_lists(row, first, fitting)
+        if first < end and len(scopes.variants) == 1 and INTERLEAVED in scopes.variants.values():
+            (target,) = self.targets.targets_of(scopes)
+            self._interleaved.append((target, row, size))
 
-    def _count_row(
-        self, target: VariantTarget, row: int, record: UserRecord, entry: StoredTotals, period_rows: dict[CovariatePeriod, int]
+    def _restore_special(
+        self, record: UserRecord, scopes: ScopeSet, row: int, totals: ScopeTotals, period_rows: dict[CovariatePeriod, int]
     ) -> None:
-        """Count a row for a target, with the user's covariates and credits there."""
-        if not target.changed:
-            self._changed.append(target)
-        target.changed.append(row)
-        if not target.special:
-            return
+        """Start a row of a special target with the user's covariates and credits."""
+        (target,) = self.targets.targets_of(scopes)
         period = target.run.earlier
         if period is not None and period in record.earlier:
             self._covariates_of[row] = period_rows.get(period, record.earlier[period])
         if target.variant == INTERLEAVED:
-            self._credits.restore(target, row, entry[5])
+            self._credits.restore(target, row, totals.credits)
 
-    def _new_row(self, entries: dict[ScopeKey, StoredTotals], lists: int, packed: bytes, first: int, end: int) -> int:
-        """Make a row with some lists added, and return its number."""
-        if lists + end - first > self.layout.lists_max:
-            end = self._fitting(lists, first, end)
-        self._sizes.append(lists + end - first)
-        self._rows.append((entries, lists, packed, first, end))
-        return len(self._rows) - 1
-
-    def _add_more(self, row: int, first: int, end: int) -> None:
-        """Add more lists to a row."""
-        end = self._fitting(self._sizes[row], first, end)
-        self._sizes[row] += end - first
-        self._more_lists.append((row, first, end))
-
-    def _fitting(self, size: int, first: int, end: int) -> int:
-        """Return the end of those lists that fit into a row of this size, and count the others."""
+    def _fitting(self, size: int, first: int, end: int, scopes: int) -> int:
+        """Return the end of those lists that fit into a row of this size, and count the others in each of its scopes."""
+        if size + end - first <= self.layout.lists_max:
+            return end
         fitting = min(first + max(self.layout.lists_max - size, 0), end)
         for final in self.lists.lists[fitting:end]:
-            self._counts["experiment_lists_full", final.topic] += 1
+            self._counts["experiment_lists_full", final.topic] += scopes
         return fitting
 
     def sum(self) -> set[ScopeKey]:
         """Update the moments of experiments and the records of users. Returns the scopes that changed."""
-        if not self._sizes:
+        if not self._scopes:
             return set()
-        before, after = self._totals()
-        covariates = self._covariates(after)
-        for target in self._changed:
-            if target.newcomers:
-                exposures = target.scope.first_exposures
-                exposures[target.variant] = exposures.get(target.variant, 0) + target.newcomers
-            known = target.scope.moments.get(target.variant) or zero(self.layout.measures_of(target.run))
-            old = self._moments(target.run, target.changed, before, covariates)
-            if self._withdrawn:
-                target.changed = [row for row in target.changed if row not in self._withdrawn]
-            new = self._moments(target.run, target.changed, after, covariates)
-            target.scope.moments[target.variant] = add(known, subtract(new, old))
-            if target.variant == INTERLEAVED:
-                self._credits.put_back(target)
+        before, after = self._rows.totals()
+        for scopes, users in self._newcomers.items():
+            for target in self.targets.targets_of(scopes):
+                target.scope.first_exposures[target.variant] = target.scope.first_exposures.get(target.variant, 0) + users
+        counted = after.copy()
+        counted[list(self._withdrawn)] = 0
+        rows = [(row, of_row[1]) for row, of_row in enumerate(self._scopes) if of_row is not None]
+        covariates = covariate_columns(self.layout, self._covariates_of, after)
+        changed = update_moments(self.targets, self.layout, rows, before, counted, covariates)
         self._update_records(pack_sums(after[:, 1:]))
-        return {target.key for target in self._changed}
-
-    def _totals(self) -> tuple[Ints, Ints]:
-        """Return the totals of all rows before and after this batch: shape (rows, totals_width)."""
-        _, lists, packed, firsts, ends = zip(*self._rows, strict=True)
-        width = self.layout.measures.totals_width
-        before = np.zeros((len(lists), width), dtype=np.int64)
-        before[:, 0] = lists
-        known = np.flatnonzero(before[:, 0])
-        if len(known):
-            before[known, 1:] = unpack_sums([packed[row] for row in known.tolist()], width - 1)
-        values = score_shapes(self.lists.shapes, self.layout.layout)[:, self.layout.places]
-        sums = _running_sums(values, self.lists.shape_of)
-        after = before.copy()
-        after[:, 0] = self._sizes
-        after[:, 1:] += sums.take(ends, axis=0) - sums.take(firsts, axis=0)
-        for row, first, end in self._more_lists:
-            after[row, 1:] += sums[end] - sums[first]
-        return before, after
+        return changed
 
     def _update_records(self, packed: Sequence[bytes]) -> None:
         """Put the new totals into users' records."""
-        rows, sizes, credits_of = self._rows, self._sizes, self._credits.stored
-        for target in self._changed:
-            scope, variant = target.key, target.variant
-            number, day = scope
-            no_credits = target.newcomer[5]
-            for row in target.changed:
-                rows[row][0][scope] = number, day, variant, sizes[row], packed[row], credits_of(row) or no_credits
-        for earlier, period, row in self._periods:
-            earlier[period] = period, sizes[row], packed[row]
-
-    def _moments(self, run: ExperimentRun, rows: Sequence[int], totals: Ints, covariates: Ints | None) -> list[int]:
-        """Return the moments of users with these totals. Covariates do not change once a list of the run is enrolled."""
-        measures = self.layout.measures_of(run)
-        if not measures.covariates:
-            return of_users(measures, totals[rows])
-        assert covariates is not None
-        return of_users(measures, totals[rows], covariates[rows])
-
-    def _covariates(self, after: Ints) -> Ints | None:
-        """Return the covariates by row, 0 for users without. None if no experiment uses them."""
-        if all(target.run.earlier is None for target in self._changed):
-            return None
-        measures = self.layout.measures.with_covariates
-        earlier = np.zeros((len(after), measures.totals_width), dtype=np.int64)
-        changed = [(row, other) for row, other in self._covariates_of.items() if isinstance(other, int)]
-        if changed:
-            earlier[[row for row, _ in changed]] = after[[other for _, other in changed]]
-        unchanged = [(row, stored) for row, stored in self._covariates_of.items() if not isinstance(stored, int)]
-        if unchanged:
-            rows = [row for row, _ in unchanged]
-            earlier[rows, 0] = [lists for _, (_, lists, _) in unchanged]
-            earlier[rows, 1:] = unpack_sums([packed for _, (_, _, packed) in unchanged], measures.totals_width - 1)
-        return measures.covariate_columns(earlier)
-
-
-def _running_sums(values: Ints, rows: Ints) -> Ints:
-    """Return, for each row, the sum of `values[rows]` before it, and at the end the sum of all. The sum of a range is a difference of two.
-
-    Sums may wrap around int64. Differences that fit are exact all the same.
-
-    >>> _running_sums(np.array([[1, 5], [1 << 62, 0]]), np.array([1, 1, 0])).tolist()
-    [[0, 0], [4611686018427387904, 0], [-9223372036854775808, 0], [-9223372036854775807, 5]]
-    """
-    sums = np.empty((len(rows) + 1, values.shape[1]), dtype=np.int64)
-    sums[0] = 0
-    np.take(values, rows, axis=0, out=sums[1:], mode="clip")  # all rows are in range; this mode avoids a copy
-    return np.cumsum(sums, axis=0, out=sums)
+        sizes = self._rows.sizes
+        for row, of_row in enumerate(self._scopes):
+            if of_row is None or row in self._withdrawn:
+                continue
+            record, scopes = of_row
+            credits = self._credits.stored(row)
+            if credits is not None:
+                for target in self.targets.targets_of(scopes):
+                    self._credits.put_back(target, row)
+            record.entries[scopes] = ScopeTotals(sizes[row], packed[row], credits or NO_TOTALS.credits)
+        for record, period, row in self._periods:
+            record.earlier[period] = period, sizes[row], packed[row]

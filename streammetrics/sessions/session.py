@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 import msgspec
 
@@ -51,8 +51,8 @@ class Session:
 
     Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `fragmented` has the events
     of lists with fragments, by the list's id. `orphans` is the feedback whose list is missing, by the list's id. `_packed_lists` is
-    None when the lists must be packed again. `_latest` is the last list to begin, if engagement metrics are computed. `_unions` speeds
-    up lists of many fragments; `_answered` is the feedback by item for that.
+    None when the lists must be packed again. `_latest` is the last list to begin, if engagement metrics are computed. `_older` is how
+    many of the first lists `lists_from` skips. `_unions` speeds up lists of many fragments; `_answered` is the feedback by item for that.
     """
 
     __slots__ = (
@@ -60,6 +60,7 @@ class Session:
         "_feedbacks",
         "_item_index",
         "_latest",
+        "_older",
         "_packed_feedback",
         "_packed_lists",
         "_unions",
@@ -84,6 +85,7 @@ class Session:
         self._latest: Begin | None = None
         self._unions: dict[str, FragmentUnion] = {}
         self._answered: dict[str, list[StoredFeedback]] | None = None
+        self._older = 0
         self._packed_lists: bytearray | None = bytearray()
         self._packed_feedback = bytearray()
         self._feedbacks = 0
@@ -128,6 +130,17 @@ class Session:
     def packed_feedback(self) -> tuple[bytes, bytearray]:
         """Return the stored form of all feedback: the head of an array, and its values."""
         return array_head(self._feedbacks), self._packed_feedback
+
+    def lists_from(self, since: int) -> list[ShownList]:
+        """Return the lists from a time (ms) on. `since` must not decrease from call to call: older lists are not looked at again."""
+        lists = list(islice(self.lists.values(), self._older, None))
+        older = 0
+        for shown in lists:
+            if shown.ts >= since:
+                break
+            older += 1
+        self._older += older
+        return [shown for shown in lists[older:] if shown.ts >= since]
 
     def extend(self, ts: int) -> None:
         """Count one more event of this session."""
@@ -186,6 +199,7 @@ class Session:
         self._packed_feedback += other._packed_feedback
         self._feedbacks += other._feedbacks
         self._item_index = self._packed_lists = self._answered = None
+        self._older = 0
         self._unions.clear()
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.fragmented}:
@@ -294,6 +308,7 @@ class Session:
         shown = self.lists.pop(identity, None)
         if shown is not None:
             self._packed_lists = None
+            self._older = 0
             mark_changed(shown, changed)
             shown.hits = None
 

@@ -6,18 +6,22 @@ A user's lists are counted in order of time. So only the last pane of each kind 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
+from streammetrics.sessions.msgpack import pack
 from streammetrics.windows.distinct_count import NOWHERE, Int64Array, occurrences
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.unique_users import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout
 
-StoredLastSeen: TypeAlias = tuple[str, str, int, bytes]
-"""A variant in which a user was seen: experiment, variant, last pane, and the packed hits.
+SeenArms: TypeAlias = tuple[ExperimentVariant, ...]
+"""Variants in which a user was seen at the same times, in ascending order. They are stored and counted once."""
+StoredLastSeen: TypeAlias = tuple[msgspec.Raw, int, bytes]
+"""Variants in which a user was seen at the same times (`SeenArms` as MessagePack), the last pane, and the packed hits.
 
 The hits have one number per cut-off, the greatest cut-off first: how many panes before the last pane the user last had a hit, or NO_HIT
 if that is too long ago.
@@ -27,21 +31,34 @@ PANES_AGO: Final = np.dtype("<i4")
 DENSE_FACTOR: Final = 8
 """Values are counted by index if their range is at most this many times their number; sorting is slower then."""
 
-LastSeen: TypeAlias = dict[ExperimentVariant, StoredLastSeen]
-"""All variants in which a user was seen, in stored form."""
+LastSeen: TypeAlias = dict[SeenArms, tuple[int, bytes]]
+"""All variants in which a user was seen, in disjoint sets: the last pane, and the packed hits."""
+
+decode_arms = msgspec.msgpack.Decoder(SeenArms).decode
 
 
 class LastSeenBatch:
-    """All users of one commit. Lists before the pane `first` are not counted."""
+    """All users of one commit. Lists before the pane `first` are not counted. `decode` reads the stored form of `SeenArms`."""
 
-    def __init__(self, layout: UserCountLayout, panes_max: int, pane_ms: int, first: int, lists: FinalLists) -> None:
+    def __init__(
+        self,
+        layout: UserCountLayout,
+        panes_max: int,
+        pane_ms: int,
+        first: int,
+        lists: FinalLists,
+        decode: Callable[[bytes], SeenArms] = decode_arms,
+    ) -> None:
         self._layout, self._panes_max, self._pane_ms, self._first, self._lists = layout, panes_max, pane_ms, first, lists
+        self._decode = decode
+        self._decoded: dict[bytes, SeenArms] = {}
+        self._encoded: dict[SeenArms, msgspec.Raw] = {}
         self._first_ms = first * pane_ms
         self._unseen = NOWHERE, np.full(layout.kinds - 1, NO_HIT, dtype=PANES_AGO).tobytes()
-        self._arms_of: list[tuple[ExperimentVariant, ...]] = []
-        self._groups: dict[tuple[ExperimentVariant, ...], int] = {}
+        self._arms_of: list[SeenArms] = []
+        self._groups: dict[SeenArms, int] = {}
         """Numbers of variants that are counted together."""
-        self._groups_of = [self._group((ALL, *labels)) for labels in lists.labels]
+        self._groups_of = [self._group((ALL, *sorted(labels))) for labels in lists.labels]
         """The same by the number of a run's experiments."""
         self._rows: list[tuple[LastSeen, int, int, bytes]] = []
         """Rows: variants in which a user was seen at the same times. What is known of the user, the number of the variants, the user's
@@ -53,46 +70,88 @@ class LastSeenBatch:
     def restore(self, stored: Iterable[StoredLastSeen], oldest_open: int) -> LastSeen:
         """Return what is still relevant of a user's past. `oldest_open` is the oldest pane that may still get a list of this user."""
         least = max(self._first, oldest_open - self._panes_max + 1)
-        return {(seen[0], seen[1]): seen for seen in stored if seen[2] >= least}
+        return {self._arms(bytes(arms)): (pane, ago) for arms, pane, ago in stored if pane >= least}
+
+    def _arms(self, stored: bytes) -> SeenArms:
+        known = self._decoded.get(stored)
+        if known is None:
+            known = self._decoded[stored] = self._decode(stored)
+        return known
+
+    def stored(self, last_seen: LastSeen) -> list[StoredLastSeen]:
+        """Return a user's past in its stored form."""
+        found = []
+        for arms, (pane, ago) in last_seen.items():
+            encoded = self._encoded.get(arms)
+            if encoded is None:
+                encoded = self._encoded[arms] = msgspec.Raw(pack(arms))
+            found.append((encoded, pane, ago))
+        return found
 
     def add_lists(self, last_seen: LastSeen, runs: Sequence[LabelRun]) -> None:
         """Add the lists of a user."""
-        if len(runs) == 1:
-            number, first, end = runs[0]
-            if self._lists.times[end - 1] >= self._first_ms:
-                self._row_lists += [(row, first, end) for row in self._rows_for(last_seen, self._groups_of[number])]
-            return
-        rows: dict[ExperimentVariant, int] = {}
+        rows: dict[int, int] = {}
+        """By group: the row that has lists of this batch."""
         for number, first, end in runs:
-            if self._lists.times[end - 1] < self._first_ms:
-                continue
-            for arm in self._arms_of[self._groups_of[number]]:
-                if arm not in rows:
-                    (rows[arm],) = self._rows_for(last_seen, self._group((arm,)))
-                self._row_lists.append((rows[arm], first, end))
+            if self._lists.times[end - 1] >= self._first_ms:
+                for row in self._rows_for(last_seen, self._groups_of[number], rows):
+                    self._row_lists.append((row, first, end))
 
-    def _group(self, arms: tuple[ExperimentVariant, ...]) -> int:
+    def _group(self, arms: SeenArms) -> int:
         """Return the number of variants that are counted together."""
         group = self._groups.setdefault(arms, len(self._groups))
         if group == len(self._arms_of):
             self._arms_of.append(arms)
         return group
 
-    def _rows_for(self, last_seen: LastSeen, group: int) -> Sequence[int]:
-        """Return rows for variants: one row for all variants in which the user was seen at the same times so far."""
-        row, unseen = len(self._rows), self._unseen
-        if not last_seen:
-            self._rows.append((last_seen, group, *unseen))
-            return (row,)
+    def _rows_for(self, last_seen: LastSeen, group: int, rows: dict[int, int]) -> Sequence[int]:
+        """Return rows for variants: one row for all variants in which the user was seen at the same times so far.
+
+        `rows` are the user's rows with lists of this batch.
+        """
+        if group in rows:
+            return (rows[group],)
         arms = self._arms_of[group]
-        pasts = [unseen if known is None else known[2:] for known in map(last_seen.get, arms)]
-        if pasts.count(pasts[0]) == len(pasts):
-            self._rows.append((last_seen, group, *pasts[0]))
-            return (row,)
-        for past in dict.fromkeys(pasts):
-            alike = self._group(tuple(arm for arm, known in zip(arms, pasts, strict=True) if known == past))
-            self._rows.append((last_seen, alike, *past))
-        return range(row, len(self._rows))
+        past = last_seen.get(arms)
+        if past is not None or not last_seen:
+            return (self._new_row(last_seen, group, past or self._unseen, rows),)
+        found, new = [], set(arms)
+        for own in [own for own in last_seen if not new.isdisjoint(own)]:
+            found.append(self._cut(last_seen, own, new, rows))
+            new.difference_update(own)
+        if new:
+            found.append(self._new_row(last_seen, self._group(tuple(sorted(new))), self._unseen, rows))
+        return found
+
+    def _cut(self, last_seen: LastSeen, own: SeenArms, shown: AbstractSet[ExperimentVariant], rows: dict[int, int]) -> int:
+        """Split the variants of `own` into those that a list shows, whose row is returned, and the others."""
+        past, whole = last_seen[own], self._group(own)
+        inside, outside = (tuple(arm for arm in own if (arm in shown) is wanted) for wanted in (True, False))
+        if outside:
+            del last_seen[own]
+            last_seen[inside] = last_seen[outside] = past
+            if whole in rows:
+                self._copy_row(rows.pop(whole), (inside, outside), rows)
+        group = self._group(inside)
+        return rows[group] if group in rows else self._new_row(last_seen, group, past, rows)
+
+    def _new_row(self, last_seen: LastSeen, group: int, past: tuple[int, bytes], rows: dict[int, int]) -> int:
+        row = rows[group] = len(self._rows)
+        self._rows.append((last_seen, group, *past))
+        last_seen[self._arms_of[group]] = past
+        return row
+
+    def _copy_row(self, row: int, parts: Iterable[SeenArms], rows: dict[int, int]) -> None:
+        """Replace a row by one for each part of its variants, with the same lists."""
+        last_seen, _, pane, ago = self._rows[row]
+        spans = [(first, end) for of_row, first, end in self._row_lists if of_row == row]
+        for place, arms in enumerate(parts):
+            group = self._group(arms)
+            if place == 0:
+                rows[group], self._rows[row] = row, (last_seen, group, pane, ago)
+            else:
+                copy = self._new_row(last_seen, group, (pane, ago), rows)
+                self._row_lists += [(copy, first, end) for first, end in spans]
 
     def update_counts(self, user_counts: PaneUserCountsByStart) -> set[int]:
         """Update the user counts of panes and the stored records of users. Returns the starts of the changed panes."""
@@ -123,12 +182,18 @@ class LastSeenBatch:
         since = last[:, :1] - last[:, 1:]
         packed, size = np.where(since < self._panes_max, since, NO_HIT).astype(PANES_AGO).tobytes(), len(self._unseen[1])
         start = 0
+        alike: dict[tuple[int, int, bytes], SeenArms] = {}
         for (last_seen, group, _, _), pane in zip(self._rows, last[:, 0].tolist(), strict=True):
             ago = packed[start : start + size]
             start += size
-            for arm in self._arms_of[group]:
-                experiment, variant = arm
-                last_seen[arm] = experiment, variant, pane, ago
+            arms, key = self._arms_of[group], (id(last_seen), pane, ago)
+            if len(last_seen) > 1:  # variants that were last seen at different times may be alike from now on
+                known = alike.get(key)
+                if known is not None:
+                    del last_seen[arms], last_seen[known]
+                    arms = tuple(sorted(known + arms))
+                alike[key] = arms
+            last_seen[arms] = pane, ago
 
     def _count(
         self, user_counts: PaneUserCountsByStart, groups: Int64Array, panes: Int64Array, kinds: Int64Array, gaps: Int64Array
@@ -136,24 +201,28 @@ class LastSeenBatch:
         """Add occurrences to the user counts of panes, equal ones together."""
         if not len(panes):
             return set()
+        arms, sizes, of_groups = self._arm_numbers()
+        repeats = sizes[groups]
+        places = np.arange(repeats.sum()) + np.repeat(np.cumsum(sizes)[groups] - np.cumsum(repeats), repeats)
         known, place = _numbered(panes)
-        shape = (len(known), len(self._groups), self._layout.kinds, self._panes_max + 1)
-        alike, counts = _counted(np.ravel_multi_index((place, groups, kinds, gaps), shape), math.prod(shape))
-        place, groups, kinds, gaps = np.unravel_index(alike, shape)
-        keys, numbers = list(zip(kinds.tolist(), gaps.tolist(), strict=True)), counts.tolist()
+        shape = (len(known), len(arms), self._layout.kinds, self._panes_max + 1)
+        of_pane, kinds, gaps = (np.repeat(column, repeats) for column in (place, kinds, gaps))
+        alike, counts = _counted(np.ravel_multi_index((of_pane, of_groups[places], kinds, gaps), shape), math.prod(shape))
         starts = [pane * self._pane_ms for pane in known.tolist()]
-        cuts = [0, *(np.flatnonzero((place[1:] != place[:-1]) | (groups[1:] != groups[:-1])) + 1).tolist(), len(keys)]
-        for first, end in pairwise(cuts):
-            of_pane = user_counts.setdefault(starts[place[first]], {})
-            for arm in self._arms_of[groups[first]]:
-                of_arm = of_pane.setdefault(arm, {})
-                for key, number in zip(keys[first:end], numbers[first:end], strict=True):
-                    of_arm[key] = of_arm.get(key, 0) + number
+        for at, arm, kind, gap, number in zip(*(column.tolist() for column in (*np.unravel_index(alike, shape), counts)), strict=True):
+            of_arm = user_counts.setdefault(starts[at], {}).setdefault(arms[arm], {})
+            of_arm[kind, gap] = of_arm.get((kind, gap), 0) + number
         return set(starts)
+
+    def _arm_numbers(self) -> tuple[list[ExperimentVariant], Int64Array, Int64Array]:
+        """Return all variants, the number of variants of each group, and the numbers of the variants of one group after the other."""
+        numbers: dict[ExperimentVariant, int] = {}
+        of_groups = [numbers.setdefault(arm, len(numbers)) for arms in self._arms_of for arm in arms]
+        return list(numbers), np.array([len(arms) for arms in self._arms_of], dtype=np.int64), np.array(of_groups, dtype=np.int64)
 
     def relevant_until(self, last_seen: LastSeen) -> int:
         """Return the time (ms) from which on this user's past is no longer relevant to new lists."""
-        return (max(pane for _, _, pane, _ in last_seen.values()) + self._panes_max) * self._pane_ms
+        return (max(pane for pane, _ in last_seen.values()) + self._panes_max) * self._pane_ms
 
 
 def _numbered(values: Int64Array) -> tuple[Int64Array, Int64Array]:

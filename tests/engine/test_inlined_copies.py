@@ -102,7 +102,7 @@ def test_extension_of_a_session(times: list[int]) -> None:
 @given(st.lists(TIMES, min_size=2, max_size=6))
 def test_pane_of_a_list_in_the_check_of_due_users(times: list[int]) -> None:
     checked: list[int] = []
-    waiting_ms = PANE_MS + RULES.enrolment_wait_ms - GAP_MS
+    waiting_ms = PANE_MS + RULES.join.attribution_ms - GAP_MS
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BatchProcessor, "_note_due", lambda processor, user, event: checked.append(event.ts))
         state = ENGINE.open(None, {}, ())

@@ -7,7 +7,8 @@ from collections import Counter
 from streammetrics.engine.assignments import ExposureTargets
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, ExperimentRuns
 from streammetrics.engine.packed_sums import unpack_sums
-from streammetrics.engine.user_totals import TotalsBatch, UserRecord, UserTotalsLayout
+from streammetrics.engine.totals_rows import UserTotalsLayout
+from streammetrics.engine.user_totals import TotalsBatch, UserRecord
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
 from streammetrics.experiments.moments import of_users
@@ -45,8 +46,8 @@ def test_sums_over_all_users_may_exceed_int64() -> None:
     assert 4 * size * best > 1 << 63
     runs, _, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
     for record in records:
-        _, _, variant, lists, packed, _ = record.entries[1, WHOLE]
-        assert (variant, lists, unpack_sums([packed], 1).tolist()) == ("a", size, [[size * best]])
+        ((lists, packed, _),) = [totals for scopes, totals in record.entries.items() if scopes.variants == {(1, WHOLE): "a"}]
+        assert (lists, unpack_sums([packed], 1).tolist()) == (size, [[size * best]])
     assert runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
 
@@ -55,7 +56,11 @@ def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit(
     layout.lists_max = 3
     of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
     runs, counts, (record,) = entered(layout, [of_user])
-    totals = {cell: (entry[3], unpack_sums([entry[4]], 1)[0, 0] >> 40) for cell, entry in record.entries.items()}
+    totals = {
+        scope: (lists, unpack_sums([packed], 1)[0, 0] >> 40)
+        for scopes, (lists, packed, _) in record.entries.items()
+        for scope in scopes.variants
+    }
     ranker, layouts = (runs.of_name[name][0].number for name in ("ranker", "layout"))
     day = NOON_MS // DAY_MS
     assert totals == {(ranker, WHOLE): (3, 3), (ranker, day): (3, 3), (layouts, WHOLE): (3, 3), (layouts, day): (3, 3)}
@@ -76,3 +81,25 @@ def test_a_visit_across_midnight_is_one_first_exposure_in_all_and_one_for_each_d
     scopes = found(machine)
     exposures = {day: (scope.first_exposures, scope.sums["a", "ndcg@1"][2]) for (_, day), scope in scopes.items()}
     assert exposures == {None: ({"a": 1}, 3), NOON_MS // DAY_MS: ({"a": 1}, 2), NOON_MS // DAY_MS + 1: ({"a": 1}, 1)}
+
+
+def test_a_user_of_many_experiments_has_one_entry_for_whole_runs_and_one_for_the_day() -> None:
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    labels = tuple((f"e{number:02}", "a") for number in range(16))
+    runs, _, (record,) = entered(layout, [[list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)]])
+    assert [len(scopes.variants) for scopes in record.entries] == [16, 16]
+    assert len({tuple(run.scopes[WHOLE].moments["a"]) for run in runs}) == 1
+
+
+def test_scopes_are_split_where_a_list_shows_other_variants_or_fewer_experiments() -> None:
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    both, other = (("layout", "x"), ("ranker", "a")), (("layout", "x"), ("ranker", "b"))
+    runs, _, (record,) = entered(layout, [[list_of(NOON_MS, both), list_of(NOON_MS + 1, RANKER), list_of(NOON_MS + 2, other)]])
+    ranker, layouts = (runs.of_name[name][0] for name in ("ranker", "layout"))
+    lists = {scope: totals.lists for scopes, totals in record.entries.items() for scope in scopes.variants}
+    variants = {scope: variant for scopes in record.entries for scope, variant in scopes.variants.items()}
+    day = NOON_MS // DAY_MS
+    assert lists == {(ranker.number, WHOLE): 0, (ranker.number, day): 0, (layouts.number, WHOLE): 2, (layouts.number, day): 2}
+    assert [variants[ranker.number, WHOLE], variants[layouts.number, WHOLE]] == [None, "x"]
+    assert (ranker.scopes[WHOLE].multi_exposed, ranker.scopes[WHOLE].first_exposures) == (1, {"a": 1})
+    assert layouts.scopes[WHOLE].moments["x"] == of_users(layout.measures, [[2, 2 << 40]])

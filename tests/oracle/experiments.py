@@ -1,11 +1,13 @@
 """Experiments: users, their totals and the sums over users, by plain counting over final lists.
 
-A list is enrolled once its session has closed, or `patience_ms` after it is final for windows. Everything is counted from scratch.
+A list is enrolled once its session has closed, or once its turn is final for windows. A turn of a user is as many panes as `patience_ms`
+holds, at least one; CRC-32 of the user id says at which pane the user's turns begin. Everything is counted from scratch.
 """
 
 from __future__ import annotations
 
 import math
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,12 +109,14 @@ def _runs(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str
 
 
 def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
-    pane_end = shown.ts // settings.pane_ms * settings.pane_ms + settings.pane_ms
+    panes = max(1, patience_ms // settings.pane_ms)
+    number = shown.ts // settings.pane_ms
+    last = next(pane for pane in range(number, number + panes) if (pane + 1 + zlib.crc32(shown.user_id.encode())) % panes == 0)
     closed = any(
         session.closed and session.user_id == shown.user_id and session.first_ts <= shown.ts <= session.last_ts
         for session in result.sessions
     )
-    return closed or pane_end + patience_ms <= result.f_ms
+    return closed or (last + 1) * settings.pane_ms <= result.f_ms
 
 
 def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] | None, settings: Settings) -> Scope:

@@ -7,9 +7,11 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.metrics import Scorer
+from streammetrics.sessions.msgpack import pack
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from streammetrics.windows.last_seen import DENSE_FACTOR, LastSeenBatch, StoredLastSeen, _counted, _numbered
 from streammetrics.windows.unique_users import PaneUserCountsByStart, UniqueUserWindows, UserCountLayout
@@ -34,7 +36,7 @@ def count_users(lists: list[tuple[str, int, int | None]], cuts: list[int]) -> Pa
             last_seen[user] = batch.restore(stored.get(user, ()), lists.times[runs[0][1]] // 10)
             batch.add_lists(last_seen[user], runs)
         batch.update_counts(user_counts)
-        stored |= {user: list(seen.values()) for user, seen in last_seen.items()}
+        stored |= {user: batch.stored(seen) for user, seen in last_seen.items()}
     return user_counts
 
 
@@ -62,11 +64,23 @@ def test_lists_before_the_first_counted_pane_are_ignored() -> None:
     assert batch.update_counts(user_counts) == {50}
 
 
+def test_variants_seen_at_the_same_times_are_stored_once_and_split_when_they_differ() -> None:
+    both, one = (("layout", "x"), ("ranker", "a")), (("ranker", "a"),)
+    last_seen = {}
+    for pane, labels, stored in ((1, both, 1), (2, one, 2), (3, both, 1)):
+        lists = FinalLists([[FinalList(10 * pane, "w", labels, 4, (), (), 0)]])
+        batch = LastSeenBatch(LAYOUT, panes_max=4, pane_ms=10, first=0, lists=lists)
+        batch.add_lists(last_seen, lists.label_runs[0])
+        batch.update_counts({})
+        assert len(batch.stored(last_seen)) == stored
+    assert batch.restore(batch.stored(last_seen), 3) == last_seen == {(("", ""), *both): (3, b"\xff" * 8)}
+
+
 def test_state_written_by_the_next_owner_of_a_task_does_not_stop_the_former_owner() -> None:
     """The stored last pane is ahead of the former owner's lists. Its commit will be refused; until then it must not fail."""
     lists = FinalLists([[FinalList(at, "w", (), 1, (), (), 0) for at in (1_250, 2_150)]])
     batch = LastSeenBatch(LAYOUT, panes_max=10, pane_ms=100, first=0, lists=lists)
-    last_seen = batch.restore([("", "", 20, b"\xff" * 8)], oldest_open=12)
+    last_seen = batch.restore([(Raw(pack([("", "")])), 20, b"\xff" * 8)], oldest_open=12)
     batch.add_lists(last_seen, lists.label_runs[0])
     user_counts: PaneUserCountsByStart = {}
     assert batch.update_counts(user_counts) == {2_100}

@@ -1,0 +1,89 @@
+"""The users whose records change in one commit: their records are read, their final lists are added, and the records are written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from streammetrics.engine.codec import decode_user_totals, encode_user_totals
+from streammetrics.engine.record_lifetimes import RecordLifetimes
+from streammetrics.engine.user_totals import TotalsBatch, UserRecord
+from streammetrics.events.event_time import FOREVER
+from streammetrics.sessions.user import User
+from streammetrics.windows.final_lists import FinalLists, LabelRun
+from streammetrics.windows.last_seen import LastSeenBatch
+
+
+class RecordChanges(NamedTuple):
+    """Users' records to store, users without a record, and until when (event time, ms) the records matter."""
+
+    changed: dict[str, bytes]
+    gone: list[str]
+    due: dict[str, int]
+
+
+class EnrolmentBatch:
+    """Adds the lists of users, in their order, to their totals in experiments and to the unique users of panes.
+
+    `records` are the stored records of these users. `totals` and `seen` are None if experiments or unique users are not counted.
+    `enrolled_before` (ms) is that of the task, and `bound` that of ended sessions.
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, User],
+        records: Mapping[str, bytes | None],
+        lists: FinalLists,
+        totals: TotalsBatch | None,
+        seen: LastSeenBatch | None,
+        *,
+        pane_ms: int,
+        enrolled_before: int,
+        bound: int,
+    ) -> None:
+        self._users, self._stored, self._lists, self._totals, self._seen = users, records, lists, totals, seen
+        self._pane_ms, self._enrolled_before, self._bound = pane_ms, enrolled_before, bound
+        self._records = [
+            self._add_user(users[user_id], stored, label_runs)
+            for (user_id, stored), label_runs in zip(records.items(), lists.label_runs, strict=True)
+        ]
+
+    def _add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun]) -> UserRecord:
+        """Read a user's record and add the user's lists."""
+        record, totals, seen = UserRecord({}, {}, {}, bool(label_runs)), self._totals, self._seen
+        if stored is not None:
+            stored_totals, earlier, last_seen = decode_user_totals(stored)
+            if totals is not None:
+                totals.restore(record, stored_totals, earlier)
+            elif stored_totals or earlier:
+                record.changed = True
+            if seen is not None and last_seen:
+                without_lists = self._enrolled_before if user.sessions else self._bound
+                oldest = self._lists.times[label_runs[0][1]] if label_runs else without_lists
+                record.last_seen = seen.restore(last_seen, oldest // self._pane_ms)
+            if len(record.last_seen) < len(last_seen):
+                record.changed = True
+        if label_runs and totals is not None:
+            totals.add_lists(record, label_runs)
+        if label_runs and seen is not None:
+            seen.add_lists(record.last_seen, label_runs)
+        return record
+
+    def changes(self, lifetimes: RecordLifetimes | None) -> RecordChanges:
+        """Return what to commit, after the sums of both batches. `lifetimes` is None if experiments are not counted."""
+        changes, bound = RecordChanges({}, [], {}), self._bound
+        for (user_id, stored), record in zip(self._stored.items(), self._records, strict=True):
+            flushed = bound == FOREVER and not self._users[user_id].sessions
+            if flushed or not (record.entries or record.earlier or record.last_seen):
+                if stored is not None:
+                    changes.gone.append(user_id)
+                continue
+            if record.changed:
+                past = [] if self._seen is None else self._seen.stored(record.last_seen)
+                changes.changed[user_id] = encode_user_totals(record.stored_totals(), list(record.earlier.values()), past)
+            until = None if lifetimes is None else lifetimes.until(record.entries, record.earlier)
+            if until is None:  # totals keep the rest of the record for as long as they matter themselves
+                assert self._seen is not None
+                until = self._seen.relevant_until(record.last_seen)
+            changes.due[user_id] = max(bound, until)
+        return changes

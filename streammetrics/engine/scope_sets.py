@@ -1,0 +1,75 @@
+"""Sets of scopes in which a user has the same totals. They are stored and added up once, however many experiments there are.
+
+Pure. Most users see the same variants in every list, so all their scopes of a kind (whole runs, or one day) form one set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from streammetrics.engine.codec import decode_scopes, encode_scopes
+
+ScopeKey: TypeAlias = tuple[int, int]
+"""A scope: the number of the run, and the day."""
+ScopeVariants: TypeAlias = Mapping[ScopeKey, str | None]
+"""Scopes, each with a user's variant there. None: the user saw several variants."""
+
+
+class ScopeSet:
+    """Scopes with variants, and their stored form. All of them have a variant, or none has. Equal sets of one batch are one object."""
+
+    __slots__ = ("stored", "variants")
+
+    def __init__(self, stored: msgspec.Raw, variants: ScopeVariants) -> None:
+        self.stored, self.variants = stored, variants
+
+    @property
+    def is_multi_exposed(self) -> bool:
+        """Whether the user saw several variants in each of these scopes."""
+        return None in self.variants.values()
+
+
+class Split(NamedTuple):
+    """The parts of a set: scopes where a list shows the same variant, scopes where it shows another one, and all others."""
+
+    same: ScopeVariants
+    other: ScopeVariants
+    rest: ScopeVariants
+
+
+def split(own: ScopeVariants, shown: ScopeVariants) -> Split:
+    """Split a user's scopes by the variants that a list shows.
+
+    >>> split({(1, -1): "a", (2, -1): "a", (3, -1): "b"}, {(1, -1): "a", (2, -1): "b"})
+    Split(same={(1, -1): 'a'}, other={(2, -1): 'a'}, rest={(3, -1): 'b'})
+    """
+    parts: tuple[dict[ScopeKey, str | None], ...] = {}, {}, {}
+    for scope, variant in own.items():
+        parts[2 if scope not in shown else 0 if shown[scope] == variant else 1][scope] = variant
+    return Split(*parts)
+
+
+class ScopeSets:
+    """All sets of one batch. `is_open` says whether lists may still be added to a scope."""
+
+    def __init__(self, is_open: Callable[[ScopeKey], bool]) -> None:
+        self._is_open = is_open
+        self._known: dict[bytes, ScopeSet] = {}
+        self._restored: dict[bytes, ScopeSet | None] = {}
+
+    def of(self, variants: ScopeVariants) -> ScopeSet:
+        """Return the set of these scopes."""
+        stored = encode_scopes([(*scope, variant) for scope, variant in sorted(variants.items())])
+        return self._known.setdefault(bytes(stored), ScopeSet(stored, variants))
+
+    def restored(self, stored: msgspec.Raw) -> ScopeSet | None:
+        """Return those scopes of a stored set that are open. None if there is none."""
+        key = bytes(stored)
+        if key not in self._restored:
+            is_open = self._is_open
+            variants = {(run, day): variant for run, day, variant in decode_scopes(key) if is_open((run, day))}
+            self._restored[key] = self.of(variants) if variants else None
+        return self._restored[key]

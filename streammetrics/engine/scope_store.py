@@ -1,0 +1,54 @@
+"""The sums of a task's experiments, by scope: which of them a commit writes and deletes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from streammetrics.engine.codec import decode_scope, encode_scope, parse_scope_name, scope_name
+from streammetrics.engine.experiment_runs import WHOLE, ExperimentRuns
+from streammetrics.engine.scope_sets import ScopeKey
+from streammetrics.events.event_time import DAY_MS
+
+
+class ScopeStore:
+    """What has changed of the scopes of all runs since the last commit."""
+
+    __slots__ = ("_changed", "_gone")
+
+    def __init__(self) -> None:
+        self._changed: set[ScopeKey] = set()
+        self._gone: set[ScopeKey] = set()
+
+    def restore(self, runs: ExperimentRuns, scopes: Mapping[str, bytes]) -> None:
+        """Give stored scopes, by name, to their runs."""
+        for name, scope in scopes.items():
+            number, day = parse_scope_name(name)
+            runs.of_number[number].scopes[day] = decode_scope(scope)
+
+    def drop_all(self, scopes: Iterable[str]) -> None:
+        """Delete all stored scopes."""
+        self._gone.update(map(parse_scope_name, scopes))
+
+    def note(self, scopes: Iterable[ScopeKey]) -> None:
+        """Write these scopes with the next commit."""
+        self._changed.update(scopes)
+
+    def end_runs(self, runs: ExperimentRuns, bound: int) -> None:
+        """Drop the runs that have ended, with their sums."""
+        for run in runs.drop_ended(bound):
+            scopes = {(run.number, day) for day in run.scopes}
+            self._gone |= scopes
+            self._changed -= scopes
+
+    def changes(self, runs: ExperimentRuns, oldest_kept: int) -> tuple[dict[str, bytes], list[str]]:
+        """Return the scopes that changed, and the names of those to delete: of ended runs, and of days before the oldest pane."""
+        for run in runs:
+            for day in [day for day in run.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]:
+                del run.scopes[day]
+                self._changed.discard((run.number, day))
+                self._gone.add((run.number, day))
+        of_number = runs.of_number
+        scopes = {scope_name(number, day): encode_scope(of_number[number].scopes[day]) for number, day in self._changed}
+        gone = sorted(scope_name(*scope) for scope in self._gone - self._changed)
+        self._changed, self._gone = set(), set()
+        return scopes, gone
