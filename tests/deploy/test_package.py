@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from email.message import Message
@@ -13,10 +15,13 @@ from pathlib import Path
 import pytest
 
 from streammetrics import __version__
-from tests.deploy.tools import assert_clean
+from tests.deploy.tools import assert_clean, read_yaml
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "streammetrics"
+OWNER_AND_NAME = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"].removeprefix(
+    "https://github.com/"
+)
 IN_PACKAGE = {
     f"streammetrics/{path.relative_to(PACKAGE)}"
     for path in PACKAGE.rglob("*")
@@ -55,6 +60,39 @@ def test_the_sdist_holds_the_package_and_what_it_is_built_from(built: Path) -> N
         names = {name.partition("/")[2] for name in opened.getnames()}
     assert names >= IN_PACKAGE
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
+
+
+def test_the_description_on_the_index_has_only_absolute_links(wheel: zipfile.ZipFile) -> None:
+    description = str(metadata(wheel).get_payload())
+    links = re.findall(r"\]\(([^)]+)\)", description)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    (picture,) = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", description)
+    assert picture == f"https://raw.githubusercontent.com/{OWNER_AND_NAME}/v{__version__}/.github/page.png"
+
+
+def test_every_file_names_the_same_owner() -> None:
+    """The one place that decides is `Repository` in pyproject.toml."""
+    places = [
+        ROOT / "pyproject.toml",
+        ROOT / "README.md",
+        ROOT / "deploy" / "Dockerfile",
+        ROOT / "deploy" / "helm" / "streammetrics" / "Chart.yaml",
+        ROOT / "deploy" / "prometheus" / "alerting_rules.yml",
+        PACKAGE / "exporters" / "prometheus" / "rules" / "links.py",
+    ]
+    named = {
+        path.name: set(re.findall(r"(?:github\.com|githubusercontent\.com)/([\w-]+/streammetrics)\b", path.read_text(encoding="utf-8")))
+        for path in places
+    }
+    assert {name: owners for name, owners in named.items() if owners not in ({OWNER_AND_NAME}, set())} == {}
+    assert named["links.py"] == named["Dockerfile"] == {OWNER_AND_NAME}
+    assert read_yaml(ROOT / "deploy" / "helm" / "streammetrics" / "values.yaml")["image"]["repository"] == OWNER_AND_NAME
+
+
+def test_the_chart_has_the_version_of_the_package() -> None:
+    chart = read_yaml(ROOT / "deploy" / "helm" / "streammetrics" / "Chart.yaml")
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:

@@ -33,10 +33,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "streammetrics.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- $name := empty .Values.image.registry | ternary .Values.image.repository (printf "%s/%s" .Values.image.registry .Values.image.repository) -}}
+{{- if and .Values.image.digest (not .Values.image.tag) -}}
+{{ $name }}@{{ .Values.image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{ $name }}:{{ default .Chart.AppVersion .Values.image.tag }}
 {{- end }}
 {{- end }}
 
