@@ -99,11 +99,14 @@ def lift_interval(treatment: Estimate, control: Estimate, mixture: Mixture, alph
     Interval(lower=-0.149..., upper=0.0606...)
     """
     variance = variance_of(treatment, control, covariance)
-    if variance is None:
-        return None
+    return None if variance is None else fieller_interval(treatment, control, two_sided(variance, mixture, alpha), covariance)
+
+
+def fieller_interval(treatment: Estimate, control: Estimate, z: float, covariance: float = 0.0) -> Interval:
+    """Return the lifts r for which treatment - (1 + r) control is within z standard errors of 0; see `lift_interval`."""
     if control.mean <= 0 or treatment.mean < 0:
         return Interval(None, None)
-    square = two_sided(variance, mixture, alpha) ** 2
+    square = z**2
     below, above = (each.mean**2 - square * each.variance for each in (control, treatment))
     product = treatment.mean * control.mean - square * covariance
     root = math.sqrt(max(product * product - below * above, 0.0))

@@ -32,6 +32,7 @@ from streammetrics.experiments import (
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
+from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.scopes import scopes_of, sum_scopes
 from streammetrics.reports.unknown_names import merge_names
@@ -50,6 +51,10 @@ class ExperimentView:
     policy: Callable[[str], Policy]
     idle_ms: int
     patience_ms: int = 0
+
+    def deciding(self, experiment: str) -> Sequence[str]:
+        """Return the names of an experiment's deciding measures."""
+        return self.policy(experiment).deciding(self.measures).paging
 
     def measures_of(self, kept: Stored) -> Measures:
         """Return the layout of an experiment's moments. Their number shows whether they have covariates."""
@@ -94,6 +99,7 @@ class ReportBuilder:
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
         self._user_samples = SampledTasks()
+        self._recent = None if experiments is None else RecentReader(self.aggregator, layout, experiments.deciding)
         self._withheld: set[tuple[int, WindowView, int]] = set()
         self._withheld_count = 0
 
@@ -264,6 +270,7 @@ class ReportBuilder:
             experiments=tuple(self._experiments(controls, tasks)) if whole else (),
             entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
+            recent=self._recent.read(watermark, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
             unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),
         )

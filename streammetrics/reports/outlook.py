@@ -9,10 +9,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.needed import with_needed
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.explanation import explanations
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.report import Report
 
@@ -24,7 +27,8 @@ RATE_MS_MIN: Final = 5 * 60_000
 def report_json(report: Report, layout: TallyLayout, history: History) -> dict[str, Any]:
     """Return the report with its history as plain JSON values, as `/api/report` serves it."""
     shown = replace(report, experiments=with_outlook(report.experiments, history))
-    return shown.to_json(layout) | {"history": history.to_json()}
+    why = msgspec.to_builtins(explanations(report, layout))
+    return shown.to_json(layout) | {"explanations": why, "history": history.to_json()}
 
 
 def with_outlook(experiments: Iterable[ExperimentReport], history: History) -> tuple[ExperimentReport, ...]:

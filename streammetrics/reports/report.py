@@ -15,6 +15,7 @@ from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.late_events import LateInput, late_sentences
+from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
@@ -93,6 +94,8 @@ class Report:
     """None if there is only one task."""
     unknown_names: tuple[UnknownName, ...] = ()
     """Actions without a grade and types that are no event, most frequent first."""
+    recent: RecentLists | None = None
+    """Exact sums of the final lists of experiments on the last day; None without experiments. They are not part of the JSON."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.metrics import TallyLayout
 from streammetrics.windows.panes import Group, GroupValues, Pane, Window, WindowRules, WindowView, add_to, window_end
+
+_SPAN: Final[tuple[int, WindowView]] = (0, "final")
+"""The key of the sums of `final_tallies`. No window has length 0."""
 
 
 class _Sums:
@@ -88,6 +91,8 @@ class WindowAggregator:
         self._sums: dict[tuple[int, WindowView], _Sums] = {}
         self._shown: dict[tuple[int, WindowView], Window] = {}
         self._final_end = NEVER
+        self.revisions = 0
+        """How often a pane that was final has changed, as when a store loses its last commits."""
 
     def update(self, task: int, panes: Mapping[int, bytes], since: int | None, oldest_kept_ms: int) -> None:
         """Update the panes of a task with start >= `since` from their stored form (None: all panes).
@@ -97,6 +102,7 @@ class WindowAggregator:
         of_task = self._of_task.setdefault(task, {})
         removed = [start for start in of_task if start < oldest_kept_ms or (start not in panes and (since is None or start >= since))]
         for start in removed:
+            self.revisions += oldest_kept_ms <= start < self._final_end
             self._exchange(start, of_task.pop(start), None)
             self._task_counts[start] -= 1
             if not self._task_counts[start]:
@@ -111,6 +117,7 @@ class WindowAggregator:
 
     def _exchange(self, start: int, before: bytes | None, after: bytes | None) -> None:
         """Replace a task's pane in everything that is computed from it."""
+        self.revisions += start < self._final_end and after is not None
         self._revised.pop(start, None)
         for key, window in list(self._shown.items()):
             if window.end_ms is not None and window.end_ms - window.window_ms <= start < window.end_ms:
@@ -186,6 +193,22 @@ class WindowAggregator:
     def _end(self, view: WindowView, watermark_ms: int, newest_ms: int) -> int | None:
         bound = final_bound(watermark_ms, self.rules.lateness_ms, self.rules.attribution_ms) if view == "final" else watermark_ms
         return window_end(bound, newest_ms, self.rules.pane_ms)
+
+    def final_span(self, length_ms: int, watermark_ms: int, oldest_kept_ms: int, newest_ms: int) -> tuple[int, int] | None:
+        """Return the start and end of the longest span of final panes that ends now, has at most this length, and is complete.
+
+        Arguments as in `window`. None before there is one.
+        """
+        end = self._end("final", watermark_ms, newest_ms)
+        if end is None:
+            return None
+        starts = self.starts(max(end - length_ms, oldest_kept_ms), end)
+        return (starts[0], end) if starts else None
+
+    def final_tallies(self, start: int, end: int) -> Pane:
+        """Return the sums over the panes of a span of final panes, by group. The next span is computed from this one."""
+        self._sums[_SPAN] = self._moved(_SPAN, start, end)
+        return dict(self._sums[_SPAN].tallies)
 
     def values(self, group: Group, tally: list[int]) -> GroupValues:
         """Return the values of a tally, which must not change any more."""

@@ -45,7 +45,7 @@ def test_a_report_shows_the_verdict_first_then_the_reason(saved: Path) -> None:
     assert lines[1].startswith("REGRESSED  treatment: ")
     assert lines[1].endswith("lower ndcg@10 than control; 95 % confidence, safe to check at any time")
     assert "split not checked: no shares configured. To check it, set under" in " ".join(done.stdout.split())
-    measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line][1:]
+    measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line and not line.startswith("why ")][1:]
     assert measures == ["ndcg@10", "mrr@10", "hit_rate@10", "user_hit_rate@10"]
     assert max(map(len, lines)) <= 140
 
@@ -63,6 +63,18 @@ def test_all_shows_every_measure(saved: Path) -> None:
     assert every.count("@") > 25
 
 
+def test_a_regression_is_explained_by_rank_and_time(saved: Path) -> None:
+    """The simulated traffic has the segment of the default configuration or none, and the drop is there from the start."""
+    (ndcg, *_) = json.loads(saved.read_bytes())["explanations"]
+    assert (ndcg["variant"], ndcg["metric"], ndcg["segments"]) == ("treatment", "ndcg", [])
+    assert ndcg["summary"][-1].startswith("since when cannot be told")
+    few, every = (" ".join(called("report", saved, *words).stdout.split()) for words in ((), ("--all",)))
+    assert "why treatment (ndcg@10; exploratory, lists from 2024-11-21 10:00 UTC to 2024-11-21 10:" in few
+    assert "; ".join(ndcg["summary"]) in few
+    assert "contributions by rank" not in few
+    assert "contributions by rank, treatment against control, dcg@10 (exploratory)" in every
+
+
 def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     whole = json.loads(saved.read_bytes())
     done = called("report", "-", "--format", "json", stdin=saved.read_bytes())
@@ -71,6 +83,7 @@ def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     assert {each["scope"] for each in shown["experiments"]} == {"start", "day"}
     assert sorted(shown["experiments"], key=str) == sorted(whole["experiments"], key=str)
     assert shown["history"] == whole["history"]
+    assert shown["explanations"] == whole["explanations"] != []
 
 
 def test_the_page_has_the_report_and_its_history_inside(saved: Path, tmp_path: Path) -> None:

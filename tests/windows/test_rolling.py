@@ -172,3 +172,22 @@ def test_windows_are_the_sums_of_the_stored_panes_after_any_updates(
                         for group, numbers in pane.items():
                             sums[group] = add_tallies(sums.get(group, LAYOUT.zero()), numbers)
             assert window.groups == tuple(windows.values(group, sums[group]) for group in sorted(sums) if sums[group][0])
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.data())
+def test_the_tallies_of_a_final_span_are_those_of_its_panes(lists: list[int], data: st.DataObject) -> None:
+    windows = aggregator({10 * at: tally(count) for at, count in enumerate(lists) if count})
+    for _ in range(4):
+        start = data.draw(st.integers(0, len(lists)))
+        end = data.draw(st.integers(start, len(lists)))
+        expected = sum(lists[start:end])
+        assert windows.final_tallies(10 * start, 10 * end).get(ALL, tally(0)) == tally(expected)
+
+
+def test_a_final_span_is_complete_and_ends_with_the_last_final_pane() -> None:
+    windows = aggregator({0: tally(1), 10: tally(2), 20: tally(4)})
+    assert windows.final_span(100, 37, NEVER, 25) == (0, 30)
+    assert windows.final_span(20, 37, NEVER, 25) == (10, 30)
+    assert windows.final_span(100, 37, 20, 25) == (20, 30)
+    assert windows.final_span(100, NEVER, NEVER, 25) is None
+    assert windows.final_span(100, 37, 30, 25) is None

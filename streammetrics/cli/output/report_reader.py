@@ -18,6 +18,7 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
 from streammetrics.experiments.words import percent
+from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History
 from streammetrics.reports.text import fit
 
@@ -37,7 +38,7 @@ class ExperimentResults:
     """All experiments of a report, by name and scope, with their history.
 
     `at_ms` is the event time up to which they are complete; None: unknown. `enabled` is False if experiments are switched off.
-    `warnings` are sentences about the whole report, to be shown first.
+    `warnings` are sentences about the whole report, to be shown first. `explanations` say why variants differ.
     """
 
     experiments: tuple[ExperimentReport, ...]
@@ -46,6 +47,7 @@ class ExperimentResults:
     version: str
     enabled: bool = True
     warnings: tuple[str, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
 
     def empty_text(self) -> str:
         """Say why there is no experiment to show."""
@@ -65,7 +67,10 @@ class ExperimentResults:
             if name not in known:
                 existing = ", ".join(map(fit, known)) or "none"
                 raise StreammetricsError(f"the report has no experiment {name!r}; it has: {existing}")
-        return replace(self, experiments=tuple(each for each in self.experiments if not names or each.experiment in names))
+        if not names:
+            return self
+        explained = tuple(each for each in self.explanations if each.experiment in names)
+        return replace(self, experiments=tuple(each for each in self.experiments if each.experiment in names), explanations=explained)
 
 
 def read_report(plain: object, where: str) -> ExperimentResults:
@@ -77,6 +82,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
         history = History.from_json(plain.get("history", []))
         at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
         warnings = msgspec.convert(plain.get("warnings", []), tuple[str, ...])
+        explanations = msgspec.convert(plain.get("explanations", []), tuple[Explanation, ...])
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a damaged report, or of another version: {error}") from error
     at_ms = _newest_end(plain) if at_ms is None else at_ms
@@ -86,7 +92,9 @@ def read_report(plain: object, where: str) -> ExperimentResults:
     order = list(SCOPE_WORDS)
     ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
     enabled = not _switched_off(plain.get("settings"))
-    return ExperimentResults(tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings)
+    return ExperimentResults(
+        tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings, explanations
+    )
 
 
 def _switched_off(settings: object) -> bool:
@@ -101,6 +109,7 @@ def to_json(results: ExperimentResults) -> dict[str, Any]:
         "version": results.version,
         "experiments_entered_ms": results.at_ms,
         "experiments": [each.to_json() for each in results.experiments],
+        "explanations": msgspec.to_builtins(results.explanations),
         "history": [
             trail for trail in results.history.to_json() if any(trail["experiment"] == each.experiment for each in results.experiments)
         ],

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
+from streammetrics.cli.output.explanation_tables import contribution_tables, why_lines
 from streammetrics.cli.output.report_reader import (
     SCOPE_WORDS,
     ExperimentResults,
@@ -46,7 +47,11 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
         for variant, words in all_needed_words(experiment):
             yield Text(fit(f"{variant} {words}"))
+        whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
+        yield from why_lines(experiment, whole)
         yield from _numbers(experiment, all_measures)
+        if all_measures:
+            yield from contribution_tables(whole)
         yield Text(fit(" · ".join(health_lines(experiment))))
         yield Text(honesty(experiment) + "\n", style="dim")
 

@@ -13,6 +13,7 @@ import msgspec
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.recent import LISTS
+from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import HistorySeries
 
 API_VERSION: Final = "1.0.0"
@@ -88,6 +89,7 @@ _REPORT: Final = _record(
             groups=_list(_record(**_GROUP, users=_COUNT, users_with_hit=_map(_COUNT), values=_MEANS)),
         )
     ),
+    explanations=_list(_ref("Explanation")),
     history=_list(_ref("HistorySeries")),
 )
 _CURVES: Final = _record(
@@ -128,8 +130,10 @@ _PULSE: Final = _record(
 @cache
 def openapi_json() -> bytes:
     """Return the description as JSON."""
-    types, components = msgspec.json.schema_components([ExperimentReport, HistorySeries], ref_template="#/components/schemas/{name}")
-    assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "HistorySeries"]
+    types, components = msgspec.json.schema_components(
+        [ExperimentReport, Explanation, HistorySeries], ref_template="#/components/schemas/{name}"
+    )
+    assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "Explanation", "HistorySeries"]
     parameters: list[JsonSchema] = [
         {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
         {"name": "metric", "in": "query", "required": True, "schema": _TEXT, "example": "ndcg@10"},

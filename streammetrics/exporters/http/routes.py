@@ -30,6 +30,7 @@ SCRIPTS = (
     "plot.js",
     "chart.js",
     "curves.js",
+    "why.js",
     "experiments.js",
     "pipeline.js",
     "page.js",

@@ -24,6 +24,7 @@ from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
+from streammetrics.reports.outlook import report_json
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
@@ -209,7 +210,7 @@ class TestReport:
         port.views.show(report, history)
         answer = port.ask("/api/report")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-        wanted = report.to_json(port.pipeline.engine.layout) | {"history": history.to_json()}
+        wanted = report_json(report, port.pipeline.engine.layout, history)
         assert json.loads(answer.body) == json.loads(json.dumps(wanted))
 
     def test_without_a_report_the_json_gives_the_reason(self, port: Port, worker_port: Port) -> None:
@@ -225,7 +226,7 @@ class TestReport:
         port.views.show(later.report())
         after = json.loads(port.ask("/api/report").body)
         assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
-        assert after == json.loads(json.dumps(later.report().to_json(later.engine.layout) | {"history": []}))
+        assert after == json.loads(json.dumps(report_json(later.report(), later.engine.layout, History())))
 
 
 class TestPulse:

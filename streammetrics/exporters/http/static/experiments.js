@@ -10,6 +10,7 @@ import {
   windowWords,
 } from "./text.js";
 import { badge, banner, explanation, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
+import { chosenSegment, why } from "./why.js";
 
 const CARDS_OPEN = 3; // with more experiments, only the first card is open
 const NEEDS_SHOWN = 3; // undecided variants with what they still need
@@ -72,6 +73,8 @@ function body(view, id, experiment, stats) {
   const order = byWeight(variants, stats, control);
   return [
     stats ? comparison(view, experiment, variants, order, stats, control) : null,
+    experiment ? chosenSegment(view, experiment, stats) : null,
+    experiment ? why(view, id, experiment, stats) : null,
     preferences(stats),
     make("div", { class: "charts" },
       stats ? liftChart(view, id, stats, variants, order) : null,

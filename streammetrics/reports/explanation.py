@@ -1,0 +1,222 @@
+"""Why does a variant differ from the control? Where in the recent lists, and since when. Exploratory. Pure.
+
+Contributions are exact, and add up to the difference of the recent lists (`experiments.contributions`). How sure they are is an estimate:
+tallies have no squares, so the variance of a segment value's mean is taken from the whole arm. With the clustered variance V and N lists of
+the arm in the experiment, n lists of the value have the variance V N / n. For means from 0 to 1 it is raised by m (1 - m) of the value over
+that of the arm, if that is more. So it is clustered by user only as far as users share a value's lists as they share the arm's. An interval
+is for one look, and shares its error among all values of the segment.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments.contributions import (
+    Contribution,
+    ListSpread,
+    ValueSums,
+    contributions,
+    corrected_z,
+    rank_contributions,
+    shrink,
+)
+from streammetrics.experiments.estimates import Estimate, fieller_interval
+from streammetrics.experiments.measures import measure_text
+from streammetrics.experiments.onset import change_point
+from streammetrics.experiments.report import VariantReport
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue
+from streammetrics.reports.explanation_words import summary_of
+from streammetrics.reports.measure_places import MeasurePlaces, rank_places
+from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.reports.report import Report
+from streammetrics.windows.panes import Group
+
+VARIANTS_MAX: Final = 6
+"""Most variants of an experiment that are explained."""
+VALUES_MAX: Final = 12
+"""Most values of a segment that are shown; the others are added up."""
+LISTS_MIN: Final = 20
+"""Lists that a segment value, or a span of time, needs in each arm to have an effect of its own."""
+
+
+class _Case(NamedTuple):
+    """One comparison to explain."""
+
+    experiment: ExperimentReport
+    variant: VariantReport
+    measure: MeasureReport
+    places: MeasurePlaces
+    spreads: tuple[ListSpread, ListSpread]
+
+
+def explanations(report: Report, layout: TallyLayout) -> tuple[Explanation, ...]:
+    """Explain the deciding measures of each compared variant, by its recent lists. Empty without recent lists of both arms."""
+    recent = report.recent
+    if recent is None:
+        return ()
+    found = (_explained(recent, layout, case) for case in _cases(report, recent))
+    return tuple(each for each in found if each is not None)
+
+
+def _cases(report: Report, recent: RecentLists) -> Iterator[_Case]:
+    for experiment in report.experiments:
+        control = next((each for each in experiment.variants if each.variant == experiment.control), None)
+        if experiment.scope != SINCE_START or control is None:
+            continue
+        places = recent.measures.get(experiment.experiment, {})
+        for variant in [each for each in experiment.variants if each.role == "treatment"][:VARIANTS_MAX]:
+            for own in variant.measures:
+                against = next((each for each in control.measures if (each.metric, each.k) == (own.metric, own.k)), None)
+                name = measure_text(own.metric, own.k)
+                if own.paging and name in places and against is not None:
+                    spreads = _spread(own, variant), _spread(against, control)
+                    if spreads[0] is not None and spreads[1] is not None:
+                        yield _Case(experiment, variant, own, places[name], (spreads[0], spreads[1]))
+
+
+def _spread(measure: MeasureReport, variant: VariantReport) -> ListSpread | None:
+    if measure.error is None or not 0 < measure.error < math.inf:
+        return None
+    return ListSpread(measure.error**2 * variant.lists, measure.mean)
+
+
+def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explanation | None:
+    name, variant, control = case.experiment.experiment, case.variant.variant, case.experiment.control or ""
+    arms = [recent.tallies.get(Group(name, each)) for each in (variant, control)]
+    own, against = arms
+    if own is None or against is None:
+        return None
+    of_own, of_against = case.places.sums(own), case.places.sums(against)
+    if not of_own[2] or not of_against[2]:
+        return None
+    unit = 1 << case.places.scale_bits
+    means = [Fraction(top, unit * bottom) for _, top, bottom in (of_own, of_against)]
+    ranks = rank_places(layout, case.measure.metric, case.measure.k)
+    segments = sorted({group.segment for group in recent.tallies if group.experiment == name and group.segment})
+    parts = [_segment(recent, case, segment, len(segments)) for segment in segments]
+    found = Explanation(
+        experiment=name,
+        variant=variant,
+        against=control,
+        metric=case.measure.metric,
+        k=case.measure.k,
+        from_ms=recent.from_ms,
+        end_ms=recent.end_ms,
+        lists=of_own[0],
+        control_lists=of_against[0],
+        mean=float(means[0]),
+        control_mean=float(means[1]),
+        difference=float(means[0] - means[1]),
+        segments=tuple(sorted(parts, key=lambda each: (not each.stands_out, each.segment))),
+        ranks_of=None if ranks is None else ranks.family,
+        ranks=() if ranks is None else _ranks(ranks.cutoffs, ranks.places, own, against),
+        onset=_onset(recent, case),
+        summary=(),
+    )
+    return replace(found, summary=tuple(summary_of(found)))
+
+
+def _ranks(
+    cutoffs: Sequence[int], places: Sequence[MeasurePlaces], own: Sequence[int], against: Sequence[int]
+) -> tuple[RankContribution, ...]:
+    last = places[-1]
+    tops = [[arm[each.top] for each in places] for arm in (own, against)]
+    found = rank_contributions(tops[0], tops[1], (own[last.bottom], against[last.bottom]), last.scale_bits)
+    firsts = [1, *(cutoff + 1 for cutoff in cutoffs)]
+    return tuple(RankContribution(first, cutoff, float(each)) for first, cutoff, each in zip(firsts, cutoffs, found, strict=False))
+
+
+def _segment(recent: RecentLists, case: _Case, segment: str, segments: int) -> SegmentContributions:
+    """Return the contributions of a segment's values, those that matter most first, and the rest as a sum."""
+    sums: list[dict[str, tuple[int, int, int]]] = [{}, {}]
+    for side, variant in enumerate((case.variant.variant, case.experiment.control or "")):
+        for group, tally in recent.tallies.items():
+            if (group.experiment, group.variant, group.segment) == (case.experiment.experiment, variant, segment):
+                sums[side][group.value] = case.places.sums(tally)
+    treatment, control = ({value: ValueSums(*each[1:]) for value, each in side.items()} for side in sums)
+    parts = contributions(treatment, control, case.places.scale_bits)
+    lists = {value: tuple(side.get(value, (0, 0, 0))[0] for side in sums) for value in parts}
+    sure = {value: each for value, each in parts.items() if min(lists[value]) >= LISTS_MIN}
+    estimates = {value: _estimates(case, each, lists[value]) for value, each in sure.items()}
+    variances = [own.variance + against.variance for own, against in estimates.values()]
+    shrunk = shrink([own.mean - against.mean for own, against in estimates.values()], variances, case.experiment.alpha / max(1, segments))
+    effects = dict(zip(estimates, shrunk.effects, strict=True))
+    z = corrected_z(case.experiment.alpha, len(estimates))
+    values = [_value(value, parts[value], lists[value], effects.get(value), estimates.get(value), z) for value in parts]
+    values.sort(key=lambda each: (-abs(each.shrunk), each.value))
+    rest = values[VALUES_MAX:]
+    return SegmentContributions(
+        segment=segment,
+        stands_out=shrunk.stands_out,
+        values=tuple(values[:VALUES_MAX]),
+        others=len(rest),
+        others_contribution=float(sum((parts[each.value].total for each in rest), Fraction(0))),
+    )
+
+
+def _estimates(case: _Case, part: Contribution, lists: Sequence[int]) -> tuple[Estimate, Estimate]:
+    """Return the mean and variance of a segment value in both arms."""
+    means = [float(each or 0) for each in (part.mean, part.control_mean)]
+    own, against = (
+        Estimate(mean, spread.variance(count, mean), count) for mean, spread, count in zip(means, case.spreads, lists, strict=True)
+    )
+    return own, against
+
+
+def _value(
+    value: str, part: Contribution, lists: Sequence[int], effect: float | None, estimates: tuple[Estimate, Estimate] | None, z: float
+) -> SegmentValue:
+    mean, control_mean = (None if each is None else float(each) for each in (part.mean, part.control_mean))
+    interval = None if estimates is None else fieller_interval(*estimates, z)
+    share = float(part.share + part.control_share) / 2
+    return SegmentValue(
+        value=value,
+        lists=lists[0],
+        control_lists=lists[1],
+        share=share,
+        mean=mean,
+        control_mean=control_mean,
+        lift=mean / control_mean - 1 if mean is not None and control_mean else None,
+        lift_lower=interval.lower if interval else None,
+        lift_upper=interval.upper if interval else None,
+        within=float(part.within),
+        mix=float(part.mix),
+        contribution=float(part.total),
+        shrunk=(0.0 if effect is None else share * effect) + float(part.mix),
+    )
+
+
+def _onset(recent: RecentLists, case: _Case) -> Onset | None:
+    """Return when the difference changed; None if it cannot be told. Short spans are joined until both arms have LISTS_MIN lists."""
+    name, control = case.experiment.experiment, case.experiment.control or ""
+    at = 1 + 2 * list(recent.measures[name]).index(measure_text(case.measure.metric, case.measure.k))
+    ends, differences, variances = [], [], []
+    sums = [[0, 0, 0], [0, 0, 0]]
+    for span in recent.spans:
+        for side, variant in zip(sums, (case.variant.variant, control), strict=True):
+            found = span.sums.get((name, variant))
+            if found is not None:
+                for place, number in enumerate((found[0], found[at], found[at + 1])):
+                    side[place] += number
+        if min(side[0] for side in sums) >= LISTS_MIN and all(side[2] for side in sums):
+            means = [side[1] / (side[2] << case.places.scale_bits) for side in sums]
+            ends.append(span.end_ms)
+            differences.append(means[0] - means[1])
+            variances.append(sum(spread.per_list / side[0] for spread, side in zip(case.spreads, sums, strict=True)))
+            sums = [[0, 0, 0], [0, 0, 0]]
+    found_change = change_point(differences, variances, case.experiment.minimum_lift * case.spreads[1].mean, case.experiment.alpha)
+    if found_change is None:
+        return None
+    return Onset(
+        ends[found_change.place],
+        ends[found_change.first - 1] if found_change.first else recent.from_ms,
+        ends[found_change.last],
+        found_change.before,
+        found_change.after,
+    )

@@ -1,0 +1,143 @@
+"""Contributions add up exactly, and shrinkage keeps noise from leading."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.contributions import ListSpread, ValueSums, contributions, corrected_z, rank_contributions, shrink
+
+sums = st.integers(0, 60).flatmap(lambda bottom: st.tuples(st.integers(0, bottom << 40 if bottom else 0), st.just(bottom)))
+arms = st.dictionaries(st.sampled_from(["", "home", "search", "_other", "cart"]), sums.map(lambda each: ValueSums(*each)), max_size=5)
+
+
+def mean(arm: dict[str, ValueSums], bits: int) -> Fraction:
+    return Fraction(sum(each.top for each in arm.values()), sum(each.bottom for each in arm.values()) << bits)
+
+
+@given(arms, arms)
+def test_contributions_add_up_to_the_difference_without_rounding(treatment: dict[str, ValueSums], control: dict[str, ValueSums]) -> None:
+    found = contributions(treatment, control, 40)
+    if not all(sum(each.bottom for each in arm.values()) for arm in (treatment, control)):
+        assert found == {}
+        return
+    assert sum(each.total for each in found.values()) == mean(treatment, 40) - mean(control, 40)
+    assert sum(each.share for each in found.values()) == sum(each.control_share for each in found.values()) == 1
+
+
+@given(arms, arms)
+def test_the_other_way_round_contributions_are_opposite(treatment: dict[str, ValueSums], control: dict[str, ValueSums]) -> None:
+    one, other = contributions(treatment, control), contributions(control, treatment)
+    assert {value: (-each.within, -each.mix) for value, each in one.items()} == {
+        value: (each.within, each.mix) for value, each in other.items()
+    }
+
+
+def test_lists_that_move_to_a_worse_value_are_mix_and_no_effect() -> None:
+    treatment = {"good": ValueSums(40, 50), "bad": ValueSums(10, 50)}
+    control = {"good": ValueSums(64, 80), "bad": ValueSums(4, 20)}
+    found = contributions(treatment, control)
+    assert [each.within for each in found.values()] == [0, 0]
+    assert sum(each.mix for each in found.values()) == Fraction(50, 100) - Fraction(68, 100)
+    assert all(each.mix < 0 for each in found.values())
+
+
+def test_a_value_of_one_arm_only_is_mix() -> None:
+    found = contributions({"a": ValueSums(10, 50), "new": ValueSums(5, 50)}, {"a": ValueSums(20, 100)})
+    assert found["new"].within == 0
+    assert found["new"].control_mean is None
+    assert sum(each.total for each in found.values()) == Fraction(15, 100) - Fraction(20, 100)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4), st.integers(1, 50), st.integers(1, 50))
+def test_ranks_add_up_to_the_difference_at_the_last_cutoff(steps: list[tuple[int, int]], own: int, against: int) -> None:
+    treatment, control = (np.cumsum([step[side] for step in steps]).tolist() for side in (0, 1))
+    found = rank_contributions(treatment, control, (own, against), 3)
+    assert sum(found, Fraction(0)) == Fraction(treatment[-1], own << 3) - Fraction(control[-1], against << 3)
+
+
+def test_an_arm_without_lists_has_no_ranks() -> None:
+    assert rank_contributions([1], [1], (0, 5)) == ()
+
+
+def test_shrinkage_moves_each_effect_towards_the_common_one() -> None:
+    effects, variances = [-0.2, 0.1, 0.0, 0.02], [1e-2, 1e-4, 1e-4, 1e-4]
+    found = shrink(effects, variances)
+    assert found.between > 0
+    assert abs(found.effects[0]) < abs(effects[0]) / 2  # a noisy effect moves most
+    assert found.effects[1] == pytest.approx(effects[1], abs=0.02)
+
+
+def test_one_value_is_not_shrunk_and_does_not_stand_out() -> None:
+    assert shrink([-0.2], [1e-4]) == ((-0.2,), 0.0, False)
+    assert shrink([], []) == ((), 0.0, False)
+
+
+def test_shrunk_effects_are_nearer_to_the_truth() -> None:
+    random = np.random.default_rng(3)
+    raw, shrunk = [], []
+    for _ in range(200):
+        truth = random.normal(0.0, 0.02, 12)
+        variances = random.choice([1e-5, 1e-3, 1e-2], 12)
+        seen = truth + np.sqrt(variances) * random.standard_normal(12)
+        found = shrink(seen.tolist(), variances.tolist())
+        raw.append(np.mean((seen - truth) ** 2))
+        shrunk.append(np.mean((np.array(found.effects) - truth) ** 2))
+    assert np.mean(shrunk) < 0.2 * np.mean(raw)
+
+
+def test_noise_does_not_lead() -> None:
+    """One large value has a true drop; thirty small ones have none. By the raw effect, noise leads."""
+    random = np.random.default_rng(4)
+    raw_leads, shrunk_leads = [], []
+    for _ in range(300):
+        variances = np.array([1e-5, *[4e-3] * 30])
+        seen = np.array([-0.03, *[0.0] * 30]) + np.sqrt(variances) * random.standard_normal(31)
+        found = shrink(seen.tolist(), variances.tolist())
+        raw_leads.append(int(np.argmin(seen)))
+        shrunk_leads.append(int(np.argmin(found.effects)))
+    assert np.mean(np.array(raw_leads) == 0) < 0.05
+    assert np.mean(np.array(shrunk_leads) == 0) > 0.75
+
+
+def test_equal_effects_stand_out_in_at_most_alpha() -> None:
+    random = np.random.default_rng(5)
+    for count in (2, 5, 20):
+        found = [shrink((-0.1 + 0.01 * random.standard_normal(count)).tolist(), [1e-4] * count).stands_out for _ in range(1_000)]
+        assert np.mean(found) < 0.07
+
+
+def test_bonferroni_widens_the_interval() -> None:
+    assert corrected_z(0.05, 1) == pytest.approx(1.96, abs=0.001)
+    assert corrected_z(0.05, 20) > corrected_z(0.05, 5) > corrected_z(0.05, 0)
+
+
+@pytest.mark.parametrize("by_user", [True, False])
+def test_intervals_of_segment_values_hold_without_an_effect(by_user: bool) -> None:
+    """The variance is taken from the whole arm. Users have tastes and up to dozens of lists; values are of users or lists."""
+    random = np.random.default_rng(6)
+    wrong, experiments, values = 0, 300, 4
+    quality = np.array([0.6, 0.9, 1.0, 1.2])
+    for _ in range(experiments):
+        spreads, sums_of = [], []
+        for _ in range(2):
+            lists = random.geometric(1 / 6, 500)
+            user = np.repeat(np.arange(500), lists)
+            value = random.integers(0, values, 500)[user] if by_user else random.integers(0, values, user.size)
+            worth = (random.random(user.size) < random.beta(1.2, 2.5, 500)[user] * quality[value].clip(0, 1)).astype(float)
+            whole = worth.mean()
+            residuals = np.bincount(user, worth - whole, 500)
+            spreads.append(ListSpread(500 / 499 * (residuals**2).sum() / user.size, whole))
+            sums_of.append([(np.count_nonzero(value == each), worth[value == each].mean()) for each in range(values)])
+        z = corrected_z(0.05, values)
+        for (lists_t, mean_t), (lists_c, mean_c) in zip(*sums_of, strict=True):
+            variance = spreads[0].variance(lists_t, mean_t) + spreads[1].variance(lists_c, mean_c)
+            if abs(mean_t - mean_c) > z * math.sqrt(variance):
+                wrong += 1
+                break
+    assert wrong / experiments <= 0.08

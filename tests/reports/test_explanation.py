@@ -1,0 +1,172 @@
+"""Explanations of planted differences: where they are, that they add up, and what is said when nothing stands out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.health import Health
+from streammetrics.experiments.report import VariantReport
+from streammetrics.experiments.verdict import Verdict
+from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.reports.explanation import LISTS_MIN, VALUES_MAX, explanations
+from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.measure_places import places_of
+from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.windows.pane_trail import TrailSpan
+from streammetrics.windows.panes import Group
+from tests.support.committed_state import HOUR_MS, MINUTE_MS, START_MS, two_variants
+
+LAYOUT = TallyLayout(Scorer(["ndcg@10", "item_hit_rate@1", "item_hit_rate@3", "item_hit_rate@10"]), moments=False)
+DECIDING = ("ndcg@10", "item_hit_rate@10")
+Chances = Callable[[str, str, int, int], float]
+"""The chance of a hit by variant, surface, rank (from 0) and minute."""
+
+
+def recent_lists(
+    chances: Chances, lists_per_minute: int = 60, surfaces: tuple[str, ...] = ("cart", "home", "search"), seed: int = 1
+) -> RecentLists:
+    """An hour of lists of two variants, with hits at random."""
+    random = np.random.default_rng(seed)
+    tallies: dict[Group, list[int]] = {}
+    spans = []
+    places = {name: found for name in DECIDING if (found := places_of(LAYOUT, name)) is not None}
+    for minute in range(60):
+        sums = {}
+        for variant in ("control", "treatment"):
+            whole = LAYOUT.zero()
+            for surface in surfaces:
+                count = random.poisson(lists_per_minute / len(surfaces))
+                hit = np.array([chances(variant, surface, rank, minute) for rank in range(10)])
+                grades = (random.random((count, 10)) < hit).astype(float)
+                numbers = list(LAYOUT.of_padded(grades).numbers) if count else LAYOUT.zero()
+                whole = [one + other for one, other in zip(whole, numbers, strict=True)]
+                group = Group("ranker", variant, "surface", surface)
+                tallies[group] = [one + other for one, other in zip(tallies.get(group, LAYOUT.zero()), numbers, strict=True)]
+            group = Group("ranker", variant)
+            tallies[group] = [one + other for one, other in zip(tallies.get(group, LAYOUT.zero()), whole, strict=True)]
+            sums["ranker", variant] = [LAYOUT.lists(whole), *(whole[at] for each in places.values() for at in (each.top, each.bottom))]
+        spans.append(TrailSpan(START_MS + minute * MINUTE_MS, START_MS + (minute + 1) * MINUTE_MS, sums))
+    return RecentLists(START_MS, START_MS + HOUR_MS, tallies, {"ranker": places}, tuple(spans))
+
+
+def explained(recent: RecentLists) -> tuple[Explanation, ...]:
+    """Explain these lists, with the errors of a user who has one list."""
+    variants = []
+    for variant in ("control", "treatment"):
+        tally = recent.tallies[Group("ranker", variant)]
+        lists = LAYOUT.lists(tally)
+        measures = []
+        for name in DECIDING:
+            mean = LAYOUT.means(tally, "zero")[name]
+            error = math.sqrt(mean * (1 - mean) / (lists * (10 if name == "item_hit_rate@10" else 1)))
+            verdict = Verdict("regressed", "") if variant == "treatment" else None
+            metric, _, k = name.partition("@")
+            measures.append(MeasureReport(metric, int(k), mean, error, paging=True, verdict=verdict))
+        role = "control" if variant == "control" else "treatment"
+        variants.append(VariantReport(variant, role, lists, lists, lists, tuple(measures), verdict=measures[0].verdict))
+    health = Health(None, 0.0, None, ())
+    experiment = ExperimentReport("ranker", "start", "control", 0.05, 0.01, 100, 0, health, Verdict("regressed", ""), tuple(variants))
+    report = replace(two_variants().report(), recent=recent, experiments=(experiment,))
+    return explanations(report, LAYOUT)
+
+
+def planted(variant: str, surface: str, rank: int, minute: int) -> float:
+    """The treatment loses hits on home, at ranks 1 to 3, from minute 40 on."""
+    falls = variant == "treatment" and surface == "home" and rank < 3 and minute >= 40
+    return 0.25 / (rank + 1) * (0.1 if falls else 1.0)
+
+
+def test_a_planted_drop_is_found_by_segment_rank_and_time() -> None:
+    ndcg, hits = explained(recent_lists(planted, lists_per_minute=120))
+    assert [(each.metric, each.k, each.ranks_of) for each in (ndcg, hits)] == [
+        ("ndcg", 10, "item_hit_rate"),
+        ("item_hit_rate", 10, "item_hit_rate"),
+    ]
+    for each in (ndcg, hits):
+        (surface,) = each.segments
+        assert surface.stands_out
+        assert surface.values[0].value == "home"
+        assert surface.values[0].contribution / each.difference > 0.7
+        assert each.onset is not None
+        assert each.onset.first_ms <= START_MS + 40 * MINUTE_MS <= each.onset.last_ms
+        assert each.onset.before == pytest.approx(0.0, abs=abs(each.onset.after) / 2)
+        assert "of the drop is on surface=home, which has" in each.summary[0]
+        assert each.summary[1].startswith(("ranks 1 to 3 have", "rank 1 has"))
+        assert each.summary[1].endswith("of the drop in item_hit_rate@10")
+        assert each.summary[2].startswith("the difference changed at about 2024-11-21 10:4")
+    assert hits.ranks[0].contribution + hits.ranks[1].contribution == pytest.approx(hits.difference, rel=0.35)
+
+
+def test_contributions_add_up_to_the_difference_and_the_difference_is_that_of_the_lists() -> None:
+    recent = recent_lists(planted, surfaces=tuple(f"s{at:02}" for at in range(20)), lists_per_minute=40)
+    means = [LAYOUT.means(recent.tallies[Group("ranker", variant)], "zero") for variant in ("treatment", "control")]
+    for each in explained(recent):
+        name = f"{each.metric}@{each.k}"
+        assert each.difference == pytest.approx(means[0][name] - means[1][name], abs=1e-15)
+        for part in each.segments:
+            assert (len(part.values), part.others) == (VALUES_MAX, 20 - VALUES_MAX)
+            assert math.fsum([*(one.contribution for one in part.values), part.others_contribution]) == pytest.approx(
+                each.difference, abs=1e-15
+            )
+            assert all(one.contribution == pytest.approx(one.within + one.mix, abs=1e-17) for one in part.values)
+            assert [abs(one.shrunk) for one in part.values] == sorted((abs(one.shrunk) for one in part.values), reverse=True)
+    assert math.fsum(one.contribution for one in explained(recent)[1].ranks) == pytest.approx(explained(recent)[1].difference, abs=1e-15)
+
+
+def test_without_a_difference_nothing_stands_out_and_no_time_is_told() -> None:
+    stands_out, told = 0, 0
+    for seed in range(20):
+        for each in explained(recent_lists(lambda variant, surface, rank, minute: 0.2 / (rank + 1), lists_per_minute=30, seed=seed)):
+            stands_out += each.segments[0].stands_out
+            told += each.onset is not None
+            if not each.segments[0].stands_out:
+                assert "no value of surface stands out" in each.summary
+            if each.onset is None:
+                assert each.summary[-1].startswith(
+                    "since when cannot be told: no change of the difference is seen from 2024-11-21 10:00 UTC"
+                )
+    assert stands_out <= 5
+    assert told <= 4
+
+
+def test_an_even_drop_from_the_start_has_no_segment_and_no_time() -> None:
+    (ndcg, _) = explained(recent_lists(lambda variant, surface, rank, minute: (0.1 if variant == "treatment" else 0.2) / (rank + 1)))
+    assert ndcg.difference < 0
+    assert ndcg.onset is None
+    assert "no value of surface stands out" in ndcg.summary
+
+
+def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
+    recent = recent_lists(planted)
+    few = {
+        Group("ranker", variant, "surface", "rare"): list(LAYOUT.of_padded(np.full((LISTS_MIN - 1, 10), hit)).numbers)
+        for variant, hit in (("control", 1.0), ("treatment", 0.0))
+    }
+    (ndcg, _) = explained(replace(recent, tallies={**recent.tallies, **few}))
+    rare = next(each for each in ndcg.segments[0].values if each.value == "rare")
+    assert (rare.lift_lower, rare.lift_upper) == (None, None)
+    assert rare.shrunk == rare.mix
+    assert ndcg.segments[0].values[0].value == "home"
+
+
+def test_a_committed_report_has_exact_sums_of_its_variants() -> None:
+    report = two_variants().report()
+    assert report.recent is not None
+    lists = {group: tally[0] for group, tally in report.recent.tallies.items()}
+    assert lists[Group("ranker", "treatment", "surface", "search")] == 1
+    assert (lists[Group("ranker", "control")], lists[Group("ranker", "treatment")]) == (2, 2)
+    assert all(group.experiment for group in lists)
+    assert [sums[0] for span in report.recent.spans for sums in span.sums.values()] == [2, 2]
+    assert list(report.recent.measures["ranker"]) == list(DECIDING)
+
+
+def test_without_recent_lists_there_is_no_explanation() -> None:
+    report = two_variants().report()
+    assert explanations(replace(report, recent=None), LAYOUT) == ()
+    assert explanations(report, LAYOUT) == ()  # too few users for a variance
