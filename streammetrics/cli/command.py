@@ -12,6 +12,6 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 SEED = click.IntRange(0, 2**63 - 1)
 
 
-def command(function: Callable[..., None]) -> click.Command:
-    """Make a command of a function; its errors become messages and exit codes."""
-    return click.command(context_settings=CONTEXT)(with_exit_codes(function))
+def command(function: Callable[..., None], failed: int = 1) -> click.Command:
+    """Make a command of a function; its errors become messages and exit codes, as in `with_exit_codes`."""
+    return click.command(context_settings=CONTEXT)(with_exit_codes(function, failed))

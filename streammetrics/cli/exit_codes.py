@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from io import BufferedWriter, FileIO, TextIOWrapper
@@ -13,6 +15,8 @@ import click
 
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
+
+_FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
 
 class BestEffortStream(FileIO):
@@ -59,8 +63,11 @@ class CommandGroup(click.Group):
             _exit(1, _os_error_text(error))
 
 
-def with_exit_codes(function: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command: its errors become a message and an exit code."""
+def with_exit_codes(function: Callable[..., None], failed: int = 1) -> Callable[..., None]:
+    """Wrap a command: its errors become a message and an exit code, `failed` for all but wrong usage.
+
+    If `failed` is not 1, no error of any kind ends the command with 1, because then 1 has a meaning of its own.
+    """
 
     @wraps(function)
     def wrapped(**options: Any) -> None:
@@ -68,19 +75,33 @@ def with_exit_codes(function: Callable[..., None]) -> Callable[..., None]:
             function(**options)
         except ConfigError as error:
             _exit(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
-        except BrokenPipeError:
-            raise  # the reader closed the pipe; click exits silently
         except StreammetricsError as error:
-            _exit(1, str(error))
+            _exit(failed, str(error))
+        except BrokenPipeError:
+            if failed == 1:
+                raise  # the reader closed the pipe; click exits silently
+            _exit(failed, "standard output was closed")
         except OSError as error:
-            _exit(1, _os_error_text(error))
+            _exit(failed, _os_error_text(error))
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except Exception:
+            if failed == 1:
+                raise
+            traceback.print_exc()
+            _exit(failed, "this is a defect of streammetrics; the lines above say where")
 
     return wrapped
 
 
 def _os_error_text(error: OSError) -> str:
-    """Return the message of an OSError. Errors of standard output have no file name, so it is added."""
-    return f"standard output: {error.strerror}" if error.filename is None and _stdout_cannot_flush() else str(error)
+    """Return the message of an OSError. Errors of standard output have no file name, so it is added.
+
+    A write that is longer than the buffer leaves nothing in it, so that a later flush succeeds. Then the kind of the error shows where
+    it is from: other files name themselves (`AtomicFile`).
+    """
+    is_stdout = error.filename is None and (error.errno in _FULL or _stdout_cannot_flush())
+    return f"standard output: {error.strerror}" if is_stdout else str(error)
 
 
 def _exit(code: int, message: str) -> NoReturn:

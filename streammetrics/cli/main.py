@@ -13,6 +13,7 @@ from streammetrics.cli.commands.decode import decode
 from streammetrics.cli.commands.demo import demo
 from streammetrics.cli.commands.doctor import doctor
 from streammetrics.cli.commands.evaluate import evaluate
+from streammetrics.cli.commands.gate import gate
 from streammetrics.cli.commands.hash_password import hash_password
 from streammetrics.cli.commands.namespaces import namespaces
 from streammetrics.cli.commands.plan import plan
@@ -30,7 +31,7 @@ from streammetrics.cli.exit_codes import CommandGroup
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly-once.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. `gate` has its own.
     """
 
 
@@ -39,6 +40,7 @@ for _command in (
     replay,
     report,
     plan,
+    gate,
     simulate,
     demo,
     doctor,

@@ -44,3 +44,20 @@ class OutputFile(click.Path):
         if value == "-":
             self.fail("standard output is not allowed here; give a file (./- for a file named -).", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def span_seconds(context: click.Context | None, option: click.Parameter | None, given: str | None) -> float | None:
+    """Return the seconds of a span of time such as 90s, 15m or 2h. Raises click.BadParameter.
+
+    >>> span_seconds(None, None, "15m")
+    900.0
+    >>> span_seconds(None, None, "soon")
+    Traceback (most recent call last):
+    click.exceptions.BadParameter: 'soon': a duration is a whole number with ms, s, m, h or d, such as 5m
+    """
+    from streammetrics.config.fields import parse_duration  # noqa: PLC0415  slow import
+
+    try:
+        return None if given is None else parse_duration(given).ms / 1_000
+    except ValueError as error:
+        raise click.BadParameter(f"{given!r}: {error}", context, option) from None

@@ -1,4 +1,4 @@
-"""`report`: shows the experiments of a report file or of the state in Redis, as text, JSON or an HTML page. Changes no state."""
+"""`report`: shows the experiments of a report file, of an exporter, or of the state in Redis, as text, JSON or HTML. Changes no state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from streammetrics import __version__
+from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.output_paths import require_distinct, standard_output
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
@@ -44,9 +45,17 @@ def show_report(
 
 
 def read_plain(settings: Settings, file: Path | None) -> tuple[object, str]:
-    """Return a report as plain JSON values, and words for where it is from: a file, standard input, or the state in Redis (None)."""
-    where = f"redis.namespace {settings.redis.namespace!r}" if file is None else "standard input" if file == STDIN else file.name
-    return live_report(settings) if file is None else _read(file, where), where
+    """Return a report as plain values, and the name of its place: a file, the exporter at `client.url`, or the state in Redis.
+
+    Raises ConfigError for a file that cannot be read, StreammetricsError for one that is no report, HttpError, StoreError and StateError.
+    """
+    if file is not None:
+        where = "standard input" if file == STDIN else file.name
+        return _read(file, where), where
+    if settings.client.url:
+        client = ExporterClient(settings.client)
+        return client.report(), client.url
+    return live_report(settings), f"redis.namespace {settings.redis.namespace!r}"
 
 
 def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:

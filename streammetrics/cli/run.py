@@ -90,7 +90,14 @@ def run(settings: Settings, stop: threading.Event) -> None:
         worker_pids=tuple if pool is None else pool.pids,
     )
     first_events = FirstEvents(settings.kafka.topics, settings.events.format)
-    views = HttpViews(exposition, clock.monotonic, publishes=role != "worker", first_events=first_events)
+    views = HttpViews(
+        exposition,
+        clock.monotonic,
+        publishes=role != "worker",
+        first_events=first_events,
+        wall_ms=clock.wall_ms,
+        stale_ms=settings.exporter.gate_stale_ms,
+    )
     server = http_server(views, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)

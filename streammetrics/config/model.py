@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
+from streammetrics.config.outgoing import ClientSettings
 from streammetrics.config.results import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
 from streammetrics.events.event_time import DAY_MS
@@ -47,6 +48,7 @@ class Settings(Section):
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description="The process that consumes events.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
     exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="The series for Prometheus.")
+    client: ClientSettings = Field(default_factory=ClientSettings, description="The exporter that other commands ask.")
     log: LogSettings = Field(default_factory=LogSettings, description="Logs of the process, on standard error.")
 
     @model_validator(mode="after")
@@ -62,6 +64,7 @@ class Settings(Section):
         yield from self.redis.conflicts()
         yield from self.windows.conflicts()
         yield from self.http.conflicts()
+        yield from self.client.conflicts()
         if (deepest := max(self.metrics.cutoffs)) > self.events.items_max:
             yield Conflict(("metrics.cutoffs", "events.items_max"), f"{deepest} exceeds events.items_max ({self.events.items_max})")
         if (highest := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
@@ -125,6 +128,7 @@ class Settings(Section):
             *self.worker.advice(),
             *self.join.advice(),
             *self.http.advice(),
+            *self.client.advice(),
             *self._between(),
         )
 

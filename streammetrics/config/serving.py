@@ -82,6 +82,12 @@ class HttpSettings(Section):
 
 class ExporterSettings(Section):
     publish_ms: Whole = milliseconds(1_000, "Time between two reads of the committed state.", least=10, most=600_000)
+    gate_stale_ms: Whole = milliseconds(
+        120_000,
+        "The gate of a rollout does not pass while the last read of the committed state is older than this, while a worker is further"
+        " behind its inputs, or while the data is further behind the clock than usual.",
+        least=1_000,
+    )
     series_max: Whole = whole(50_000, "Maximum number of series. Series beyond it are folded and counted.", 100, 10_000_000)
     label_values_max: Whole = whole(100, "Maximum values of one label. Further values are folded into _other.", 1, 100_000)
 

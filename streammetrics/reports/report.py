@@ -99,11 +99,15 @@ class Report:
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
 
+    def warnings(self) -> list[str]:
+        """Return what makes the numbers doubtful, in sentences."""
+        return [*late_sentences(self.late_inputs), *([] if self.user_partitions is None else self.user_partitions.sentences())]
+
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
         reasons = counts_by_reason(self.counts)
         return {
-            "warnings": [*late_sentences(self.late_inputs), *([] if self.user_partitions is None else self.user_partitions.sentences())],
+            "warnings": self.warnings(),
             "version": __version__,
             "settings": dict(self.settings),
             "rules": self.rules,

@@ -22,11 +22,17 @@ from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
-COMMANDS += ("decode", "plan")
+COMMANDS += ("decode", "plan", "gate")
 """The commands that take a configuration."""
 WITHOUT_CONFIG = ("rules", "dashboards", "config", "hash-password")
 """The commands that need none."""
-NEEDED = {"replay": ["events.ndjson"], "decode": ["events.ndjson"], "simulate": ["--out", "events.ndjson"], "namespaces delete": ["sm-1"]}
+NEEDED = {
+    "replay": ["events.ndjson"],
+    "decode": ["events.ndjson"],
+    "gate": ["ranker"],
+    "simulate": ["--out", "events.ndjson"],
+    "namespaces delete": ["sm-1"],
+}
 """Required arguments of commands."""
 
 

@@ -16,13 +16,16 @@ from streammetrics.cli.option_types import OutputFile
 @configured
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format.")
+@click.option("--url", help="Read the report of this exporter, such as https://exporter:9464. Sets client.url.")
 @click.option("--html", type=OutputFile(), help="Also write a self-contained HTML page with the intervals over time.")
 @click.option("--experiment", "names", multiple=True, metavar="NAME", help="Show only this experiment. May be repeated.")
 @click.option("--all", "all_measures", is_flag=True, help="Show all measures, not only the main ones.")
 def report(
     config_path: Path | None,
     settings_given: tuple[str, ...],
+    *,
     file: Path | None,
+    url: str | None,
     form: Literal["text", "json"],
     html: Path | None,
     names: tuple[str, ...],
@@ -32,8 +35,8 @@ def report(
 
     The output has the verdict and its reason, users, means, lifts with intervals, and health checks of each experiment.
 
-    FILE is a report from `replay --report` or from /api/report; - is standard input. Without FILE, the command reads the state in Redis
-    and does not change it.
+    FILE is a report from `replay --report` or from /api/report; - is standard input. Without FILE, the command asks the exporter at --url,
+    or reads the state in Redis and does not change it.
 
     \b
     Examples:
@@ -45,6 +48,6 @@ def report(
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
     from streammetrics.cli.report import show_report  # noqa: PLC0415
 
-    loaded = load_settings(config_path, settings_given)
+    loaded = load_settings(config_path, settings_given, client__url=url)
     with interrupt_on_signals():
         show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)

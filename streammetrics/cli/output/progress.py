@@ -1,7 +1,8 @@
-"""A progress bar on standard error while a command works."""
+"""Progress on standard error while a command works: a bar, or one line that changes."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.text import Text
 
 
 @contextmanager
@@ -29,3 +31,22 @@ def progress_bar(
 
 def _ignore(**fields: Any) -> None:
     """Show nothing."""
+
+
+@contextmanager
+def changing_line() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a line in the place of the last one. Without a terminal, each new line is printed below the last."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=not sys.stderr.isatty())
+    if console.is_terminal:
+        with console.status("") as status:
+            yield lambda line: status.update(Text(line, overflow="ellipsis", no_wrap=True))
+        return
+    last = ""
+
+    def show(line: str) -> None:
+        nonlocal last
+        if line != last:
+            console.print(line)
+        last = line
+
+    yield show

@@ -11,12 +11,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport
 from streammetrics.exporters.http.recent import LISTS
 from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.history import HistorySeries
 
-API_VERSION: Final = "1.0.0"
+API_VERSION: Final = "1.1.0"
+GATE_SCOPES: Final = (SINCE_START, THIS_DAY)
 JsonSchema: TypeAlias = dict[str, Any]
 
 _TEXT: Final[JsonSchema] = {"type": "string"}
@@ -131,16 +133,27 @@ _PULSE: Final = _record(
 def openapi_json() -> bytes:
     """Return the description as JSON."""
     types, components = msgspec.json.schema_components(
-        [ExperimentReport, Explanation, HistorySeries], ref_template="#/components/schemas/{name}"
+        [ExperimentReport, Explanation, HistorySeries, GateAnswer], ref_template="#/components/schemas/{name}"
     )
-    assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "Explanation", "HistorySeries"]
+    assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "Explanation", "HistorySeries", "GateAnswer"]
     parameters: list[JsonSchema] = [
         {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
         {"name": "metric", "in": "query", "required": True, "schema": _TEXT, "example": "ndcg@10"},
         {"name": "lists", "in": "query", "schema": {"enum": [*LISTS], "default": LISTS[0]}},
     ]
+    gate_parameters: list[JsonSchema] = [
+        {"name": "experiment", "in": "path", "required": True, "schema": _TEXT},
+        {"name": "variant", "in": "query", "schema": _TEXT, "description": "One treatment. Without it, all must pass."},
+        {"name": "scope", "in": "query", "schema": {"enum": [*GATE_SCOPES], "default": GATE_SCOPES[0]}},
+    ]
     paths = {
         "/api/report": _path("The newest report.", "Report", {"503": "No report yet, or this process does not publish."}),
+        "/api/gate/{experiment}": _path(
+            "Whether the treatments of an experiment may get more traffic.",
+            "GateAnswer",
+            {"400": "Unknown parameter or scope.", "404": "Unknown experiment or treatment.", "503": "No report yet."},
+            gate_parameters,
+        ),
         "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),
         "/api/pulse": _path("The state of this process.", "Pulse", {}),
         "/api/openapi.json": {"get": {"summary": "This description.", "responses": {"200": {"description": "OpenAPI 3.1."}}}},

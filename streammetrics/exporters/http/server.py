@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.exporters.http.auth import LOGGED_IN, Login, requiring_login
 from streammetrics.exporters.http.etag import tagged
+from streammetrics.exporters.http.gate import gate_route
 from streammetrics.exporters.http.limits import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol, tls_context
 from streammetrics.exporters.http.routes import page_routes
 from streammetrics.exporters.http.views import HttpViews, ReadinessFinding
@@ -52,7 +53,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Paths for probes, which have no password. Without a login they get the status only, not the reasons."""
 
 _HELP = (
-    "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), /api/openapi.json (describes /api), "
+    "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), /api/gate/EXPERIMENT (pass, wait or fail), "
+    "/api/openapi.json (describes /api), "
     "/healthz (does the process work), /readyz (is everything available)\n"
 )
 _SECURITY_HEADERS = [
@@ -154,6 +156,7 @@ def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
         Route("/healthz", _finding(views.health)),
         Route("/readyz", _finding(views.readiness)),
         Route("/api/report", report),
+        gate_route(views),
         *page_routes(views),
     ]
     gzip = Middleware(GZipMiddleware, minimum_size=COMPRESS_BYTES_MIN, compresslevel=COMPRESS_LEVEL)

@@ -6,21 +6,27 @@ Does no I/O: reads the report and the process status, and returns bytes.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
+from streammetrics.experiments import SINCE_START
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.first_events import FirstEvents
+from streammetrics.reports.freshness import ReportTimes, span_text
+from streammetrics.reports.gate_answer import GateAnswer, answer_gate, find_experiment
 from streammetrics.reports.history import History
-from streammetrics.reports.outlook import report_json
+from streammetrics.reports.outlook import report_json, with_outlook
 from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.runtime.status import Rate, Trouble
 
 STUCK_SECONDS = 30.0
 """A loop without a turn for this long hangs. All its waits are shorter, unless four nodes of a cluster hang at the same time."""
+STALE_MS = 120_000
+"""By how much a report, or the data in it, may be older than usual before the gate waits."""
 NO_HISTORY = History()
 UNREAD = "no committed state has been read yet"
 
@@ -32,17 +38,30 @@ class ReadinessFinding(NamedTuple):
     text: str
 
 
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class HttpViews:
     """The newest state of one process. All methods may be called from any thread.
 
-    `monotonic` is the clock of the process status, in seconds. `publishes` says if this process reads committed state. The
-    exposition knows if it consumes. `first_events` says what is waited for while there are no events.
+    `monotonic` is the clock of the process status, in seconds, and `wall_ms` the time of day in epoch ms. `publishes` says if this
+    process reads committed state. The exposition knows if it consumes. `first_events` says what is waited for while there are no events. A
+    report that is older than `stale_ms` never passes the gate.
     """
 
     def __init__(
-        self, exposition: Exposition, monotonic: Callable[[], float], *, publishes: bool = True, first_events: FirstEvents | None = None
+        self,
+        exposition: Exposition,
+        monotonic: Callable[[], float],
+        *,
+        publishes: bool = True,
+        first_events: FirstEvents | None = None,
+        wall_ms: Callable[[], int] = _wall_ms,
+        stale_ms: int = STALE_MS,
     ) -> None:
         self._exposition, self._monotonic, self._publishes, self._first_events = exposition, monotonic, publishes, first_events
+        self._wall_ms, self._stale_ms = wall_ms, stale_ms
         self._status = exposition.status
         self._report: tuple[Report, History] | None = None
         self._report_json: tuple[tuple[Report, History], bytes] | None = None
@@ -109,6 +128,29 @@ class HttpViews:
             "client_rebuilds": status.client_rebuilds,
             "dead_letters": status.dead_letters,
         }
+
+    def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START) -> GateAnswer | None:
+        """Return the answer of the gate for an experiment; None before the first report. Raises UnknownExperimentError.
+
+        The report is stale if it was read too long ago, if its event time is too far behind, or if this process is behind its inputs.
+        """
+        shown, shown_seconds, now_ms = self._report, self._shown_seconds, self._wall_ms()
+        if shown is None or shown_seconds is None:
+            return None
+        report, history = shown
+        stale = [*self._stale(self._monotonic() - shown_seconds), *ReportTimes.of(report).staleness(now_ms, self._stale_ms)]
+        (found,) = with_outlook([find_experiment(report.experiments, experiment, scope, stale)], history)
+        return answer_gate(found, variant, stale=stale, up_to_ms=report.entered_ms, answered_ms=now_ms, warnings=report.warnings())
+
+    def _stale(self, age_seconds: float) -> Iterator[str]:
+        limit_seconds = self._stale_ms / 1_000
+        if age_seconds > limit_seconds:
+            trouble = self._status.publish_trouble
+            why = "" if trouble is None else f": {self._problem_text(trouble)}"
+            yield f"the committed state was last read {span_text(int(age_seconds * 1_000))} ago{why}"
+        lag_seconds = max(dict(self._status.lag_seconds).values(), default=0.0) if self._exposition.loop else 0.0
+        if lag_seconds > limit_seconds:
+            yield f"this worker is {span_text(int(lag_seconds * 1_000))} behind its inputs"
 
     def health(self) -> ReadinessFinding:
         """Whether the loop works. Kafka or Redis being away does not count: a restart of this process would not help."""

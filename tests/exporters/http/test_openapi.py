@@ -50,7 +50,8 @@ def problems(base: str, path: str) -> list[str]:
     """Return where an answer differs from the description of its path and status."""
     _, description = answer(base, "/api/openapi.json")
     status, content = answer(base, path)
-    operation = description["paths"][path.partition("?")[0]]["get"]
+    named = path.partition("?")[0]
+    operation = description["paths"]["/api/gate/{experiment}" if named.startswith("/api/gate/") else named]["get"]
     schema = operation["responses"][str(status)]["content"]["application/json"]["schema"]
     validator = Draft202012Validator({**schema, "components": description["components"]})
     return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(content)]
@@ -63,6 +64,10 @@ def problems(base: str, path: str) -> list[str]:
         (f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10", 200),
         (f"/api/curves?window_ms={HOUR_MS}&metric=none", 400),
         ("/api/pulse", 200),
+        ("/api/gate/whole", 200),
+        ("/api/gate/whole?variant=treatment", 200),
+        ("/api/gate/none", 404),
+        ("/api/gate/whole?scope=week", 400),
     ],
 )
 def test_real_answers_match_the_description(base: str, path: str, status: int) -> None:
@@ -76,6 +81,8 @@ def test_an_answer_without_a_report_matches(story: tuple[Story, list[Report]]) -
     with served(story[0].views()) as port:
         assert answer(port, "/api/report")[0] == 503
         assert problems(port, "/api/report") == []
+        assert answer(port, "/api/gate/whole")[0] == 503
+        assert problems(port, "/api/gate/whole") == []
         assert problems(port, "/api/pulse") == []
 
 
@@ -89,7 +96,7 @@ def test_a_missing_or_unknown_field_is_found(story: tuple[Story, list[Report]]) 
 def test_the_description_has_a_version_and_each_path_of_the_api(base: str) -> None:
     status, description = answer(base, "/api/openapi.json")
     assert (status, description["openapi"], description["info"]["version"]) == (200, "3.1.0", API_VERSION)
-    assert [*description["paths"]] == ["/api/report", "/api/curves", "/api/pulse", "/api/openapi.json"]
+    assert [*description["paths"]] == ["/api/report", "/api/gate/{experiment}", "/api/curves", "/api/pulse", "/api/openapi.json"]
     for schema in description["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
 

@@ -1,0 +1,72 @@
+"""Asks an exporter: the gate of an experiment, or the whole report, with a login if it needs one."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from streammetrics.config.outgoing import ClientSettings
+from streammetrics.connectors.http_client import HttpAnswer, HttpClient
+from streammetrics.errors import StreammetricsError
+from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
+from streammetrics.reports.text import fit
+
+_SHOWN_CHARS = 200
+
+
+class ExporterClient:
+    """The exporter at `client.url`, which must be set. Its methods raise HttpError if it cannot be reached."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.url = settings.url.get_secret_value().rstrip("/") if settings.url else ""
+        self._http = HttpClient(section="client", timeout_seconds=settings.timeout_ms / 1_000, cafile=settings.ssl_cafile)
+        self._headers = {"accept": "application/json"}
+        if settings.username and settings.password:
+            login = f"{settings.username}:{settings.password.get_secret_value()}".encode()
+            self._headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
+
+    def gate(self, experiment: str, variant: str | None, scope: str) -> GateAnswer:
+        """Return the answer of the gate. Raises UnknownExperimentError, and StreammetricsError for an answer that is none."""
+        query = urlencode({"scope": scope, **({} if variant is None else {"variant": variant})})
+        answer = self._get(f"/api/gate/{quote(experiment, safe='')}?{query}")
+        if answer.status == 404 and (error := _error_of(answer)) is not None:
+            raise UnknownExperimentError(error)
+        self._require_content(answer)
+        try:
+            return msgspec.json.decode(answer.body, type=GateAnswer)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise StreammetricsError(f"{self.url} did not answer as a gate ({error}); is it an exporter of this version?") from error
+
+    def report(self) -> Any:
+        """Return the report as plain JSON values."""
+        answer = self._get("/api/report")
+        self._require_content(answer)
+        try:
+            return msgspec.json.decode(answer.body)
+        except msgspec.DecodeError as error:
+            raise StreammetricsError(f"{self.url}/api/report is not JSON ({error}); is it an exporter?") from error
+
+    def _get(self, path: str) -> HttpAnswer:
+        return self._http.request("GET", self.url + path, self._headers)
+
+    def _require_content(self, answer: HttpAnswer) -> None:
+        if answer.status == 200:
+            return
+        if answer.status == 401:
+            raise StreammetricsError(f"{self.url} refused the login; check client.username and client.password")
+        reason = _error_of(answer) or answer.body[:_SHOWN_CHARS].decode(errors="replace").strip()
+        if answer.status == 404:
+            reason = "it has no such path; is it an exporter of this version?"
+        raise StreammetricsError(f"{self.url} answered {answer.status}: {fit(' '.join(reason.split()))}")
+
+
+def _error_of(answer: HttpAnswer) -> str | None:
+    """Return the message of an error of the exporter; None if the answer is from something else."""
+    try:
+        found = msgspec.json.decode(answer.body, type=dict[str, str]).get("error")
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return None
+    return found if found is None else fit(found)

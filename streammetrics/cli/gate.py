@@ -1,0 +1,130 @@
+"""`gate`: whether the treatments of an experiment may get more traffic, as an answer and an exit code. Changes no state.
+
+Exit codes: 0 pass, 1 fail, 3 wait. Everything that prevents a decision is 3, never 1: a rollout that takes 1 for "worse" must not be rolled
+back because a server did not answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from streammetrics.cli.exporter_client import ExporterClient
+from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line
+from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.progress import changing_line
+from streammetrics.cli.output.report_reader import read_report
+from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.cli.report import read_plain
+from streammetrics.config import Settings
+from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.experiments.gate import GateWord
+from streammetrics.reports.freshness import ReportTimes, span_text
+from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
+
+EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateQuestion:
+    """What is asked: an experiment, one of its treatments (None: all) and a scope, of a report file (None: an exporter or Redis)."""
+
+    experiment: str
+    variant: str | None
+    scope: str
+    file: Path | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """How often to ask until there is a decision, and for how long (seconds; None: for ever)."""
+
+    every_seconds: float
+    deadline_seconds: float | None
+
+
+def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch: Watch | None) -> int:
+    """Ask once, or until there is a decision, print the answer, and return the exit code. Raises ConfigError."""
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    ask = _asker(settings, question)
+    found = _asked(ask) if watch is None else _watched(ask, watch)
+    word: GateWord = "wait" if isinstance(found, StreammetricsError) else found.gate
+    if as_json:
+        _print_json(question, found)
+    else:
+        console = output_console()
+        for line in [no_answer_line(str(found))] if isinstance(found, StreammetricsError) else answer_lines(found):
+            console.print(line)
+    return EXIT_CODES[word]
+
+
+def _print_json(question: GateQuestion, found: GateAnswer | StreammetricsError) -> None:
+    plain: dict[str, Any] = {"experiment": question.experiment, "gate": "wait", "reason": str(found)}
+    if not isinstance(found, StreammetricsError):
+        plain = found.to_json()
+    output = standard_output().buffer
+    output.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
+    output.flush()
+
+
+def _asker(settings: Settings, question: GateQuestion) -> Callable[[], GateAnswer]:
+    """Return a function that asks a file, an exporter or the store."""
+    stale_ms = settings.exporter.gate_stale_ms
+    if question.file is not None or not settings.client.url:
+        return lambda: _answer_of_report(settings, question)
+    client = ExporterClient(settings.client)
+
+    def ask() -> GateAnswer:
+        answer = client.gate(question.experiment, question.variant, question.scope)
+        apart_ms = abs(_now_ms() - answer.answered_ms)
+        if apart_ms <= stale_ms:
+            return answer
+        return as_stale(answer, [f"the clock of {client.url} and the one here are {span_text(apart_ms)} apart, or the answer was cached"])
+
+    return ask
+
+
+def _answer_of_report(settings: Settings, question: GateQuestion) -> GateAnswer:
+    plain, where = read_plain(settings, question.file)
+    results, now_ms = read_report(plain, where), _now_ms()
+    assert isinstance(plain, Mapping)
+    try:
+        times = msgspec.convert({**plain, "entered_ms": plain.get("experiments_entered_ms")}, ReportTimes)
+    except msgspec.ValidationError as error:
+        raise StreammetricsError(f"{where} is not a whole report: {error}") from error
+    stale = [*times.staleness(now_ms, settings.exporter.gate_stale_ms)]
+    found = find_experiment(results.experiments, question.experiment, question.scope, stale)
+    return answer_gate(found, question.variant, stale=stale, up_to_ms=results.at_ms, answered_ms=now_ms, warnings=results.warnings)
+
+
+def _asked(ask: Callable[[], GateAnswer]) -> GateAnswer | StreammetricsError:
+    """Return the answer, or why there is none now. Raises ConfigError."""
+    try:
+        return ask()
+    except ConfigError:
+        raise
+    except StreammetricsError as error:
+        return error
+
+
+def _watched(ask: Callable[[], GateAnswer], watch: Watch) -> GateAnswer | StreammetricsError:
+    """Ask until there is a decision or the deadline has passed, and return the last answer."""
+    end = None if watch.deadline_seconds is None else time.monotonic() + watch.deadline_seconds
+    with changing_line() as show:
+        while True:
+            found = _asked(ask)
+            left = None if end is None else end - time.monotonic()
+            if (not isinstance(found, StreammetricsError) and found.gate != "wait") or (left is not None and left <= 0):
+                return found
+            show(progress_line(found))
+            time.sleep(watch.every_seconds if left is None else min(watch.every_seconds, left))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,55 @@
+"""Formats the answer of the gate for a terminal: the decision and its reason, then the numbers behind it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from streammetrics.cli.output.report_reader import SCOPE_WORDS, interval_text, lift_text, moment
+from streammetrics.cli.output.terminal import FittingTable
+from streammetrics.errors import StreammetricsError
+from streammetrics.experiments.gate import GateWord
+from streammetrics.reports.gate_answer import GateAnswer
+from streammetrics.reports.text import counted, fit
+
+STYLES: dict[GateWord, str] = {"pass": "bold green", "wait": "bold", "fail": "bold red"}
+
+
+def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
+    """Yield the lines of an answer."""
+    asked = fit(answer.experiment) + ("" if answer.variant is None else f" / {fit(answer.variant)}")
+    yield Text.assemble((asked, "bold"), f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {moment(answer.up_to_ms)}")
+    yield Text.assemble((answer.gate.upper(), STYLES[answer.gate]), f"  {fit(answer.reason)}")
+    if answer.needed is not None:
+        yield Text(f"needed: {fit(answer.needed)}")
+    for warning in answer.warnings:
+        yield Text(f"warning: {fit(warning)}")
+    if answer.treatments:
+        yield _treatments(answer)
+
+
+def _treatments(answer: GateAnswer) -> FittingTable:
+    table = FittingTable(("treatment", "gate"), ("users", "users of the control"), ("measure", "lift", "interval", "verdict"), grouped=True)
+    for each in answer.treatments:
+        users = f"{each.users:,}", f"{answer.control_users:,}"
+        if not each.measures:
+            table.add_row(each.variant, each.gate, *users, "-", "-", "-", each.verdict or "-")
+        for one in each.measures:
+            numbers = one.measure, lift_text(one.lift), interval_text(one.lift_lower, one.lift_upper), one.verdict or "-"
+            table.add_row(each.variant, each.gate, *users, *numbers)
+    return table
+
+
+def no_answer_line(reason: str) -> Text:
+    """Return the line of a gate that cannot be asked."""
+    return Text.assemble(("WAIT", STYLES["wait"]), f"  {fit(reason)}")
+
+
+def progress_line(found: GateAnswer | StreammetricsError) -> str:
+    """Return the state of a gate that has not decided, in one line."""
+    if isinstance(found, StreammetricsError):
+        return f"waiting: {fit(str(found))}"
+    needed = "" if found.needed is None else f" · needed: {fit(found.needed)}"
+    return f"waiting · {counted(found.users, 'user')} so far · {fit(found.reason)}{needed}"

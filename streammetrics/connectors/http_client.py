@@ -1,0 +1,101 @@
+"""Sends one HTTP request and returns the answer, within one deadline for all of it. Follows no redirect and uses no proxy.
+
+A receiver that accepts a connection and then sends nothing, or one byte at a time, must not hold the caller. So a timer closes the
+connection at the deadline. A redirect could pass a password or a signed message to another host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from streammetrics.connectors.tls import CertificateFiles
+from streammetrics.errors import StreammetricsError
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+"""Most bytes of an answer. A report of 50,000 series has about 20 MB."""
+
+
+class HttpError(StreammetricsError):
+    """The receiver cannot be reached, or it did not answer in time. May be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """The status, the body, and the headers by lower-case name."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpClient:
+    """How to reach receivers: the time for one whole request, and the authorities to trust (PEM; None: those of the system).
+
+    `section` is the configuration section, for messages about `cafile`.
+    """
+
+    section: str
+    timeout_seconds: float
+    cafile: str | None = None
+
+    def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
+        """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for a wrong `cafile`."""
+        parts = urlsplit(url)
+        host, path = parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if parts.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                host, parts.port, timeout=self.timeout_seconds, context=self._tls()
+            )
+        else:
+            connection = http.client.HTTPConnection(host, parts.port, timeout=self.timeout_seconds)
+        is_late = threading.Event()
+        timer = threading.Timer(self.timeout_seconds, _end, (connection, is_late))
+        timer.daemon = True
+        timer.start()
+        place = f"{parts.scheme}://{host}{'' if parts.port is None else f':{parts.port}'}"
+        try:
+            connection.request(method, path, body, dict(headers))
+            answer = connection.getresponse()
+            content = answer.read(ANSWER_BYTES_MAX + 1)
+        except (OSError, http.client.HTTPException) as error:
+            why = f"no answer within {self.timeout_seconds:g} s" if is_late.is_set() or isinstance(error, TimeoutError) else _text(error)
+            raise HttpError(f"{place}: {why}") from error
+        finally:
+            timer.cancel()
+            connection.close()
+        if is_late.is_set():
+            raise HttpError(f"{place}: no answer within {self.timeout_seconds:g} s")
+        if len(content) > ANSWER_BYTES_MAX:
+            raise HttpError(f"{place}: the answer has more than {ANSWER_BYTES_MAX >> 20} MiB")
+        return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
+
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        CertificateFiles(section=self.section, cafile=self.cafile).load_into(context)
+        return context
+
+
+def _end(connection: http.client.HTTPConnection, is_late: threading.Event) -> None:
+    """Close the connection under a request that takes too long. Its thread then gets an error."""
+    is_late.set()
+    sock: socket.socket | None = connection.sock
+    if sock is not None:
+        with contextlib.suppress(OSError):  # it was closed already
+            sock.shutdown(socket.SHUT_RDWR)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message})"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

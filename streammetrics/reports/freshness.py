@@ -1,0 +1,95 @@
+"""Whether a report is recent and complete enough to act on. Pure: the current time comes in as a value.
+
+A report shows committed state. It has no time of its own, so its age shows in event time: the watermark follows the clock even while no
+events come. A watermark that is far behind means that workers are stopped, behind, or cut off, or that the report was saved long ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streammetrics.reports.report import Report
+from streammetrics.reports.text import counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTimes:
+    """What a report says about its own completeness. Times are epoch ms of event time; None: unknown.
+
+    ended: the input has ended, as after a replay. Its age then does not show.
+    entered_ms: the time up to which all final lists count in the experiments.
+    settings: the settings of the report; those that are missing count as 0.
+    """
+
+    tasks: int
+    tasks_committed: int
+    watermark_ms: int | None
+    entered_ms: int | None
+    ended: bool
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, report: Report) -> ReportTimes:
+        """Return the times of a report."""
+        return cls(
+            tasks=report.tasks,
+            tasks_committed=report.tasks_committed,
+            watermark_ms=report.watermark_ms,
+            entered_ms=report.entered_ms,
+            ended=report.ended,
+            settings=report.settings,
+        )
+
+    def staleness(self, now_ms: int, stale_ms: int) -> Iterator[str]:
+        """Yield why the report must not be acted on at `now_ms` (epoch ms); nothing if it is recent and complete.
+
+        stale_ms: how much older than necessary it may be. A watermark is always `out_of_orderness_ms` behind, and up to `idle_ms` more
+        while an input is silent. Experiments are behind the watermark until lists are final and added.
+
+        >>> times = ReportTimes(tasks=1, tasks_committed=1, watermark_ms=600_000, entered_ms=None, ended=False)
+        >>> [*times.staleness(660_000, 120_000)], [*times.staleness(3_600_000, 120_000)]
+        ([], ['the data is stale: the watermark is 50 min behind the clock, and at most 2 min is allowed'])
+        """
+        if self.tasks_committed < self.tasks or not self.tasks:
+            yield f"{self.tasks_committed:,} of {counted(self.tasks, 'task')} have committed anything: the others are missing"
+            return
+        if self.ended:
+            return
+        if self.watermark_ms is None:
+            yield "no event time is known yet"
+            return
+        allowed = stale_ms + self._ms("out_of_orderness_ms") + self._ms("idle_ms")
+        behind = now_ms - self.watermark_ms
+        if behind > allowed:
+            yield f"the data is stale: the watermark is {span_text(behind)} behind the clock, and at most {span_text(allowed)} is allowed"
+        if -behind > stale_ms:
+            yield f"the watermark is {span_text(-behind)} ahead of the clock of this machine: one of the clocks is wrong"
+        waits = self._ms("lateness_ms") + self._ms("attribution_ms") + self._patience_ms() + 2 * self._ms("pane_ms") + stale_ms
+        if self.entered_ms is not None and self.watermark_ms - self.entered_ms > waits:
+            late = span_text(self.watermark_ms - self.entered_ms)
+            yield f"the experiments are behind: they end {late} before the watermark, and at most {span_text(waits)} is allowed"
+
+    def _ms(self, name: str) -> int:
+        return _whole(self.settings.get(name))
+
+    def _patience_ms(self) -> int:
+        experiments = self.settings.get("experiments")
+        return _whole(experiments.get("patience_ms")) if isinstance(experiments, Mapping) else 0
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def span_text(ms: int) -> str:
+    """Return a span of time with its largest unit, rounded down to two of its digits.
+
+    >>> [span_text(ms) for ms in (900, 61_000, 3 * 3_600_000, 5_400_000, 50 * 3_600_000)]
+    ['0.9 s', '61 s', '3 h', '90 min', '2 days']
+    """
+    for unit, name in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
+        if ms >= 2 * unit:
+            return f"{ms // unit} {name}" if ms >= 10 * unit or ms % unit < unit // 10 else f"{ms // (unit // 10) / 10:g} {name}"
+    return f"{ms / 1_000:.3g} s"

@@ -1,0 +1,188 @@
+"""The answer of the gate: whether the treatments of an experiment may get more traffic, and why. Pure.
+
+`/api/gate/EXPERIMENT` and `streammetrics gate` give this answer. The decision comes from the experiment's report. Here it is bound to
+the age of that report: a stale report never passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from streammetrics.errors import StreammetricsError
+from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments.gate import GateDecision, GateWord
+from streammetrics.experiments.needed import needed_words
+from streammetrics.experiments.report import VariantReport
+from streammetrics.experiments.verdict import Verdict
+from streammetrics.reports.text import fit
+
+
+class UnknownExperimentError(StreammetricsError):
+    """The report has no such experiment, scope or treatment. The message has those that it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatedMeasure:
+    """One deciding measure of a treatment. `within_gate_margin`: see `MeasureReport`."""
+
+    measure: str
+    lift: float | None
+    lift_lower: float | None
+    lift_upper: float | None
+    verdict: str | None
+    within_gate_margin: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class GatedTreatment:
+    """One treatment: its own decision, its verdict, its users so far, and its deciding measures."""
+
+    variant: str
+    gate: GateWord
+    reason: str
+    verdict: str | None
+    users: int
+    measures: tuple[GatedMeasure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateAnswer:
+    """The answer for one experiment and scope.
+
+    variant: the treatment that was asked for; None for all of them.
+    gate, reason: the decision on it. `wait` if `stale` has an entry and the numbers would pass.
+    stale: why the report must not be acted on, in sentences.
+    needed: how many more users and how much more time a decision needs, in words; None if that is unknown or decided.
+    control, control_users: the control and its users so far.
+    users: users so far, of all variants.
+    up_to_ms: the event time up to which the numbers are complete; None: unknown.
+    answered_ms: the clock (epoch ms) when the answer was made.
+    warnings: sentences about the whole report.
+    """
+
+    experiment: str
+    scope: str
+    variant: str | None
+    gate: GateWord
+    reason: str
+    verdict: Verdict
+    stale: tuple[str, ...]
+    needed: str | None
+    gate_margin: float | None
+    control: str | None
+    control_users: int
+    users: int
+    treatments: tuple[GatedTreatment, ...]
+    up_to_ms: int | None
+    answered_ms: int
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer as plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def find_experiment(
+    experiments: Sequence[ExperimentReport], name: str, scope: str = SINCE_START, stale: Sequence[str] = ()
+) -> ExperimentReport:
+    """Return the report of an experiment in a scope. Raises UnknownExperimentError with the experiments that there are, and `stale`."""
+    for each in experiments:
+        if (each.experiment, each.scope) == (name, scope):
+            return each
+    if scopes := sorted({each.scope for each in experiments if each.experiment == name}):
+        raise UnknownExperimentError(f"experiment {name!r} has no scope {scope!r}; it has: {', '.join(scopes)}")
+    seen = ", ".join(fit(each) for each in sorted({each.experiment for each in experiments})) or "none"
+    raise UnknownExperimentError("; ".join((f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale)))
+
+
+def answer_gate(
+    experiment: ExperimentReport,
+    variant: str | None = None,
+    *,
+    stale: Sequence[str] = (),
+    up_to_ms: int | None,
+    answered_ms: int,
+    warnings: Sequence[str] = (),
+) -> GateAnswer:
+    """Return the answer for one experiment, with its outlook if it has one (see `outlook`).
+
+    Raises UnknownExperimentError if the named variant is no treatment of it.
+    """
+    decision = _decision(experiment, variant)
+    control = next((each for each in experiment.variants if each.variant == experiment.control), None)
+    chosen = [each for each in experiment.variants if each.gate is not None and variant in (None, each.variant)]
+    answer = GateAnswer(
+        experiment=experiment.experiment,
+        scope=experiment.scope,
+        variant=variant,
+        gate=decision.word,
+        reason=decision.reason,
+        verdict=experiment.verdict,
+        stale=(),
+        needed=_needed(experiment, chosen, control) if decision.word == "wait" else None,
+        gate_margin=experiment.gate_margin,
+        control=experiment.control,
+        control_users=0 if control is None else control.users,
+        users=sum(each.users for each in experiment.variants),
+        treatments=tuple(_treatment(each, each.gate) for each in chosen if each.gate is not None),
+        up_to_ms=up_to_ms,
+        answered_ms=answered_ms,
+        warnings=tuple(warnings),
+    )
+    return as_stale(answer, stale) if stale else answer
+
+
+def as_stale(answer: GateAnswer, reasons: Sequence[str]) -> GateAnswer:
+    """Return an answer that must not be acted on, for these reasons. It no longer passes."""
+    word: GateWord = "wait" if answer.gate == "pass" else answer.gate
+    reason = "; ".join((*reasons, f"the last numbers: {answer.reason}"))
+    return replace(answer, gate=word, reason=reason, stale=(*answer.stale, *reasons), needed=None)
+
+
+def _decision(experiment: ExperimentReport, variant: str | None) -> GateDecision:
+    if experiment.gate is None:
+        return GateDecision("wait", "the report is of a version without a gate")
+    if variant is None:
+        return experiment.gate
+    treatments: Mapping[str, GateDecision] = {each.variant: each.gate for each in experiment.variants if each.gate is not None}
+    if variant in treatments:
+        return treatments[variant]
+    if experiment.verdict.word == "invalid" and any(each.variant == variant for each in experiment.variants):
+        return experiment.gate
+    known = ", ".join(map(fit, treatments)) or "none"
+    role = "the control" if variant == experiment.control else "no treatment"
+    raise UnknownExperimentError(f"{variant!r} is {role} of experiment {experiment.experiment!r}; treatments: {known}")
+
+
+def _treatment(variant: VariantReport, gate: GateDecision) -> GatedTreatment:
+    measures = tuple(
+        GatedMeasure(
+            f"{each.metric}@{each.k}",
+            each.lift,
+            each.lift_lower,
+            each.lift_upper,
+            None if each.verdict is None else each.verdict.word,
+            each.within_gate_margin,
+        )
+        for each in variant.measures
+        if each.paging
+    )
+    verdict = None if variant.verdict is None else variant.verdict.word
+    return GatedTreatment(variant.variant, gate.word, gate.reason, verdict, variant.users, measures)
+
+
+def _needed(experiment: ExperimentReport, chosen: Sequence[VariantReport], control: VariantReport | None) -> str | None:
+    """Return what a pass still needs: users for the first look, then the planned number of the slowest treatment; None if unknown."""
+    arms = [each for each in (control, *chosen) if each is not None]
+    short = {each.variant: experiment.min_users - each.users for each in arms if each.users < experiment.min_users}
+    if short:
+        return f"at least {' and '.join(f'{users:,} more users in {fit(name)}' for name, users in short.items())}"
+    planned = [each.gate_needed for each in chosen if each.gate_needed is not None]
+    if not planned:
+        return None
+    return needed_words(max(planned, key=lambda each: each.users), "to pass, if there is no difference").removeprefix("needs ")

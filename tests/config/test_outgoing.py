@@ -1,0 +1,32 @@
+"""Settings of requests that the program sends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.settings import by_flags, problems_of
+
+
+@pytest.mark.parametrize("url", ["http://exporter:9464", "https://exporter", "http://[::1]:9464/metrics/", ""])
+def test_a_url_of_an_exporter_is_http(url: str) -> None:
+    found = by_flags({"client.url": url}).settings.client.url
+    assert (found.get_secret_value() if found else "") == url
+
+
+@pytest.mark.parametrize(
+    "url", ["exporter:9464", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x y", "http://x#a", "http://é"]
+)
+def test_another_url_is_refused(url: str) -> None:
+    (problem,) = problems_of(flags={"client.url": url})
+    assert (problem.key, problem.value) == ("client.url", "***")
+
+
+def test_a_login_needs_both_parts() -> None:
+    assert [each.key for each in problems_of(flags={"client.password": "x"})] == ["client.username"]
+    assert [each.key for each in problems_of(flags={"client.username": "x"})] == ["client.password"]
+
+
+@pytest.mark.parametrize(("url", "warned"), [("http://exporter", True), ("https://exporter", False), ("http://127.0.0.1:1", False)])
+def test_a_password_without_tls_is_warned_about(url: str, warned: bool) -> None:
+    login = {"client.url": url, "client.username": "x", "client.password": "y"}
+    assert any("client.url without https" in each for each in by_flags(login).warnings) == warned

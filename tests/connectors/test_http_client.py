@@ -1,0 +1,112 @@
+"""The HTTP client against real receivers: that answer, refuse, hang, send byte by byte, or redirect."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from streammetrics.connectors.http_client import HttpClient, HttpError
+from streammetrics.errors import ConfigError
+from streammetrics.exporters.http.limits import HttpRules
+from streammetrics.exporters.http.server import HttpServer
+from tests.servers.certificates import Authority
+from tests.servers.process import free_port
+from tests.support.committed_state import answering
+from tests.support.gates import shown_views
+
+CLIENT = HttpClient(section="client", timeout_seconds=20)
+HASTY = HttpClient(section="client", timeout_seconds=0.5)
+
+
+@contextmanager
+def receiver(handle: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that treats one connection as given, until the block ends."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                handle(connection, done)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join()
+
+
+def replying(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    return lambda connection, done: connection.sendall(text)
+
+
+def test_any_status_is_an_answer_with_its_body_and_headers() -> None:
+    with receiver(replying(b"HTTP/1.1 418 no\r\nContent-Length: 3\r\nX-Tea: Yes\r\n\r\npot")) as url:
+        answer = CLIENT.request("POST", url + "/brew?cups=2", {"x-a": "b"}, b"{}")
+    assert (answer.status, answer.body, answer.headers["x-tea"]) == (418, b"pot", "Yes")
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with receiver(replying(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")) as url:
+        assert CLIENT.request("GET", url, {}).status == 302
+
+
+def hang(connection: socket.socket, done: threading.Event) -> None:
+    done.wait()
+
+
+def drip(connection: socket.socket, done: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    while not done.wait(0.05):
+        try:
+            connection.sendall(b"x")
+        except OSError:
+            return
+
+
+def drip_headers(connection: socket.socket, done: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    while not done.wait(0.05):
+        try:
+            connection.sendall(b"x")
+        except OSError:
+            return
+
+
+@pytest.mark.parametrize("handle", [hang, drip, drip_headers])
+def test_a_receiver_that_takes_too_long_is_left(handle: Callable[[socket.socket, threading.Event], None]) -> None:
+    with receiver(handle) as url, pytest.raises(HttpError, match=r"http://127\.0\.0\.1:\d+: no answer within 0.5 s"):
+        HASTY.request("GET", url, {})
+
+
+def test_a_closed_port_and_an_unknown_host_are_errors() -> None:
+    with pytest.raises(HttpError, match=r"127\.0\.0\.1:\d+: Connection refused"):
+        CLIENT.request("GET", f"http://127.0.0.1:{free_port()}", {})
+    with pytest.raises(HttpError, match=r"http://nowhere\.invalid"):
+        CLIENT.request("GET", "http://nowhere.invalid", {})
+
+
+def test_an_answer_that_is_no_http_is_an_error() -> None:
+    with receiver(replying(b"220 smtp ready\r\n")) as url, pytest.raises(HttpError):
+        CLIENT.request("GET", url, {})
+
+
+def test_https_needs_an_authority_that_is_trusted(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path / "a"), Authority(tmp_path / "b")
+    identity = authority.server()
+    rules = HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))
+    with answering(HttpServer(shown_views(), "127.0.0.1", 0, rules)) as server:
+        trusting = HttpClient(section="client", timeout_seconds=20, cafile=str(authority.cafile))
+        assert trusting.request("GET", server.url + "/api/report", {}).status == 200
+        with pytest.raises(HttpError, match="its certificate is not trusted"):
+            HttpClient(section="client", timeout_seconds=20, cafile=str(other.cafile)).request("GET", server.url, {})
+    with pytest.raises(ConfigError, match=r"client\.ssl_cafile"):
+        HttpClient(section="client", timeout_seconds=20, cafile=str(tmp_path / "none.pem")).request("GET", server.url, {})

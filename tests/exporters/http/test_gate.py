@@ -1,0 +1,100 @@
+"""The path of the gate over a real connection: decisions, errors, and everything that must keep it from passing."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from streammetrics.connectors.base import Input
+from streammetrics.exporters.http.views import STALE_MS, HttpViews
+from streammetrics.runtime.status import ProcessStatus, Trouble
+from tests.support.committed_state import START_MS, Now, served
+from tests.support.gates import MINUTE_MS, failing, gate_views, passing, report_at
+
+
+def ask(views: HttpViews, path: str) -> tuple[int, Any]:
+    with served(views) as base:
+        try:
+            with urllib.request.urlopen(f"{base}/api/gate/{path}", timeout=10) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+
+def shown(*, age_ms: int = 0, **options: Any) -> HttpViews:
+    views = gate_views(START_MS, **options)
+    views.show(report_at(START_MS, age_ms=age_ms))
+    return views
+
+
+@pytest.mark.parametrize(("name", "gate"), [("good", "pass"), ("bad", "fail"), ("young", "wait")])
+def test_each_experiment_has_its_decision(name: str, gate: str) -> None:
+    status, found = ask(shown(), name)
+    assert (status, found["gate"], found["experiment"], found["stale"]) == (200, gate, name, [])
+
+
+def test_a_treatment_and_a_scope_can_be_named() -> None:
+    assert ask(shown(), "good?variant=treatment&scope=start")[1]["variant"] == "treatment"
+    assert ask(shown(), "good?scope=day")[0] == 404
+
+
+@pytest.mark.parametrize("path", ["good?scope=week", "good?treatment=a"])
+def test_a_wrong_parameter_is_refused(path: str) -> None:
+    status, found = ask(shown(), path)
+    assert (status, "allowed are" in found["error"]) == (400, True)
+
+
+@pytest.mark.parametrize("path", ["rank", "good?variant=none"])
+def test_an_unknown_name_is_404_with_those_that_there_are(path: str) -> None:
+    status, found = ask(shown(), path)
+    assert status == 404
+    assert ("bad, good, young" in found["error"]) or ("treatments: treatment" in found["error"])
+
+
+def test_a_name_may_have_any_characters() -> None:
+    views = gate_views(START_MS)
+    views.show(report_at(START_MS, passing("ranker v7/β")))
+    assert ask(views, "ranker%20v7/%CE%B2")[1]["gate"] == "pass"
+    assert ask(views, "ranker%20v7%2F%CE%B2")[1]["gate"] == "pass"
+
+
+def test_without_a_report_there_is_no_answer() -> None:
+    assert ask(gate_views(START_MS), "good")[0] == 503
+
+
+def test_old_event_time_never_passes() -> None:
+    status, found = ask(shown(age_ms=10 * MINUTE_MS), "good")
+    assert (status, found["gate"]) == (200, "wait")
+    assert "the watermark is 10 min behind the clock" in found["reason"]
+
+
+def test_a_report_that_was_read_long_ago_never_passes_and_says_why() -> None:
+    clock, status = Now(), ProcessStatus()
+    views = shown(status=status, clock=clock)
+    clock.seconds += STALE_MS / 1_000
+    assert ask(views, "good")[1]["gate"] == "pass"
+    clock.seconds += 1
+    status.publish_trouble = Trouble(clock.seconds - 60, 4, "Redis at cache:6379 is gone")
+    found = ask(views, "good")[1]
+    assert found["gate"] == "wait"
+    assert found["reason"].startswith("the committed state was last read 2 min ago: Redis at cache:6379 is gone (for 60 s, 4 tries)")
+    assert ask(views, "bad")[1]["gate"] == "fail"
+
+
+def test_a_worker_that_is_behind_never_passes() -> None:
+    status = ProcessStatus(lag_seconds={Input("impressions", 0): STALE_MS / 1_000 + 1})
+    assert "this worker is 2 min behind its inputs" in ask(shown(status=status), "good")[1]["reason"]
+    assert ask(shown(status=status, loop=False), "good")[1]["gate"] == "pass"
+
+
+def test_tasks_without_a_commit_leave_no_experiment_and_say_so() -> None:
+    views = gate_views(START_MS)
+    report = report_at(START_MS, failing())
+    views.show(type(report)(**{**{name: getattr(report, name) for name in report.__slots__}, "tasks": 5, "experiments": ()}))
+    status, found = ask(views, "bad")
+    assert status == 404
+    assert "1 of 5 tasks have committed anything" in found["error"]

@@ -1,0 +1,99 @@
+"""The answer of the gate: its decision, its numbers, and that a stale report never passes."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from streammetrics.experiments import ExperimentReport
+from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError, answer_gate, find_experiment
+from streammetrics.reports.history import History
+from streammetrics.reports.outlook import with_outlook
+from tests.experiments.samples import experiment
+from tests.support.gates import failing, passing, waiting
+
+
+def answer(report: ExperimentReport, variant: str | None = None, *stale: str) -> GateAnswer:
+    return answer_gate(report, variant, stale=stale, up_to_ms=5, answered_ms=9)
+
+
+def test_an_answer_has_the_decision_and_the_numbers_behind_it() -> None:
+    found = answer(failing())
+    assert (found.gate, found.verdict.word, found.control, found.control_users, found.users) == (
+        "fail",
+        "regressed",
+        "control",
+        2_000,
+        4_000,
+    )
+    (treatment,) = found.treatments
+    (measure,) = treatment.measures
+    assert (treatment.variant, treatment.gate, treatment.verdict, treatment.users) == ("treatment", "fail", "regressed", 2_000)
+    assert (measure.measure, measure.verdict, measure.within_gate_margin) == ("ndcg@10", "regressed", False)
+    assert measure.lift is not None
+    assert measure.lift < -0.1
+    assert found.reason == f"treatment: {treatment.reason}"
+    assert (found.needed, found.stale, found.up_to_ms, found.answered_ms) == (None, (), 5, 9)
+
+
+def test_a_pass_says_what_is_certain() -> None:
+    found = answer(passing())
+    assert found.gate == "pass"
+    assert "at most 5 % worse than control in ndcg@10" in found.reason
+
+
+def test_a_wait_for_users_says_how_many_are_missing() -> None:
+    found = answer(waiting())
+    assert (found.gate, found.needed) == ("wait", "at least 5 more users in treatment")
+
+
+def test_a_wait_for_certainty_says_what_a_pass_needs() -> None:
+    (planned,) = with_outlook([experiment({"control": 0.5, "treatment": 0.5}, users=500)], History())
+    found = answer(planned)
+    assert found.gate == "wait"
+    assert found.needed is not None
+    assert re.fullmatch(r"about [\d,]+ more users \([\d,]+ to [\d,]+\) to pass, if there is no difference", found.needed)
+
+
+def test_a_stale_report_never_passes_and_a_failure_stays_one() -> None:
+    old = answer(passing(), None, "the data is old")
+    assert (old.gate, old.stale) == ("wait", ("the data is old",))
+    assert old.reason.startswith("the data is old; the last numbers: treatment: at most 5 % worse")
+    assert answer(failing(), None, "the data is old").gate == "fail"
+    assert answer(waiting(), None, "the data is old").needed is None
+
+
+def test_one_treatment_can_be_asked_for() -> None:
+    report = experiment({"control": 0.5, "same": 0.5, "worse": 0.4}, users=9_000)
+    assert answer(report).gate == "fail"
+    assert [answer(report, name).gate for name in ("same", "worse")] == ["pass", "fail"]
+    assert [each.variant for each in answer(report, "same").treatments] == ["same"]
+
+
+@pytest.mark.parametrize(("name", "role"), [("none", "no treatment"), ("control", "the control")])
+def test_an_unknown_treatment_is_an_error_with_those_that_there_are(name: str, role: str) -> None:
+    with pytest.raises(UnknownExperimentError, match=rf"'{name}' is {role} of experiment 'good'; treatments: treatment"):
+        answer(passing(), name)
+
+
+def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
+    with pytest.raises(UnknownExperimentError, match=r"no experiment 'rank' has final lists yet; experiments seen: bad, good"):
+        find_experiment([passing(), failing()], "rank")
+    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; the data is old"):
+        find_experiment([], "rank", stale=["the data is old"])
+    with pytest.raises(UnknownExperimentError, match=r"experiment 'good' has no scope 'day'; it has: start"):
+        find_experiment([passing()], "good", "day")
+
+
+def test_an_answer_survives_json() -> None:
+    for report in (passing(), failing(), waiting()):
+        found = answer(report, None, "old")
+        assert msgspec.json.decode(msgspec.json.encode(found.to_json()), type=GateAnswer) == found
+
+
+def test_a_report_of_an_earlier_version_waits() -> None:
+    plain = {name: value for name, value in passing().to_json().items() if name not in ("gate", "gate_margin")}
+    found = answer(msgspec.convert(plain, ExperimentReport))
+    assert (found.gate, found.reason) == ("wait", "the report is of a version without a gate")
