@@ -19,6 +19,7 @@ from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift, plan
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import users_per_hour
@@ -90,7 +91,7 @@ def _of_experiment(settings: Settings, options: PlanOptions, experiment: Experim
     measure, users = found
     assert measure.error is not None
     assumed = Assumptions(variation=measure.error * math.sqrt(users) / measure.mean, share=options.share, min_users=min_users, rules=rules)
-    return _planned(assumed, options, per_day, f"{measure.metric}@{measure.k}", experiment)
+    return _planned(assumed, options, per_day, measure_text(measure.metric, measure.k), experiment)
 
 
 def _rules(settings: Settings, options: PlanOptions, name: str, experiment: ExperimentReport | None = None) -> tuple[VerdictRules, int]:
@@ -114,7 +115,7 @@ def _control_measure(experiment: ExperimentReport, metric: str | None) -> tuple[
     control = next((each for each in experiment.variants if each.variant == experiment.control), None)
     if control is None:
         raise StreammetricsError(f"experiment {experiment.experiment!r} has no control; use --variation, or set its control")
-    names = [f"{each.metric}@{each.k}" for each in control.measures]
+    names = [measure_text(each.metric, each.k) for each in control.measures]
     if metric is not None and names and metric not in names:
         raise ConfigError([Problem("--metric", metric, f"must be one of {', '.join(names)}")])
     for each, name in zip(control.measures, names, strict=True):

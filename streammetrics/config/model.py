@@ -14,12 +14,13 @@ from pydantic_core import PydanticCustomError
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
+from streammetrics.config.metrics import MetricSettings
 from streammetrics.config.outgoing import ClientSettings
-from streammetrics.config.results import EventSettings, JoinSettings, MetricSettings, WindowSettings, longest_ms
+from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
-from streammetrics.metrics import MetricError, Scorer, Spec
+from streammetrics.metrics import MetricError, Scorer
 
 PREFIX = "STREAMMETRICS_"
 STATE_BYTES_MAX = 500 << 20
@@ -70,6 +71,8 @@ class Settings(Section):
         if (highest := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
             rule = f"must be at most the highest grade in join.grades, {highest}: otherwise no item could be relevant"
             yield Conflict(("metrics.relevant_grade", "join.grades"), rule)
+        elif found := [Conflict(*each) for each in self.metrics.conflicts_with(self.join.grades)]:
+            yield from found
         else:
             yield from self._conflicts_of_scores()
         yield from self._conflicts_of_labels()
@@ -79,8 +82,8 @@ class Settings(Section):
         """Return the scorer for all metrics and cut-offs. Raises MetricError if its integers could overflow; see `conflicts`."""
         metrics = self.metrics
         return Scorer(
-            [f"{name}@{k}" for name in metrics.names for k in metrics.cutoffs],
-            spec=Spec(gain=metrics.gain, relevance_threshold=metrics.relevant_grade),
+            metrics.metrics,
+            spec=metrics.spec,
             items_max=self.events.items_max,
             grade_max=parse_grades(self.join.grades).grades[-1],
         )
@@ -110,7 +113,7 @@ class Settings(Section):
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
-        known = tuple(f"{name}@{k}" for name in self.metrics.names for k in self.metrics.cutoffs)
+        known = tuple(map(str, self.metrics.metrics))
         chosen = self.experiments.metrics or known
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
         yield from self.experiments.conflicts(known, (*chosen, *users))

@@ -1,4 +1,4 @@
-"""Settings that change results: events, the join, metrics and windows.
+"""Settings that change results: events, the join and windows.
 
 Two runs over the same events give the same numbers if these settings are equal.
 """
@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from streammetrics.config.fields import (
     MS_MAX,
@@ -18,7 +18,6 @@ from streammetrics.config.fields import (
     DurationField,
     Grades,
     Listed,
-    Number,
     OptionalText,
     Section,
     Segment,
@@ -28,7 +27,6 @@ from streammetrics.config.fields import (
     milliseconds,
     parse_duration,
     setting,
-    shown,
     whole,
 )
 from streammetrics.events.envelopes import Envelope
@@ -36,17 +34,9 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES
 from streammetrics.events.mappings.rules import FORMATS, Format, parse_mappings
 from streammetrics.events.model import EventLimits
-from streammetrics.metrics import METRIC_NAMES
 
 PANES_MAX = 100_000
 """Maximum panes in a retention. Every group stores one tally per pane."""
-
-
-def _metric(name: str) -> str:
-    if name not in METRIC_NAMES:
-        cutoff = "; put its cut-off in metrics.cutoffs" if "@" in name else ""
-        raise ValueError(f"{shown(name)} is not a metric{cutoff}")
-    return name
 
 
 def _mappings(given: object) -> tuple[Any, ...]:
@@ -68,7 +58,6 @@ def _frozen(given: Any) -> Any:
 
 
 Mappings = Annotated[tuple[Any, ...], BeforeValidator(_mappings)]
-MetricName = Annotated[str, AfterValidator(_metric)]
 
 _LIMITS = EventLimits()
 
@@ -182,27 +171,6 @@ class JoinSettings(Section):
                 f"join.attribution_ms ({self.attribution_ms}) exceeds join.gap_ms ({self.gap_ms}): a session can close, and its lists"
                 " become final, before attribution_ms has passed"
             )
-
-
-class MetricSettings(Section):
-    names: Annotated[Listed[MetricName], Field(min_length=1)] = setting(
-        ("ndcg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map", "dcg"),
-        "Metrics to compute.",
-        f"a list of distinct names from {', '.join(METRIC_NAMES)}",
-    )
-    cutoffs: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=32)] = setting(
-        (5, 10, 20),
-        "Cut-offs k: how many places from the top a metric covers.",
-        "a list of 1 to 32 distinct numbers from 1 to events.items_max",
-    )
-    gain: Literal["linear", "exp2"] = setting("linear", "Gain of a grade g: linear is g, exp2 is 2^g - 1. (ndcg_exp always uses exp2.)")
-    relevant_grade: Number = setting(
-        1,
-        "Lowest grade of a relevant item, for metrics that only distinguish relevant from not relevant.",
-        "a number above 0, at most the highest grade in join.grades",
-        gt=0,
-        le=100,
-    )
 
 
 class WindowSettings(Section):

@@ -13,7 +13,7 @@ from streammetrics.experiments.comparing import Arms, measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, VariantReport, role_of
 from streammetrics.experiments.stage_reports import stage_reports
@@ -93,7 +93,7 @@ def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[
     if too_few is not None:
         return GateDecision("wait", too_few)
     deciding = [
-        DecidingMeasure(f"{each.metric}@{each.k}", each.verdict, bool(each.within_gate_margin))
+        DecidingMeasure(measure_text(each.metric, each.k), each.verdict, bool(each.within_gate_margin))
         for each in shown
         if each.paging and each.verdict
     ]

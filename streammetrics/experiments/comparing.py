@@ -13,7 +13,7 @@ from streammetrics.experiments.floors import effective_users, largest_user_share
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.measures import USERS_AT, Measure, Measures
+from streammetrics.experiments.measures import USERS_AT, Measure, Measures, measure_text
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import JudgedMeans, MeasureReport, ReducedReport
 from streammetrics.experiments.scales import MeasureScale, scale_of
@@ -136,7 +136,7 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
 
 
 def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str, Verdict], within: Collection[str]) -> MeasureReport:
-    name = f"{report.metric}@{report.k}"
+    name = measure_text(report.metric, report.k)
     is_within = name in within if report.paging and name in verdicts else None
     return replace(report, verdict=broken or verdicts.get(name, report.verdict), within_gate_margin=is_within)
 

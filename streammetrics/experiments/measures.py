@@ -73,7 +73,16 @@ class Measure:
     scale_bits: int
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.k}"
+        return measure_text(self.name, self.k)
+
+
+def measure_text(metric: str, k: int) -> str:
+    """The name of a measure, such as `ndcg@10`. A metric without a cut-off has k = 0.
+
+    >>> measure_text("ndcg", 10), measure_text("r_precision", 0)
+    ('ndcg@10', 'r_precision')
+    """
+    return f"{metric}@{k}" if k else metric
 
 
 Pair: TypeAlias = tuple[int, int]

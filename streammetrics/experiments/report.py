@@ -284,7 +284,7 @@ class ExperimentReport:
         if self.gate is not None:
             yield row("gate", self.gate.code)
         for metric, k in dict.fromkeys((each.metric, each.k) for variant in self.variants for each in variant.measures if each.paging):
-            yield row("paging", 1, metric=metric, k=str(k))
+            yield row("paging", 1, metric=metric, k=str(k or ""))
         for variant in self.variants:
             yield row("users", variant.users, variant.variant)
             if variant.gate is not None:
@@ -293,7 +293,7 @@ class ExperimentReport:
                 yield row("effective_users", variant.effective_users, variant.variant)
                 yield row("largest_user_share_max", variant.largest_user_share_max, variant.variant)
             for each in variant.measures:
-                labels = (variant.variant, each.metric, str(each.k))
+                labels = (variant.variant, each.metric, str(each.k or ""))
                 values = {"mean": each.mean, "lift": each.lift, "lift_lower": each.lift_lower, "lift_upper": each.lift_upper}
                 if each.reduced is not None:
                     values |= {f"reduced_{name}": getattr(each.reduced, name) for name in tuple(values)}

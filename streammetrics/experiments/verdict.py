@@ -28,7 +28,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from streammetrics.experiments.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import Preference
-from streammetrics.experiments.measures import Measure
+from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.words import confidence, interval_words, lift_words, percent
@@ -184,7 +184,7 @@ def _pairs(policy: Policy, measures: Mapping[str, Measure]) -> Iterator[tuple[st
     deciding = [name for name in policy.paging if name in measures]
     for at, one in enumerate(deciding):
         yield from ((one, other) for other in deciding[at + 1 :])
-        gain = f"{GAINS.get(measures[one].name)}@{measures[one].k}"
+        gain = measure_text(GAINS.get(measures[one].name, ""), measures[one].k)
         if gain in measures and gain not in deciding:
             yield one, gain
 

@@ -41,7 +41,7 @@ def lift_words(measure: Measure, lift: float | None, against: str) -> str:
     >>> lift_words(Measure("hit_rate", 10, "mean", 2, 1, 40), -0.12, "control")
     '12 % fewer lists with a hit in the first 10 than control'
     """
-    less, more, thing = _THINGS.get(measure.name, ("lower", "higher", f"{measure.name}@{{k}}"))
+    less, more, thing = _THINGS.get(measure.name, ("lower", "higher", str(measure)))
     thing = thing.format(k=measure.k)
     if lift is None:
         return f"{against} has no {thing}"

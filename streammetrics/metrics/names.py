@@ -35,14 +35,12 @@ _STREAM: Final = {
     "precision": MetricForm("required"),
     "recall": MetricForm("required"),
     "map": MetricForm("optional"),
-}
-_SCORER: Final = {
-    "dcg_exp": MetricForm("optional"),
     "f1": MetricForm("required"),
     "r_precision": MetricForm("none"),
     "rbp": MetricForm("optional"),
     "err": MetricForm("optional"),
 }
+_SCORER: Final = {"dcg_exp": MetricForm("optional")}
 _EVALUATE: Final = {
     "f_beta": MetricForm("required", "beta"),
     "hits": MetricForm("required"),

@@ -15,6 +15,7 @@ from rich.text import Text
 from streammetrics.cli.output.report_reader import lift_text, share_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.planning import Assumptions, Planned, PlannedWord
 from streammetrics.experiments.words import percent
@@ -79,7 +80,7 @@ def _needed(experiment: ExperimentReport) -> Iterator[RenderableType]:
     yield Text.assemble((fit(experiment.experiment), "bold"), fit(f" · {experiment.verdict.word}"))
     for variant in experiment.variants:
         for needed in variant.needed:
-            yield Text(fit(f"  {variant.variant} {needed_words(needed)} ({needed.metric}@{needed.k})"))
+            yield Text(fit(f"  {variant.variant} {needed_words(needed)} ({measure_text(needed.metric, needed.k)})"))
 
 
 def _assumptions(found: ExperimentPlan, assumed: Assumptions) -> Iterator[str]:

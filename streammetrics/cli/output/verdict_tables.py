@@ -22,6 +22,7 @@ from streammetrics.cli.output.report_reader import (
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import all_needed_words
 from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.reports.headline_metrics import headline_measures
@@ -112,7 +113,7 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
             verdict.append(" (decides)", style="dim")
         interval = interval_text(each.lift_lower, each.lift_upper)
         mean = number(of_control.get((each.metric, each.k)))
-        table.add_row(f"{each.metric}@{each.k}", variant, mean, number(each.mean), lift_text(each.lift), interval, verdict)
+        table.add_row(measure_text(each.metric, each.k), variant, mean, number(each.mean), lift_text(each.lift), interval, verdict)
     return table
 
 
@@ -133,7 +134,7 @@ def _reduced(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] | 
         if each.reduced is not None:
             interval = interval_text(each.reduced.lift_lower, each.reduced.lift_upper)
             numbers = number(each.reduced.mean), lift_text(each.reduced.lift), interval, share_text(each.reduced.variance_reduction)
-            table.add_row(fit(f"{each.metric}@{each.k}"), Text(fit(variant)), *numbers)
+            table.add_row(fit(measure_text(each.metric, each.k)), Text(fit(variant)), *numbers)
     return table
 
 

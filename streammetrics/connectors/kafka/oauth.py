@@ -201,7 +201,7 @@ def _open(request: urllib.request.Request, context: ssl.SSLContext) -> Any:
 def _of_aws(region: str, now: float) -> Token:
     """Sign a token of AWS MSK with the credentials of the environment, by the signer of AWS."""
     try:
-        signer = import_module("aws_msk_iam_sasl_signer").MSKAuthTokenProvider
+        signer = import_module("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
     except ImportError:
         advice = "needs the package aws-msk-iam-sasl-signer-python: pip install 'streammetrics[aws]'"
         raise ConfigError([Problem("kafka.oauth_aws_region", region, advice)]) from None

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.events.event_time import FOREVER
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, GroupValues, Window
 
@@ -232,7 +233,7 @@ def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, arr
     for variant in experiment.variants:
         for measure in variant.measures:
             values = (measure.mean, measure.error, measure.lift, measure.lift_lower, measure.lift_upper)
-            name = _Measured(variant.variant, f"{measure.metric}@{measure.k}")
+            name = _Measured(variant.variant, measure_text(measure.metric, measure.k))
             yield name, array("d", (nan if value is None else value for value in values))
 
 

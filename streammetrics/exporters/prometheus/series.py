@@ -32,6 +32,10 @@ _MEANINGS = {
     "precision": "Precision at k: relevant items among the first k / k",
     "recall": "Recall at k: relevant items among the first k / relevant items of the list",
     "map": "Average precision at k",
+    "f1": "Harmonic mean of precision and recall at k",
+    "r_precision": "Relevant items among the first R / R, with R relevant items of the list (no k)",
+    "rbp": "Rank-biased precision at k, with the persistence metrics.rbp_persistence",
+    "err": "Expected reciprocal rank at k, on the scale metrics.err_grade_max",
 }
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")

@@ -4,7 +4,7 @@ import { chart } from "./chart.js";
 import { folded } from "./elements.js";
 import { experimentsEnd, trackName } from "./history.js";
 import { color, confidence, measureOf, windowOf } from "./lookup.js";
-import { isNumber, liftText, metricText, named, scopeWords, valueText, windowWords } from "./text.js";
+import { isNumber, liftText, metricKey, metricText, named, scopeWords, valueText, windowWords } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
 const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate"];
@@ -39,14 +39,14 @@ export function liftChart(view, id, stats, variants, order) {
 
 /** The lifts of the other deciding measures, for a report that is read as a file. */
 export function headlineCharts(view, id, stats, variants, order) {
-  const paging = new Set(stats.variants.flatMap((each) => each.measures.filter((one) => one.paging).map((one) => `${one.metric}@${one.k}`)));
+  const paging = new Set(stats.variants.flatMap((each) => each.measures.filter((one) => one.paging).map((one) => metricKey(one.metric, one.k))));
   paging.delete(view.selection.metric);
   return paging.size ? folded(`${id}-headlines`, "Lifts of the other deciding measures", () =>
     [...paging].map((metric) => chartOfLifts(view, `${id}-lift-${metric}`, stats, variants, order, metric.split("@")))) : null;
 }
 
 function chartOfLifts(view, id, stats, variants, order, [name, k]) {
-  const metric = `${name}@${k}`;
+  const metric = metricKey(name, k);
   const recent = metric === view.selection.metric ? view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [] : [];
   const lines = order.filter((variant) => variant !== stats.control).map((variant, weight) => {
     const newer = recent.map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) }));
@@ -72,7 +72,7 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
 function storedLifts(report, stats, variant, metric) {
   const series = (report.history ?? []).find((each) => each.experiment === stats.experiment && each.scope === stats.scope);
   return (series?.looks.kept ?? []).flatMap(([end, [, , points]]) => {
-    const found = points.find(([name, measure, k]) => name === variant && `${measure}@${k}` === metric);
+    const found = points.find(([name, measure, k]) => name === variant && metricKey(measure, k) === metric);
     return found ? [{ end, value: found[3], low: found[4], high: found[5], stored: true }] : [];
   });
 }

@@ -6,8 +6,8 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, countText, inOrder, isNumber, joined, liftText, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
-  windowWords,
+  MISSING, countText, inOrder, isNumber, joined, liftText, metricKey, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  valueText, windowWords,
 } from "./text.js";
 import { badge, banner, explanation, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
 import { chosenSegment, why } from "./why.js";
@@ -256,7 +256,7 @@ function intervalText(measure) {
 
 function everyMetric(view, experiment, variants, stats, control) {
   const [final, live] = [windowOf(view, "final"), windowOf(view, "live")];
-  const measured = (stats?.variants ?? []).flatMap((each) => each.measures.map((one) => `${one.metric}@${one.k}`));
+  const measured = (stats?.variants ?? []).flatMap((each) => each.measures.map((one) => metricKey(one.metric, one.k)));
   const metrics = [...new Set([...(view.report.settings?.metrics ?? []), ...measured])];
   const of = (window, variant, metric) => valueText(groupOf(view, window, experiment, variant)?.[view.selection.lists][metric]);
   const end = timeText(experimentsEnd(view.report), view.now);

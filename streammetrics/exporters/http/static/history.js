@@ -1,5 +1,7 @@
 // Points of the charts by event time: those this page received, and the recent ones of the server. Bounded.
 
+import { metricKey } from "./text.js";
+
 const POINTS_MAX = 480;
 const CHOICES_MAX = 12;
 
@@ -58,7 +60,7 @@ export class History {
     for (const each of end === null ? [] : report.experiments ?? []) {
       const lines = new Map();
       for (const variant of each.variants) {
-        const measure = variant.measures.find((one) => `${one.metric}@${one.k}` === metric);
+        const measure = variant.measures.find((one) => metricKey(one.metric, one.k) === metric);
         if (measure) lines.set(variant.variant, { value: measure.lift, low: measure.lift_lower, high: measure.lift_upper });
       }
       this.track(choice, trackName(each.experiment, each.scope)).add({ end, lines }, report.settings?.pane_ms ?? 1);

@@ -1,7 +1,7 @@
 // Finds things in a report: experiments and their statistics, measures, windows and groups.
 
 import { segmentName } from "./history.js";
-import { isNumber } from "./text.js";
+import { isNumber, metricKey } from "./text.js";
 
 const COLORS = 6;
 
@@ -27,7 +27,7 @@ export function groupOf(view, window, experiment, variant) {
 }
 
 export function measureOf(stats, variant, metric) {
-  return stats?.variants.find((each) => each.variant === variant)?.measures.find((each) => `${each.metric}@${each.k}` === metric);
+  return stats?.variants.find((each) => each.variant === variant)?.measures.find((each) => metricKey(each.metric, each.k) === metric);
 }
 
 /** The number of the color of a variant. The control has its own. */

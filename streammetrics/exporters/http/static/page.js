@@ -7,7 +7,7 @@ import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
-import { isNumber, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
+import { isNumber, metricKey, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 import { spoken } from "./verdicts.js";
 
 const POLL_MS = 2000;
@@ -47,7 +47,7 @@ function chosen() {
   const windowMs = windows.find((ms) => windowText(ms) === query.get("window")) ?? defaultMs ?? null;
   const segment = pick("segment", segments(report), "");
   return {
-    name, k, metric: `${name}@${k}`, windowMs, segment,
+    name, k, metric: metricKey(name, k), windowMs, segment,
     lists: query.get("lists") === "with_feedback" ? "values_with_feedback" : "values",
     scope: query.get("scope") === "day" ? "day" : "start",
     experiment: pick("experiment", experimentNames(report), ""),
@@ -55,7 +55,7 @@ function chosen() {
 }
 
 function measured(report) {
-  const more = (report.experiments ?? []).flatMap((each) => each.variants.flatMap((variant) => variant.measures.map((one) => `${one.metric}@${one.k}`)));
+  const more = (report.experiments ?? []).flatMap((each) => each.variants.flatMap((variant) => variant.measures.map((one) => metricKey(one.metric, one.k))));
   return [...new Set([...(report.settings?.metrics ?? []), ...more])];
 }
 
@@ -72,7 +72,7 @@ function choices(selection) {
   return [
     !report.windows.length ? null : choice("window", "Window", unique(report.windows.map((each) => each.window_ms)).map((ms) => [windowText(ms), windowWords(ms)]), windowText(selection.windowMs)),
     choice("metric", "Metric", unique(metrics.map(([name]) => name)).map((name) => [name, metricName(name)]), selection.name),
-    choice("k", "Cut-off", metrics.filter(([name]) => name === selection.name).map(([, k]) => [k, `first ${k}`]), selection.k),
+    !selection.k ? null : choice("k", "Cut-off", metrics.filter(([name]) => name === selection.name).map(([, k]) => [k, `first ${k}`]), selection.k),
     !report.windows.length ? null : choice("lists", "Lists", [["all", "all"], ["with_feedback", "with feedback"]], selection.lists === "values" ? "all" : "with_feedback"),
     segments(report).length > 1 ? choice("segment", "Segment", segments(report).map((name) => [name, name ? segmentWords(name) : "all"]), selection.segment) : null,
     days ? choice("scope", "Statistics", [["start", "since the start"], ["day", "this day (UTC)"]], selection.scope) : null,

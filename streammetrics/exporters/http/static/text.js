@@ -14,6 +14,7 @@ const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms"
 const METRICS = {
   ndcg: "NDCG", ndcg_exp: "NDCG (exponential)", dcg: "DCG", dcg_exp: "DCG (exponential)", cg: "CG", mrr: "MRR", map: "MAP", recall: "Recall",
   precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
+  f1: "F1", r_precision: "R-precision", rbp: "RBP", err: "ERR",
 };
 const REASONS = {
   events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON",
@@ -34,7 +35,9 @@ const whole = new Intl.NumberFormat("en");
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 
 export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-export const metricText = (name, k) => `${METRICS[name] ?? name}@${k}`;
+/** The name of a metric in a report. One without a cut-off has k = 0, or none. */
+export const metricKey = (name, k) => (Number(k) ? `${name}@${k}` : name);
+export const metricText = (name, k) => metricKey(METRICS[name] ?? name, k);
 export const metricName = (name) => METRICS[name] ?? name;
 export const reasonText = (reason) => REASONS[reason] ?? reason.replaceAll("_", " ");
 export const countText = (value) => (isNumber(value) ? whole.format(value) : MISSING);

@@ -1,0 +1,118 @@
+"""Settings of the metrics: which are computed, at which cut-offs, and under which definitions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+
+from streammetrics.config.fields import Listed, Number, Section, Whole, setting, shown
+from streammetrics.events.grades import parse_grades
+from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
+from streammetrics.metrics.names import FORMS
+
+
+def _metric(name: str) -> str:
+    if name not in METRIC_NAMES:
+        cutoff = "; put its cut-off in metrics.cutoffs" if "@" in name else ""
+        raise ValueError(f"{shown(name)} is not a metric{cutoff}")
+    return name
+
+
+def _table(given: object) -> object:
+    """Read a table that is given as text, as the environment and flags do: `0,1,3` or a JSON array. Names stay text."""
+    if isinstance(given, str) and (given.lstrip().startswith("[") or given.replace(".", "").replace(",", "").replace(" ", "").isdecimal()):
+        try:
+            given = json.loads(given if given.lstrip().startswith("[") else f"[{given}]")
+        except json.JSONDecodeError:
+            raise ValueError("not a list of numbers") from None
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _checked(field: Literal["gain", "discount"]) -> Any:
+    def check(given: object) -> object:
+        try:
+            return getattr(Spec(**{field: given}), field)  # type: ignore[arg-type]
+        except MetricError as error:
+            raise ValueError(error.rule) from None
+
+    return BeforeValidator(check)
+
+
+def _plain(value: str | tuple[float, ...]) -> str | list[float]:
+    return value if isinstance(value, str) else list(value)
+
+
+MetricName = Annotated[str, AfterValidator(_metric)]
+GainChoice = Annotated[str | tuple[float, ...], _checked("gain"), BeforeValidator(_table), PlainSerializer(_plain)]
+DiscountChoice = Annotated[str | tuple[float, ...], _checked("discount"), BeforeValidator(_table), PlainSerializer(_plain)]
+
+
+class MetricSettings(Section):
+    names: Annotated[Listed[MetricName], Field(min_length=1)] = setting(
+        ("ndcg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map", "dcg"),
+        "Metrics to compute.",
+        f"a list of distinct names from {', '.join(METRIC_NAMES)}",
+    )
+    cutoffs: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=32)] = setting(
+        (5, 10, 20),
+        "Cut-offs k: how many places from the top a metric covers. r_precision has none.",
+        "a list of 1 to 32 distinct numbers from 1 to events.items_max",
+    )
+    gain: GainChoice = setting(
+        "linear",
+        "Gain of a grade g: linear is g, exp2 is 2^g - 1, binary is 1 if the item is relevant. A table has the gains of the grades 0, 1, "
+        "2, ... and needs whole grades in join.grades. (ndcg_exp always uses exp2.)",
+        "linear, exp2, binary, or a list of numbers from 0, the first 0",
+    )
+    discount: DiscountChoice = setting(
+        "log2(i+1)",
+        "Divisor of the gain at rank i. max(1,log2(i)) counts ranks 1 and 2 in full. A table has the divisors of ranks 1, 2, ...; ranks "
+        "beyond it earn nothing.",
+        "log2(i+1), max(1,log2(i)), or a list of numbers above 0 that never fall",
+    )
+    relevant_grade: Number = setting(
+        1,
+        "Lowest grade of a relevant item, for metrics that only distinguish relevant from not relevant.",
+        "a number above 0, at most the highest grade in join.grades",
+        gt=0,
+        le=100,
+    )
+    rbp_persistence: Number = setting(
+        0.8, "With rbp: the probability that a user goes on to the next rank.", "a number above 0 and below 1", gt=0, lt=1
+    )
+    err_grade_max: Number = setting(
+        4.0,
+        "With err: the highest grade of the scale. An item of grade g satisfies a user with probability (2^g - 1) / 2^err_grade_max.",
+        "a number above 0, at most 20, and with err at least the highest grade in join.grades",
+        gt=0,
+        le=20,
+    )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics to compute, each at all cut-offs; those without a cut-off once."""
+        return tuple(Metric(name, k) for name in self.names for k in (self.cutoffs if FORMS[name].cutoff != "none" else (0,)))
+
+    @property
+    def spec(self) -> Spec:
+        """The definitions of all metrics."""
+        return Spec(
+            gain=self.gain,  # type: ignore[arg-type]
+            discount=self.discount,  # type: ignore[arg-type]
+            relevance_threshold=self.relevant_grade,
+            rbp_persistence=self.rbp_persistence,
+            err_grade_max=self.err_grade_max,
+        )
+
+    def conflicts_with(self, grades: str) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the keys and the rule of each contradiction with `join.grades`: grades without a gain, or above the scale of err."""
+        levels = parse_grades(grades).grades
+        entries = len(self.gain) if isinstance(self.gain, tuple) else 0
+        if entries and (unfit := [grade for grade in levels if grade != int(grade) or grade >= entries]):
+            rule = f"has no gain for grade {unfit[0]:g} of join.grades: a table has the gains of the whole grades 0 to {entries - 1}"
+            yield ("metrics.gain", "join.grades"), rule
+        if "err" in self.names and levels[-1] > self.err_grade_max:
+            yield ("metrics.err_grade_max", "join.grades"), f"must be at least the highest grade in join.grades, {levels[-1]:g}, with err"

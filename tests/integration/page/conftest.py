@@ -1,0 +1,84 @@
+"""The browser, the story that the page tells, and its ports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from streammetrics.reports.report import Report
+from tests.integration.page.visits import SECONDS, WIDE, Open, Serve, Served, Visit, serving
+from tests.servers.tools import find_chromium
+from tests.support.committed_state import MINUTE_MS
+from tests.support.page_story import (
+    Story,
+    make_story,
+)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        # The sandbox of Chromium does not start for root, and CI may run as root. The tests open only our own page.
+        browser = driver.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve views with reports until the pages of the test are closed, so that no last poll fails."""
+    with ExitStack() as ports:
+        yield lambda views, *reports: ports.enter_context(serving(views, *reports))
+
+
+@pytest.fixture
+def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
+    """Open pages: `visit(base, "?window=5m", expected=("text of an expected console error",), **browser_options)`."""
+    visits: list[Visit] = []
+
+    def opened(base: str, path: str = "", *, expected: tuple[str, ...] = (), fake_clock: bool = True, **options: Any) -> Visit:
+        page = chromium.new_context(**{"viewport": WIDE, **options}).new_page()
+        page.set_default_timeout(SECONDS)
+        found = Visit(page, base, expected)
+        found.watch()
+        if fake_clock:
+            page.clock.install()
+        visits.append(found)
+        page.goto(f"{base}/{path}")
+        return found
+
+    yield opened
+    for each in visits:
+        each.page.context.close()
+    assert [each.troubles for each in visits] == [[] for _ in visits]
+
+
+@pytest.fixture(scope="module")
+def history() -> tuple[Story, list[Report]]:
+    """A story of more than an hour that ends now. Half an hour of it is live, and the treatment is worse."""
+    return make_story(int(time.time() * 1_000) + MINUTE_MS, minutes=75)
+
+
+@pytest.fixture(scope="module")
+def still(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    """The whole story on a port, for tests that do not change it."""
+    story, reports = history
+    with serving(story.views(), *reports) as port:
+        yield port
+
+
+@pytest.fixture
+def fresh(serve: Serve, history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    """The end of the story on a port for one test."""
+    story, reports = history
+    status = story.status
+    yield serve(story.views(), *reports[-5:])
+    status.source_trouble = status.store_trouble = status.publish_trouble = None
+    status.lag_records.clear()
+    status.lag_seconds.clear()
+    story.now.seconds = 1_000.0

@@ -1,0 +1,135 @@
+"""The page by pointer, by keyboard and by screen reader."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from streammetrics.reports.report import Report
+from tests.integration.page.visits import FOCUSED, MINUS, Open, Served, clock, fetched, live
+from tests.support.committed_state import MINUTE_MS
+from tests.support.page_story import (
+    EXPERIMENT,
+    SimulatedUsers,
+    Story,
+    with_experiments,
+)
+
+
+class TestPointer:
+    def test_a_chart_shows_the_values_at_the_pointer_and_else_the_newest(self, visit: Open, fresh: Served) -> None:
+        found = visit(fresh.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        newest, readout = clock(fetched(fresh.base)["experiments_entered_ms"]), figure.locator(".readout")
+        expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
+        figure.locator(".u-over").hover(position={"x": 3, "y": 100})
+        expect(readout).to_contain_text(f"To {clock(fetched(fresh.base)['experiments_entered_ms'] - 4 * MINUTE_MS)}: treatment {MINUS}")
+        found.page.locator("h1").hover()
+        expect(readout).to_contain_text(f"To {newest}: treatment {MINUS}")
+
+
+class TestWithoutAMouse:
+    def test_the_keyboard_reaches_all_controls_in_page_order(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        expect(page.locator(".plot canvas")).to_have_count(3)
+        reached = []
+        for _ in range(24):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate(FOCUSED))
+        assert reached == [
+            "Skip to the numbers",
+            EXPERIMENT,
+            "window",
+            "metric",
+            "k",
+            "lists",
+            "segment",
+            "scope",
+            f"Experiment {EXPERIMENT}",
+            "NDCG@10: variants side by side",
+            "treatment",
+            "Lift of NDCG@10 against control, since the start, by time",
+            "Zoom in",
+            "Curves as numbers",
+            "control, final",
+            "control, live",
+            "treatment, final",
+            "treatment, live",
+            "NDCG@10 over the last 1 hour, by time",
+            "Zoom in",
+            "Curves as numbers",
+            "NDCG@10 over the last 1 hour",
+            "All metrics",
+            "All traffic",
+        ]
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+    def test_arrow_keys_move_the_cursor_of_a_chart_and_updates_keep_it(
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
+    ) -> None:
+        found = visit(fresh.base)
+        slider = found.page.get_by_role("slider", name="Lift of NDCG@10 against control, since the start, by time")
+        slider.focus()
+        ends = [report.entered_ms for report in history[1][-5:]]
+        assert None not in ends
+        for key, end in (("ArrowLeft", ends[3]), ("ArrowLeft", ends[2]), ("Home", ends[0]), ("ArrowRight", ends[1])):
+            found.page.keyboard.press(key)
+            expect(slider).to_have_attribute("aria-valuetext", re.compile(rf"^To {clock(end or 0)}: treatment {MINUS}"))
+        fresh.views.show(with_experiments(history[1][-1], *history[1][-2].experiments))
+        found.ask_again()
+        expect(found.page.locator("section .readout").first).to_contain_text(f"To {clock(ends[1] or 0)}")
+        expect(slider).to_be_focused()
+
+    def test_the_skip_link_leads_to_the_numbers(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(page.locator("main")).to_be_focused()
+
+    def test_all_parts_have_accessible_names(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        expect(page.locator(".plot canvas")).to_have_count(3)
+        tree = page.locator("body").aria_snapshot()
+        for line in (
+            'heading "streammetrics" [level=1]',
+            f'heading "Experiment {EXPERIMENT}" [level=2]',
+            'combobox "Window"',
+            'combobox "Cut-off"',
+            'table "NDCG@10: variants side by side"',
+            'rowheader "treatment"',
+            'slider "NDCG@10 over the last 1 hour, by time"',
+            'figure "NDCG@10 over the last 1 hour"',
+            'heading "Pipeline" [level=2]',
+            'table "Feedback by outcome"',
+            'navigation "Data"',
+        ):
+            assert line in tree, tree
+        roles = "combobox|slider|table|figure|region|link|button|heading|navigation|form|rowheader|columnheader"
+        assert re.findall(rf"- (?:{roles})(?! \")\b.*", tree) == []
+        assert "img" not in tree  # keys of legends are decoration
+
+    def test_a_changed_verdict_is_announced_once_and_the_first_is_not(
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        found = visit(fresh.base)
+        live(found.page)
+        spoken = found.page.get_by_role("status")
+        expect(spoken).to_have_text("")
+        better = SimulatedUsers(story.pipeline.engine.layout, {"control": 0.6, "treatment": 0.8})
+        better.add_users(2_000)
+        fresh.views.show(with_experiments(reports[-1], better.report(story.policy)))
+        found.ask_again()
+        expect(spoken).to_have_text(
+            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95 % confidence, safe to check at any time\.$")
+        )
+        expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
+        crossed = better.report(story.policy, multi_exposed_users=500)
+        fresh.views.show(with_experiments(reports[-1], crossed))
+        found.ask_again()
+        expect(spoken).to_contain_text("Invalid. 12.5 % of the users saw more than one variant")
+        expect(found.section(EXPERIMENT)).to_contain_text("500 users who saw several variants are excluded.")

@@ -1,0 +1,98 @@
+"""Curves: their range, history, legend and zoom."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from streammetrics.reports.history import History
+from streammetrics.reports.report import Report
+from tests.integration.page.visits import DRAWN, Open, Serve, Served, live
+from tests.servers.chart_library import originals
+from tests.support.page_story import (
+    EXPERIMENT,
+    Story,
+)
+
+
+class TestCurves:
+    def test_since_the_start_begins_at_the_start_after_a_restart(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        stored = History()
+        for report in reports:
+            stored = stored.add(report.entered_ms or 0, report.experiments) if report.entered_ms else stored
+        port = serve(story.views())
+        port.views.show(reports[-1], stored)  # a new process has one report, and the stored history
+        found = visit(port.base)
+        live(found.page)
+        shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
+        series = stored.of(EXPERIMENT, "start").snapshots.kept
+        first = next(at for at, snapshot in series if any(point.lift is not None for point in snapshot.points))
+        assert shown["ends"][0] == shown["x"][0] == first
+        assert shown["x"][1] == reports[-1].entered_ms
+        assert len(shown["ends"]) > 30
+
+    def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
+        found = visit(still.base, "?metric=hit_rate&window=5m")
+        live(found.page)
+        low, high = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-window")["y"]
+        assert 0 <= low < high <= 1
+        ranges = found.page.evaluate(
+            """async () => {
+                 const { range } = await import("/plot.js");
+                 const of = (values, bounds) => range({ bounds, lines: [{ drawn: values.map((value, end) => ({ end, value })) }] }, 0, 9);
+                 return [of([0.0, 0.9], [0, 1]), of([0.2, 1.0], [0, 1]), of([0.1, 4.0], [0, null]), of([-0.99, 0.5], [-1, null])];
+               }"""
+        )
+        assert [(low >= floor, high <= ceiling) for (low, high), (floor, ceiling) in zip(
+            ranges, [(0, 1), (0, 1), (0, 9), (-1, 9)], strict=True
+        )] == [(True, True)] * 4  # fmt: skip
+
+    def test_the_legend_switches_a_curve_off_and_on(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")
+        switch = figure.get_by_role("button", name="control, live")
+        expect(switch).to_have_attribute("aria-pressed", "true")
+        expect(figure.locator(".readout")).to_contain_text("control, live")
+        switch.click()
+        expect(switch).to_have_attribute("aria-pressed", "false")
+        expect(figure.locator(".readout")).not_to_contain_text("control, live")
+        found.page.keyboard.press("Enter")
+        expect(switch).to_have_attribute("aria-pressed", "true")
+        expect(figure.locator(".readout")).to_contain_text("control, live")
+
+    def test_a_chart_zooms_by_dragging_by_buttons_and_by_keys(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        name = f"experiment-{EXPERIMENT}-lift"
+        expect(figure.locator("canvas")).to_be_visible()
+        first, last = found.page.evaluate(DRAWN, name)["x"]
+        whole = figure.get_by_role("button", name="Whole time")
+        expect(whole).to_have_count(0)
+        figure.get_by_role("button", name="Zoom in").click()
+        expect(whole).to_be_visible()
+        assert found.page.evaluate(DRAWN, name)["x"] == [(first + last) / 2, last]
+        whole.click()
+        expect(whole).to_have_count(0)
+        assert found.page.evaluate(DRAWN, name)["x"] == [first, last]
+        figure.locator(".plot").focus()
+        found.page.keyboard.press("+")
+        expect(whole).to_be_visible()
+        found.page.keyboard.press("0")
+        expect(whole).to_have_count(0)
+        box = figure.locator(".u-over").bounding_box()
+        assert box is not None
+        found.page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 50)
+        found.page.mouse.down()
+        found.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 50, steps=4)
+        found.page.mouse.up()
+        expect(whole).to_be_visible()
+        low, high = found.page.evaluate(DRAWN, name)["x"]
+        assert abs((low - first) / (last - first) - 0.25) < 0.02
+        assert abs((high - first) / (last - first) - 0.5) < 0.02
+
+    def test_the_chart_library_is_that_of_its_package(self) -> None:
+        assert {copy.name: copy.read_bytes() for copy in originals()} == {
+            copy.name: original.read_bytes() for copy, original in originals().items()
+        }

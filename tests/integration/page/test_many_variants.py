@@ -1,0 +1,140 @@
+"""Many variants and many experiments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from streammetrics.experiments import ExperimentReport
+from streammetrics.reports.report import Report
+from tests.experiments.samples import experiment
+from tests.integration.page.visits import MINUS, Open, Serve, Visit, axe, fetched, live, open_all
+from tests.support.page_story import (
+    EXPERIMENT,
+    SIX,
+    Story,
+    many_experiments,
+    many_variants,
+    mixed_experiment,
+    with_experiments,
+)
+
+
+class TestManyVariants:
+    @pytest.fixture
+    def show(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> Callable[..., Visit]:
+        """Open the page with these experiments."""
+        story, reports = history
+
+        def shown(*experiments: ExperimentReport, path: str = "", **options: Any) -> Visit:
+            port = serve(story.views(), *reports[:-1], with_experiments(reports[-1], *experiments))
+            found = visit(port.base, path, **options)
+            live(found.page)
+            return found
+
+        return shown
+
+    def test_six_variants_have_one_row_each_and_the_banner_sums_up(self, show: Callable[..., Visit]) -> None:
+        six = experiment(SIX, name="six")
+        found = show(six)
+        lifts = {each.variant: one.lift or 0 for each in six.variants for one in each.measures if (one.metric, one.k) == ("ndcg", 10)}
+        fall, rise = f"{MINUS}{-100 * lifts['popularity']:.1f}\u00a0%", f"+{100 * lifts['two-tower']:.1f}\u00a0%"
+        banner = f"3 of 5 regressed (worst: popularity {fall} NDCG@10), 1 improved (two-tower {rise} NDCG@10), 1 undecided."
+        expect(found.section("six").locator(".verdict .reason")).to_have_text(banner)
+        expect(found.page.locator("#overview li", has_text="six").locator(".line-text")).to_have_text(banner)
+        rows = found.section("six").locator(".rows").first.locator("tbody tr")
+        expect(rows.locator("th .variant")).to_have_text(["control", "popularity", "item-knn", "gru4rec", "sasrec", "two-tower"])
+        expect(rows.locator("td:last-child")).to_have_text(
+            ["", "▼ Regressed", "▼ Regressed", "▼ Regressed", "○ Inconclusive", "▲ Improved"]
+        )
+
+    def test_an_undecided_variant_shows_what_it_still_needs(self, show: Callable[..., Visit]) -> None:
+        found = show(experiment({"control": 0.3, "treatment": 0.3}, name="even", users=400))
+        (even,) = fetched(found.base)["experiments"]
+        first = even["variants"][1]["needed"][0]
+        shown = found.section("even").locator(".verdict .needs")
+        users = first["users"]
+        count = f"{float(f'{users:.2g}'):,.0f}"
+        expect(shown).to_contain_text(f"treatment needs about {count} more users (")
+        expect(shown).to_contain_text("10\u00a0%." if first["verdict"] != "safe" else "if there is no difference.")
+
+    def test_intervals_are_bars_on_one_axis(self, show: Callable[..., Visit]) -> None:
+        six = experiment(SIX, name="six")
+        found = show(six)
+        bars = (
+            found.section("six")
+            .locator(".interval")
+            .evaluate_all(
+                """(bars) => bars.map((bar) => ["rect", "circle", ".zero"].map((part) => {
+                 const box = bar.querySelector(part).getBoundingClientRect();
+                 return [box.left, box.right];
+               }))"""
+            )
+        )
+        assert len(bars) == 5
+        zeros = {round(zero[0]) for _, _, zero in bars}
+        assert len(zeros) == 1, "no difference is at the same place in each row"
+        [zero] = zeros
+        popularity, two_tower = bars[0], bars[-1]
+        assert popularity[0][1] < zero < two_tower[0][0], "certain drops are left of no difference, certain gains right of it"
+        (worst,) = (each for each in six.variants if each.variant == "popularity")
+        measure = worst.measures[0]
+        assert measure.lift is not None
+        assert measure.lift_lower is not None
+        pixels = (zero - (popularity[1][0] + popularity[1][1]) / 2) / -measure.lift
+        assert abs((zero - popularity[0][0]) / -measure.lift_lower / pixels - 1) < 0.05, "the bounds and the lift have one scale"
+
+    def test_a_mixed_variant_comes_first_and_is_explained(self, show: Callable[..., Visit]) -> None:
+        found = show(mixed_experiment())
+        section = found.section(EXPERIMENT)
+        expect(section.locator(".verdict .reason")).to_have_text(re.compile(r"^1 of 3 mixed \(deep-list .*\), 1 regressed \(popularity "))
+        expect(section.locator(".verdict")).to_contain_text("Mixed means that one measure is better and another is worse.")
+        expect(section.locator(".rows").first.locator("tbody th .variant")).to_have_text(
+            ["control", "deep-list", "popularity", "two-tower", "treatment"]
+        )
+
+    def test_experiments_are_listed_worst_first_before_the_controls_and_their_cards_fold(self, show: Callable[..., Visit]) -> None:
+        found = show(*many_experiments())
+        page = found.page
+        words = page.locator("#overview .badge").all_text_contents()
+        order = ["! Invalid", "▼ Regressed", "No verdict yet", "○ Inconclusive", "▲ Improved"]
+        assert words == sorted(words, key=lambda word: order.index(word) if word != "No verdict yet" else order.index("○ Inconclusive"))
+        assert len(words) == 11
+        assert words[0] == "! Invalid"
+        heights = page.locator("#overview li").evaluate_all("lines => lines.map((line) => line.getBoundingClientRect().height)")
+        assert max(heights) < 40, "one line each"
+        overview, controls = page.locator("#overview").bounding_box(), page.locator("#choices").bounding_box()
+        assert overview is not None
+        assert controls is not None
+        assert overview["y"] + overview["height"] <= controls["y"]
+        folded = page.locator(".fold[aria-expanded=false]")
+        expect(page.locator(".fold[aria-expanded=true]")).to_have_count(1)
+        expect(folded).to_have_count(11)
+        page.locator("#overview a", has_text="six-variants").click()
+        expect(found.section("six-variants").locator(".rows").first).to_be_visible()
+        expect(folded).to_have_count(10)
+        found.section("six-variants").locator(".fold").click()
+        expect(found.section("six-variants").locator(".rows")).to_have_count(0)
+        expect(found.section("six-variants").locator(".verdict")).to_be_visible()
+
+    @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+    @pytest.mark.parametrize("case", ["two", "six", "twenty", "ten experiments", "mixed"])
+    def test_axe_finds_no_violation_and_nothing_is_wider_than_the_screen(
+        self, show: Callable[..., Visit], history: tuple[Story, list[Report]], case: str, width: int, scheme: str
+    ) -> None:
+        experiments = {
+            "two": lambda: history[1][-1].experiments,
+            "six": lambda: [experiment(SIX, name=EXPERIMENT)],
+            "twenty": lambda: [many_variants()],
+            "ten experiments": many_experiments,
+            "mixed": lambda: [mixed_experiment()],
+        }[case]()
+        found = show(*experiments, viewport={"width": width, "height": 900}, color_scheme=scheme, fake_clock=False)
+        open_all(found)
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= width
+        violations = found.page.evaluate(f"async () => {{ {axe()}; return (await axe.run()).violations; }}")
+        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in violations] == []

@@ -1,0 +1,183 @@
+"""Names from events: never markup, never a change of the reading direction."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.reports.report import Report
+from streammetrics.reports.text import counted, fit
+from tests.experiments.samples import experiment
+from tests.integration.page.visits import HOSTILE, MINUS, NARROW, READ, Open, Serve, Served, fetched, open_all, serving
+from tests.support.committed_state import MINUTE_MS, Pipeline
+from tests.support.page_story import (
+    EXPERIMENT,
+    Story,
+    with_experiments,
+)
+
+HEBREW, HEBREW_7 = "\u05d0\u05d7\u05e8", "\u05de\u05d1\u05d7\u05df 7"
+
+BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+FORGED = f"new{BIDI_CONTROLS} %4 yb retteb"
+
+REPLACED = "\ufffd"
+
+OUT_OF_ORDER = """(paragraphs) => paragraphs.flatMap((paragraph) => {
+  const walker = document.createTreeWalker(paragraph, NodeFilter.SHOW_TEXT);
+  const boxes = [];
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const of = (from, to) => {
+      const range = document.createRange();
+      range.setStart(node, from);
+      range.setEnd(node, to);
+      return [node.data.slice(from, to), range.getBoundingClientRect()];
+    };
+    if (node.parentElement.localName === "bdi") boxes.push(of(0, node.data.length));
+    else for (const { index, 0: word } of node.data.matchAll(/\\S+/g)) boxes.push(of(index, index + word.length));
+  }
+  const isLeft = (box, before) => box.top < before.bottom - 4 && box.left < before.right - 1;
+  return boxes.slice(1).filter(([, box], at) => isLeft(box, boxes[at][1])).map(([text]) => text);
+})"""
+"""Return words and names that are drawn left of the previous one on the same line."""
+
+
+@contextmanager
+def serving_names(history: tuple[Story, list[Report]], *names: str, experiment_name: str = EXPERIMENT) -> Iterator[Served]:
+    """Serve two reports of an experiment with the control and these variants, in a segment named like the first."""
+    now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
+    pipeline, variants = Pipeline(segments=("surface",)), ("control", *names)
+    stats = experiment(dict.fromkeys(variants, 0.5) | {names[-1]: 0.4}, name=experiment_name, whole=True)
+    with serving(history[0].views()) as port:
+        for minute in range(40):
+            ts = now_ms - (40 - minute) * MINUTE_MS
+            shown = [
+                Impression(
+                    f"{at}{ts}", f"{at}{ts}", ts, ("a", "b"), ((experiment_name, variant), (names[0], names[0])), (("surface", names[0]),)
+                )
+                for at, variant in enumerate(variants)
+            ]
+            pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
+            if minute % 20 == 19:
+                pipeline.move_on(ts + MINUTE_MS - 1)
+                port.views.show(with_experiments(pipeline.report(), stats))
+        yield port
+
+
+@pytest.fixture(scope="module")
+def hostile(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    with serving_names(history, HOSTILE) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def hebrew(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    with serving_names(history, HEBREW, HEBREW_7, experiment_name=HEBREW_7) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def forged(history: tuple[Story, list[Report]]) -> Iterator[Served]:
+    with serving_names(history, FORGED, experiment_name=f"{FORGED} 7") as port:
+        yield port
+
+
+class TestNames:
+    def test_names_from_events_are_never_markup(self, visit: Open, hostile: Served) -> None:
+        name = HOSTILE
+        found = visit(hostile.base, "?window=5m")
+        expect(found.section(EXPERIMENT).locator(".variant", has_text="<script>").first).to_have_text(name)
+        expect(found.page.locator("h2", has_text="<script>")).to_have_text(f"Experiment {name}")
+        found.choose("Segment", f"surface={name}")
+        expect(found.cell("Live", "<script>").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        open_all(found)
+        assert found.page.evaluate(
+            "[document.querySelectorAll('script').length, document.images.length, document.body.dataset.ran ?? null]"
+        ) == [
+            2,
+            0,
+            None,
+        ]
+
+    def test_counts_stay_beside_right_to_left_names(self, visit: Open, hebrew: Served) -> None:
+        found = visit(hebrew.base, "?window=5m")
+        verdict = found.section(HEBREW_7).locator(".verdict")
+        expect(verdict.locator(".fine")).to_contain_text(f"Users: control 2,000, {HEBREW} 2,000, {HEBREW_7} 2,000. 3 users who saw")
+        expect(verdict.locator(".reason")).to_contain_text(f"1 of 2 regressed ({HEBREW_7} {MINUS}20.8\u00a0% NDCG@10)")
+        assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
+
+    def test_names_are_isolated_from_the_text_around_them(self, visit: Open, hebrew: Served) -> None:
+        found = visit(hebrew.base, "?window=5m")
+        found.choose("Segment", f"surface=\u2068{HEBREW}\u2069")
+        assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={HEBREW}"]
+        expect(found.cell("Live", HEBREW_7, section=HEBREW_7).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        expect(found.page.locator(".plot canvas").first).to_be_visible()
+        open_all(found)
+        texts = found.page.evaluate(READ)
+        assert len([text for kind, text in texts if HEBREW in text or HEBREW_7 in text]) > 20
+        assert {kind for kind, text in texts if HEBREW in text} == {"bdi", "option", "aria-valuetext"}
+        bare = [
+            (kind, text)
+            for kind, text in texts
+            if kind != "bdi" and re.search("[\u0590-\u05ff]", re.sub("\u2068[^\u2069]*\u2069", "", text))
+        ]
+        assert bare == []
+
+    def test_no_name_changes_the_reading_direction(self, visit: Open, forged: Served) -> None:
+        seen = f"new{REPLACED * len(BIDI_CONTROLS)} %4 yb retteb"
+        found = visit(forged.base, "?window=5m")
+        expect(found.section(f"{seen} 7").locator(".verdict .reason")).to_contain_text(f"{seen}: ")
+        found.choose("Segment", f"surface=\u2068{seen}\u2069")
+        assert parse_qs(urlsplit(found.page.url).query)["segment"] == [f"surface={FORGED}"]
+        expect(found.cell("Live", seen, section=f"{seen} 7").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        open_all(found)
+        controls = re.compile(f"[{BIDI_CONTROLS}]")
+        texts = [re.sub("\u2068([^\u2068\u2069]*)\u2069", r"\1", text) for _, text in found.page.evaluate(READ)]
+        assert len([text for text in texts if seen in text]) > 20
+        assert [text for text in texts if controls.search(text)] == []
+        (reported,) = fetched(forged.base)["experiments"]
+        assert reported["experiment"] == f"{FORGED} 7"  # the report has the original names
+
+    def test_the_page_replaces_the_same_characters_as_python(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        found = page.evaluate(
+            """async () => {
+                 const { fit } = await import("/text.js");
+                 const every = Array.from({ length: 0x110000 }, (_, code) => code);
+                 return every.filter((code) => fit(String.fromCodePoint(code)) !== String.fromCodePoint(code));
+               }"""
+        )
+        assert found == [code for code in range(0x110000) if fit(chr(code)) != chr(code)]
+
+    def test_nouns_agree_with_their_count(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        found = page.evaluate(
+            """async () => {
+                 const { countedText } = await import("/text.js");
+                 return [0, 1, 12_000].map((count) => countedText(count, "rebalance"));
+               }"""
+        )
+        assert found == [counted(count, "rebalance") for count in (0, 1, 12_000)]
+
+    def test_long_names_do_not_break_a_narrow_screen(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
+        experiment, variant = "e" * 128, "v" * 128
+        pipeline = (
+            Pipeline()
+            .feed("impressions", Impression("r", "u", now_ms - 3 * MINUTE_MS, ("a", "b"), ((experiment, variant),)))
+            .move_on(now_ms)
+        )
+        port = serve(history[0].views())
+        port.views.show(pipeline.report())
+        found = visit(port.base, viewport=NARROW)
+        expect(found.page.locator("h2", has_text="eee")).to_be_visible()
+        assert found.page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]

@@ -1,0 +1,151 @@
+"""What the page says while there are no numbers, or old ones."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import replace
+
+from playwright.sync_api import Browser, Route, expect
+
+from streammetrics.events.model import Impression
+from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.reports.report import Report
+from streammetrics.reports.user_partitions import UserPartitions
+from streammetrics.runtime.status import Trouble
+from tests.integration.page.visits import EVERY_MS, MISSING, Open, Serve, Served, live
+from tests.support.committed_state import Pipeline
+from tests.support.page_story import (
+    EXPERIMENT,
+    Story,
+    with_experiments,
+)
+
+
+class TestStates:
+    def test_it_shows_that_it_reads_until_the_first_response(self, still: Served, chromium: Browser) -> None:
+        page = chromium.new_context().new_page()
+        page.route("**/api/**", lambda route: None)  # no response
+        page.goto(still.base)
+        expect(page.locator("main")).to_have_text("Reading the report …")
+        page.context.close()
+
+    def test_without_scripts_it_links_to_the_report(self, visit: Open, still: Served) -> None:
+        page = visit(still.base, fake_clock=False, java_script_enabled=False).page
+        said = page.locator("main p")
+        expect(said).to_have_text("This page needs JavaScript; /api/report has the same numbers.")
+        expect(said).to_be_visible()
+
+    def test_before_the_first_report_it_shows_what_is_missing(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story, reports = history
+        story.status.store_trouble = Trouble(story.now.seconds - 3, 2, "connection refused")
+        port = serve(story.views())
+        found = visit(port.base, expected=("status of 503",))
+        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        banner = "The server has not read committed state yet.store: connection refused (for 3 s, 2 tries)"
+        expect(found.page.locator(".banner")).to_have_text(banner)
+        expect(found.page.locator("main")).to_have_text("No numbers yet.")
+        story.status.store_trouble = None
+        port.views.show(reports[-1])
+        found.ask_again()
+        live(found.page)
+
+    def test_without_events_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
+        port = serve(history[0].views(first_events=FirstEvents(("impressions", "feedback"), "native")))
+        port.views.show(only_lists.report())
+        found = visit(port.base)
+        expect(found.page.locator(".pill")).to_have_text("No data yet")
+        expect(found.page.locator(".banner")).to_contain_text("1 of 1 tasks have committed.")
+        expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
+        expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES["native"]))
+        expect(found.head("Final", section="All traffic")).to_have_text("Final last 1 hournot started")
+        expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
+
+    def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        found = visit(fresh.base, expected=("ERR_CONNECTION_REFUSED", "status of 503"))
+        live(found.page)
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
+        figure.get_by_text("Curves as numbers").click()
+        expect(figure.locator("tbody tr")).to_have_count(5)
+        fresh.server.stop()
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        expect(found.page.get_by_role("status")).to_contain_text("Stale. The server does not respond")
+        expect(found.page.locator(".banner")).to_contain_text("The server does not respond (no connection)")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        fresh.restart(story.views())
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        fresh.views.show(with_experiments(story.pipeline.report(), *reports[-1].experiments))
+        found.ask_again()
+        live(found.page)
+        expect(figure.locator("tbody tr")).to_have_count(5)  # the new process has one point, the page has all
+
+    def test_an_old_report_is_stale(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
+        found = visit(fresh.base)
+        live(found.page)
+        history[0].now.seconds += 31
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        expect(found.page.locator(".banner")).to_contain_text("The newest report is 31 s old. The server does not read committed state.")
+
+    def test_an_unreachable_source_is_shown_with_its_error(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
+        history[0].status.source_trouble = Trouble(history[0].now.seconds - 12, 5, "no broker answers at <b>:9092")
+        found = visit(fresh.base)
+        expect(found.page.locator(".pill")).to_have_text("Not ready")
+        expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
+
+    def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story, reports = history
+        port = serve(story.views(), reports[-12])
+        found = visit(port.base)
+        expect(found.page.locator(".pill")).to_have_text("Behind")
+        expect(found.page.locator(".banner")).to_contain_text(re.compile(r", \d+ min ago\. The slowest input is \w+ 0\."))
+        said = re.search(r"(\d+) min ago", found.page.locator(".banner").inner_text())
+        watermark_ms = reports[-12].watermark_ms
+        assert said is not None
+        assert watermark_ms is not None
+        assert abs(time.time() - watermark_ms / 1_000 - 60 * int(said[1])) < 90
+
+    def test_users_on_several_partitions_are_shown_with_the_way_out(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        port = serve(story.views(), replace(reports[-1], user_partitions=UserPartitions(200, 50)))
+        banner = visit(port.base).page.locator(".banner.input-problem")
+        expect(banner).to_contain_text("25.0 % of users have events on several partitions (50 of 200 sampled users)")
+        expect(banner).to_contain_text("streammetrics repartition")
+
+    def test_without_such_users_there_is_no_banner(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        expect(page.locator(".pill")).to_have_text("Live")
+        expect(page.locator(".banner.input-problem")).to_have_count(0)
+
+    def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        port = serve(history[0].views(publishes=False))
+        found = visit(port.base, expected=("status of 503",))
+        expect(found.page.locator(".banner")).to_contain_text("This process only consumes events.")
+
+    def test_a_needed_login_is_shown_and_requested_once(self, visit: Open, fresh: Served) -> None:
+        found = visit(fresh.base, expected=("status of 401",))
+        live(found.page)
+        asked: list[str] = []
+
+        def refuse(route: Route) -> None:  # like a proxy with an expired session
+            asked.append(route.request.url)
+            route.fulfill(status=401)
+
+        found.page.route("**/api/**", refuse)
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Log in")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        found.page.clock.run_for(10 * EVERY_MS)
+        assert len(asked) <= 2  # report and pulse once, because each request can prompt for a password
+        found.page.unroute("**/api/**")
+        found.page.get_by_role("button", name="Log in again").click()
+        live(found.page)
