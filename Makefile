@@ -57,7 +57,7 @@ $(DEMO_STAMP): pyproject.toml
 	@$(DEMO_VENV)/bin/python -m pip install --quiet --editable .
 	@touch $@
 
-servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Alertmanager, Kafka, Chromium, npm
+servers: setup ## install what the integration tests and benchmarks run against: Redis, Prometheus, Alertmanager, Kafka, a schema registry, Chromium, npm
 	@$(RUN) tests.servers.install
 
 golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)

@@ -104,9 +104,10 @@ def clients_panels() -> tuple[Block, ...]:
         ),
         lines(
             "Kafka, as each worker sees it",
-            "1 if the event source answers, 0 while the worker retries it.",
+            "1 if the event source answers, 0 while the worker retries it. The same for the schema registry, while inputs wait for it.",
             "none",
             Query(loop("streammetrics_source_up", ["instance"], "min"), "{{instance}}"),
+            Query(loop("streammetrics_registry_up", ["instance"], "min"), "{{instance}}, registry"),
             least=0,
             most=1,
             empty=NO_WORKER,

@@ -14,6 +14,7 @@ import click
 from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.wiring import build_decoder, kafka_connection
+from streammetrics.cli.wiring_encodings import build_schemas, json_of
 from streammetrics.config import Settings
 from streammetrics.config.fields import EPOCH
 from streammetrics.connectors.file_formats.reader import STDIN
@@ -45,17 +46,18 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
     Raises ConfigError if the source is neither a file nor a topic in kafka.topics.
     """
     configure_quiet_logs(settings.log.level, settings.log.format)
-    records = list(_records(settings, source, limit))
+    records = _with_schemas(settings, list(_records(settings, source, limit)))
     out = standard_output()
     if suggest:
         known = next((seems for record in records if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
         if known is not None:
             click.echo(f"# These seem to be {known.what}. The shipped mappings may be enough: {known.advice}.", file=out)
-        click.echo(suggested_mappings(_objects(records)), file=out, nl=False)
+        click.echo(suggested_mappings(_objects(settings, records)), file=out, nl=False)
         return True
     counts: Counter[str] = Counter()
+    decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
     for record in records:
-        found = build_decoder(settings, record.topic)(record.value)
+        found = decoders[record.topic](record.value)
         for event in found:
             counts[_kind(event)] += 1
             click.echo(f"{record.place}: {_shown(event)}", file=out)
@@ -104,10 +106,21 @@ def _topic_records(settings: Settings, topic: str, limit: int) -> Iterator[Sampl
         yield SampleRecord(topic, f"partition {record.partition} offset {record.offset}", record.value)
 
 
-def _objects(records: list[SampleRecord]) -> Iterator[dict[str, Any]]:
+def _with_schemas(settings: Settings, records: list[SampleRecord]) -> list[SampleRecord]:
+    """Return the records with the schemas that they name. Raises SourceError if the registry does not answer."""
+    schemas = build_schemas(settings)
+    if schemas is None:
+        return records
+    from streammetrics.connectors.registry.source import loaded  # noqa: PLC0415  slow import
+
+    return [record._replace(value=loaded(record.value, schemas)) for record in records]
+
+
+def _objects(settings: Settings, records: list[SampleRecord]) -> Iterator[dict[str, Any]]:
+    readers = {topic: json_of(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
     for record in records:
         try:
-            found = json.loads(record.value or b"")
+            found = json.loads(readers[record.topic](record.value) or b"")
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""`doctor`: checks Kafka, Redis, the stored state and the HTTP port, and says how to fix each problem. Changes nothing.
+"""`doctor`: checks Kafka, the schema registry, Redis, the stored state and the HTTP port, and says how to fix problems. Changes nothing.
 
 Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
 """
@@ -24,6 +24,7 @@ from streammetrics.cli.doctor_checks import (
     redis_findings,
 )
 from streammetrics.cli.doctor_findings import DoctorFinding, Level
+from streammetrics.cli.doctor_registry import registry_findings
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
@@ -51,6 +52,8 @@ def examine(settings: Settings) -> bool:
 
 def _checks(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
     yield f"Kafka at {', '.join(settings.kafka.bootstrap_servers)} ({settings.kafka.security_protocol})", kafka_findings
+    if settings.registry.url is not None:
+        yield f"Schema registry at {settings.registry.url}", registry_findings
     yield (
         f"Redis at {settings.redis.url}{', a cluster' if settings.redis.cluster else ''}, namespace {settings.redis.namespace}",
         redis_findings,

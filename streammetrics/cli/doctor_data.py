@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from streammetrics.cli.doctor_findings import DoctorFinding
 from streammetrics.cli.doctor_keys import key_findings
 from streammetrics.cli.doctor_records import decoded_topic, record_findings, settings_findings
+from streammetrics.cli.doctor_registry import with_schemas
 from streammetrics.cli.wiring import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
@@ -23,9 +24,9 @@ def data_findings(settings: Settings, connection: KafkaConnection, partitions: M
             yield from settings_findings(topic, found[topic], settings)
         else:
             yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
-    decoded = [
-        decoded_topic(topic, records, build_decoder(settings, topic)) for topic, records in recent_records(connection, partitions).items()
-    ]
+    records, findings = with_schemas(settings, recent_records(connection, partitions))
+    yield from findings
+    decoded = [decoded_topic(topic, read, build_decoder(settings, topic)) for topic, read in records.items()]
     now_ms = time.time_ns() // 1_000_000
     for each in decoded:
         yield from record_findings(each, settings, now_ms)

@@ -34,6 +34,7 @@ from streammetrics.cli.wiring import (
     redis_connection,
     window_names,
 )
+from streammetrics.cli.wiring_encodings import with_schemas
 from streammetrics.cli.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Clock
@@ -152,6 +153,8 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
     with contextlib.ExitStack() as stack:
         source = _retry(lambda: KafkaSource(kafka, clock.monotonic), "source", settings, status, clock, stop)
         stack.callback(source.close)
+        reading = with_schemas(source, settings)
+        stack.callback(reading.close)
         letters = _retry(lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic), "source", settings, status, clock, stop)
         stack.callback(letters.close)
         partitions = source.partitions
@@ -164,7 +167,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
                 engine=engine,
                 decode=build_decoder(settings),
                 topic_decoders=build_topic_decoders(settings, settings.kafka.topics),
-                source=source,
+                source=reading,
                 store=store,
                 letters=letters,
                 rules=build_worker_rules(settings),

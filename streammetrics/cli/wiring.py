@@ -1,6 +1,6 @@
 """Builds the parts of a command from Settings: engine, decoder, report builder, rules, connections and HTTP server.
 
-No other module converts settings to parts. Clients are imported inside the functions that need them, so that a command without
+Only `wiring_encodings` converts settings to parts too. Clients are imported inside the functions that need them, so that a command without
 Kafka or Redis does not load theirs.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
+from streammetrics.cli.wiring_encodings import reads_attributes, reads_headers, with_encoding
 from streammetrics.config import PasswordHash, Settings, read_htpasswd
 from streammetrics.config.fields import epoch_ms
 from streammetrics.config.results import EventSettings
@@ -107,7 +108,7 @@ def _unique_user_rules(settings: Settings) -> UniqueUserRules | None:
 
 def build_decoder(settings: Settings, topic: str = "") -> Decoder:
     """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
-    events = settings.events
+    events = settings.events.of_topic(topic)
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
         user_field=events.ubi_user,
@@ -116,17 +117,19 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,
     )
-    return without_envelope(events.envelope, topic_decoder(topic, events.format, parse_mappings(events.mappings), events.limits, ubi))
+    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), events.limits, ubi)
+    with_attributes = reads_attributes(events, settings)
+    return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
 
 
 def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, Decoder]:
-    """Build one decoder for each topic or file. Empty if no mapping names topics: `build_decoder` then decodes them all."""
-    if any(rule.topics for rule in parse_mappings(settings.events.mappings)):
+    """Build one decoder for each topic or file. Empty if no setting names topics: `build_decoder` then decodes them all."""
+    if settings.events.topics or any(rule.topics for rule in parse_mappings(settings.events.mappings)):
         return {topic: build_decoder(settings, topic) for topic in topics}
     return {}
 
 
-_LATER_SETTINGS = ("envelope", "mappings", "numeric_ids", "positions", "ubi_exposure")
+_LATER_SETTINGS = ("envelope", "mappings", "numeric_ids", "positions", "ubi_exposure", "encoding", "frame", "schema_message", "topics")
 """Settings that stored state names only where they are set: state of versions without them fits."""
 
 
@@ -134,9 +137,14 @@ def decoding_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings that decide how bytes become events. Settings that stored state may lack are left out at their default."""
     events = settings.events
     unused = {name for name in EventSettings.model_fields if name.startswith("ubi_") and events.format != "ubi"}
+    unused.add("schema_file")  # a file may move, and its schema may grow a field
     unused |= {name for name in _LATER_SETTINGS if getattr(events, name) == EventSettings.model_fields[name].default}
     shown = events.model_dump(exclude=unused)
-    return shown if events.format in ("native", "ubi") else shown | {"preset": preset_digest(events.format)}
+    if events.topics:
+        shown["topics"] = {name: own.model_dump(exclude={"schema_file"}, exclude_none=True) for name, own in events.topics.items()}
+    used = [events.format, *sorted({own.format for own in events.topics.values() if own.format is not None} - {events.format})]
+    digests = [preset_digest(name) for name in used if name not in ("native", "ubi")]
+    return shown | ({"preset": " ".join(digests)} if digests else {})
 
 
 def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
@@ -271,6 +279,7 @@ def kafka_connection(settings: Settings) -> KafkaConnection:
         sasl_mechanism=kafka.sasl_mechanism or None,
         sasl_username=kafka.sasl_username,
         sasl_password=_secret(kafka.sasl_password),
+        headers=reads_headers(settings),
         oauth=_oauth_login(kafka) if kafka.sasl_mechanism == "OAUTHBEARER" else None,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
@@ -19,22 +18,13 @@ from streammetrics.config.fields import (
     Whole,
     milliseconds,
     setting,
+    table_or_json,
     whole,
 )
 from streammetrics.config.stages import Shares, StageSettings, stage_conflicts, stages_of
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()
-
-
-def _table(given: object) -> object:
-    """Return a table, or parse one from JSON text."""
-    if not isinstance(given, str):
-        return given
-    try:
-        return json.loads(given) if given.strip() else {}
-    except (json.JSONDecodeError, RecursionError):
-        raise ValueError("not a JSON object") from None
 
 
 class NamedExperiment(Section):
@@ -165,7 +155,7 @@ class ExperimentSettings(Section):
         "Maximum share of feedback that matches no list, of all feedback of an experiment's days.",
         "a number from 0 to 1",
     )
-    named: Annotated[Mapping[Text, NamedExperiment], BeforeValidator(_table)] = setting(
+    named: Annotated[Mapping[Text, NamedExperiment], BeforeValidator(table_or_json)] = setting(
         {},
         "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end, stages"
         " (of a rollout: tables of start, shares, and name), stage_label (the segment that names a list's stage, instead of starts), unit"

@@ -282,6 +282,16 @@ Server = Annotated[str, AfterValidator(_server)]
 Grades = Annotated[str, AfterValidator(_grades)]
 
 
+def table_or_json(given: object) -> object:
+    """Return a table, or parse one from JSON text."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given) if given.strip() else {}
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("not a JSON object") from None
+
+
 def setting(default: Any, description: str, allowed: str | None = None, **rules: Any) -> Any:
     """Define a setting: its default, its description, and the allowed values in words (None: derived from the type)."""
     return Field(default, description=description, json_schema_extra={"allowed": allowed} if allowed else None, **rules)

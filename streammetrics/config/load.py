@@ -12,6 +12,7 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from streammetrics.config.encodings import TopicEvents
 from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.fields import Conflict, printable
 from streammetrics.config.model import Settings, keys
@@ -104,7 +105,8 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
-                near = difflib.get_close_matches(str(detail["loc"][-1]), NamedExperiment.model_fields, 1, 0.7)
+                known = TopicEvents if key == "events.topics" else NamedExperiment
+                near = difflib.get_close_matches(str(detail["loc"][-1]), known.model_fields, 1, 0.7)
                 reason = f"unknown key{did_you_mean(near)}"
             if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables
                 reason = _with_place(detail, reason)

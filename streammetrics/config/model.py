@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from streammetrics.config.encodings import RegistrySettings
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
@@ -35,6 +36,9 @@ class Settings(Section):
     """
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="Where events come from, and where refused events go.")
+    registry: RegistrySettings = Field(
+        default_factory=RegistrySettings, description="Where the schemas of Avro, Protobuf and JSON records come from."
+    )
     redis: RedisSettings = Field(default_factory=RedisSettings, description="Where state, offsets and tallies are stored.")
     events: EventSettings = Field(
         default_factory=EventSettings,
@@ -62,7 +66,9 @@ class Settings(Section):
     def conflicts(self) -> Iterator[Conflict]:
         """Yield the settings that contradict each other, within a section or between sections."""
         yield from self.kafka.conflicts()
+        yield from self.registry.conflicts()
         yield from self.redis.conflicts()
+        yield from self.events.conflicts()
         yield from self.windows.conflicts()
         yield from self.http.conflicts()
         yield from self.client.conflicts()
@@ -127,6 +133,7 @@ class Settings(Section):
         """Warnings about settings that are valid but probably not intended, one sentence each."""
         return (
             *self.kafka.advice(),
+            *self.registry.advice(),
             *self.redis.advice(),
             *self.worker.advice(),
             *self.join.advice(),

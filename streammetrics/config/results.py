@@ -6,11 +6,12 @@ Two runs over the same events give the same numbers if these settings are equal.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from streammetrics.config.encodings import Encoding, FrameName, TopicEvents, encoding_conflicts
 from streammetrics.config.fields import (
     MS_MAX,
     Conflict,
@@ -27,6 +28,7 @@ from streammetrics.config.fields import (
     milliseconds,
     parse_duration,
     setting,
+    table_or_json,
     whole,
 )
 from streammetrics.events.envelopes import Envelope
@@ -86,6 +88,33 @@ class EventSettings(Section):
         "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, search hits (_source), or lines of kcat -J. "
         "CloudEvents in binary mode, which have their attributes in headers, are read too.",
     )
+    encoding: Encoding = setting(
+        "json",
+        "How records are written: as JSON, or as Avro or Protobuf by the schema in events.schema_file. With registry.url, records of all"
+        " kinds that begin with the registry's frame are read as well, and this stays json.",
+    )
+    schema_file: OptionalText = setting(
+        None,
+        "The schema of records that do not name theirs: .avsc for Avro; .proto or a descriptor set (.desc, .pb, .binpb) for Protobuf. With"
+        " json: a JSON Schema that records must follow.",
+        "a path, or empty for none",
+    )
+    schema_message: OptionalText = setting(
+        None,
+        "With protobuf: the full name of the records' message, such as shop.Click. Empty: the first message of the file.",
+        "a name, or empty for none",
+    )
+    frame: FrameName = setting(
+        "none",
+        "With events.schema_file, or without a registry: what precedes the body of each record. It is skipped. confluent: 5 bytes,"
+        " apicurio: 9 bytes, single_object: Avro's marker and fingerprint.",
+    )
+    topics: Annotated[Mapping[Text, TopicEvents], BeforeValidator(table_or_json)] = setting(
+        {},
+        "What single topics have instead, each in a table [events.topics.NAME]: any of format, envelope, encoding, frame, schema_file,"
+        " schema_message.",
+        "a table of tables; in the environment or by --set, a JSON object of objects",
+    )
     ubi_lists: Literal["impressions", "hit_ids"] = setting(
         "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."
     )
@@ -105,6 +134,17 @@ class EventSettings(Section):
     label_chars_max: Whole = whole(
         _LIMITS.label_chars_max, "Maximum characters of an action, an experiment, a variant, or a segment's name or value.", 1, 4_096
     )
+
+    def of_topic(self, topic: str) -> EventSettings:
+        """Return the settings for one topic, or for a file, which has the topic that its name begins with."""
+        own = self.topics.get(topic) or self.topics.get(topic.rpartition("/")[2].partition(".")[0])
+        return self if own is None else self.model_copy(update={name: value for name, value in own if value is not None})
+
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield the settings of this section that contradict each other."""
+        yield from encoding_conflicts(self, "events.encoding")
+        for name in self.topics:
+            yield from encoding_conflicts(self.of_topic(name), "events.topics", (name,))
 
     @property
     def first_place(self) -> int | None:

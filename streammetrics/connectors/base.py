@@ -45,10 +45,21 @@ class PollResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaWait:
+    """How many inputs wait for a schema and, if the registry failed: since when (monotonic seconds), how often, and the last error."""
+
+    inputs: int = 0
+    since: float = 0.0
+    failures: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceHealth:
     """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
-    `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current.
+    `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
+    is what its records wait for; None: it uses no schema registry.
     """
 
     reachable: bool = True
@@ -56,6 +67,7 @@ class SourceHealth:
     rebuilds: int = 0
     last_error: str = ""
     ends_asked: float | None = None
+    schemas: SchemaWait | None = None
 
 
 class Source(Protocol):

@@ -8,7 +8,8 @@
 | `hits` | `{"_index": …, "_source": EVENT}`, a search hit or a line of an index dump | `_source` |
 | `kcat` | `{"topic": …, "payload": EVENT}` | `payload` |
 
-An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`.
+An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`; their attributes are added to
+the event for mappings (see `cloudevents`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from streammetrics.errors import MalformedEvent
+from streammetrics.events import cloudevents
+from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.fields import is_text
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
@@ -33,8 +36,10 @@ EnvelopeFields: TypeAlias = Mapping[str, msgspec.Raw]
 _string = msgspec.json.Decoder(str).decode
 
 
-def without_envelope(envelope: Envelope, decode: _Decode) -> _Decode:
+def without_envelope(envelope: Envelope, decode: _Decode, with_attributes: bool = False) -> _Decode:
     """Return a decoder of records in an envelope. `decode` decodes the event inside.
+
+    `with_attributes` adds the attributes of a CloudEvent to the event, as `ce`, for mappings.
 
     >>> decode = without_envelope("kcat", lambda event: (event,))
     >>> decode(b'{"topic":"events","offset":7,"payload":"{\\\\"type\\\\":\\\\"feedback\\\\"}"}')
@@ -44,6 +49,8 @@ def without_envelope(envelope: Envelope, decode: _Decode) -> _Decode:
     """
     if envelope == "none":
         return decode
+    if envelope == "cloudevents" and with_attributes:
+        return _with_attributes(decode)
     event_of = _READERS[envelope]
 
     def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
@@ -54,6 +61,23 @@ def without_envelope(envelope: Envelope, decode: _Decode) -> _Decode:
         except MalformedEvent as error:
             return (without_traceback(error),)
         return () if found is None else decode(found)
+
+    return read
+
+
+def _with_attributes(decode: _Decode) -> _Decode:
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        if value is None or not value.strip():
+            return decode(value)
+        headers = value.headers if type(value) is SentValue else {}
+        if cloudevents.PREFIX + "specversion" in headers:
+            return decode(cloudevents.with_header_attributes(bytes(value), headers))
+        try:
+            fields = read_document(value)
+            event = _cloudevents(fields, value)
+        except MalformedEvent as error:
+            return (without_traceback(error),)
+        return decode(cloudevents.with_attributes(event, fields) if "specversion" in fields else event)
 
     return read
 

@@ -39,6 +39,8 @@ _MALFORMED = (
     "empty",
     "oversized",
     "bad_json",
+    "bad_encoding",
+    "unknown_schema",
     "bad_type",
     "missing_field",
     "bad_id",

@@ -10,55 +10,20 @@ import binascii
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.malformed import excerpt
 from streammetrics.events.mappings.rules import Format
+from streammetrics.events.recognize_bytes import NDJSON, RECORD_BYTES, recognize_bytes
 from streammetrics.events.recognize_object import describe_object
 from streammetrics.events.recognized import Recognized
 
 SAMPLE_BYTES: Final = 1 << 16
 """How many bytes from the start of a file or record are enough to recognize it."""
-RECORD_BYTES: Final = 1 << 12
-"""How many bytes of a malformed record `explained` checks. This limits the work for each malformed record."""
 LINES_MAX: Final = 20
 
 
-class _Signature(NamedTuple):
-    start: bytes
-    name: str
-    what: str
-    advice: str
-
-
-_NDJSON = "write one JSON object per line"
-_SIGNATURES: Final = (
-    _Signature(b"\x1f\x8b", "gzip", "gzip data", "decompress it: zcat"),
-    _Signature(b"BZh", "bzip2", "bzip2 data", "decompress it: bzcat"),
-    _Signature(b"\x28\xb5\x2f\xfd", "zstd", "zstd data", "decompress it: zstdcat"),
-    _Signature(b"\xfd7zXZ\x00", "xz", "xz data", "decompress it: xzcat"),
-    _Signature(b"\x04\x22\x4d\x18", "lz4", "lz4 data", "decompress it: lz4 -dc"),
-    _Signature(b"\xff\x06\x00\x00sNaPpY", "snappy", "snappy data", "decompress it"),
-    _Signature(b"PK\x03\x04", "zip", "a zip archive", "extract its files: unzip"),
-    _Signature(b"7z\xbc\xaf\x27\x1c", "7z", "a 7z archive", "extract its files"),
-    _Signature(b"PAR1", "parquet", "a Parquet file", f"{_NDJSON}, for example with DuckDB (COPY … TO 'events.json')"),
-    _Signature(b"Obj\x01", "avro", "an Avro file", f"{_NDJSON}: avro-tools tojson"),
-    _Signature(b"\xc3\x01", "avro", "an Avro message (single object encoding)", "send JSON, or convert it on the way"),
-    _Signature(b"ORC", "orc", "an ORC file", _NDJSON),
-    _Signature(b"ARROW1", "arrow", "an Arrow (Feather) file", _NDJSON),
-    _Signature(b"\xff\xff\xff\xff", "arrow", "an Arrow stream", _NDJSON),
-    _Signature(b"\x89HDF", "hdf5", "an HDF5 file", _NDJSON),
-    _Signature(b"SQLite format 3\x00", "sqlite", "an SQLite database", _NDJSON),
-    _Signature(b"\x93NUMPY", "numpy", "a NumPy file", _NDJSON),
-    _Signature(b"\xac\xed\x00\x05", "java", "a serialized Java object", "send JSON"),
-    _Signature(b"%PDF", "pdf", "a PDF file", _NDJSON),
-)
-_REGISTRY_ADVICE = "use a serializer without the registry's frame, such as a plain string serializer with JSON, or convert it on the way"
-_ENCODING_ADVICE = "convert it to UTF-8: iconv -f {} -t UTF-8"
-_BYTE_ORDER_MARKS = ((b"\xff\xfe\x00\x00", "UTF-32"), (b"\x00\x00\xfe\xff", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16"))
 _UTF8_MARK = b"\xef\xbb\xbf"
 _DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
@@ -81,7 +46,7 @@ def recognize(sample: bytes, schema: Format = "native") -> Recognized | None:
     sample = sample[:SAMPLE_BYTES]
     if not sample.strip():
         return None
-    return _binary(sample) or _text(sample.removeprefix(_UTF8_MARK), schema)
+    return recognize_bytes(sample) or _text(sample.removeprefix(_UTF8_MARK), schema)
 
 
 def explained(error: MalformedEvent, value: bytes | None, schema: Format) -> MalformedEvent:
@@ -96,69 +61,13 @@ def explained(error: MalformedEvent, value: bytes | None, schema: Format) -> Mal
     return error if found is None else MalformedEvent(error.reason, f"{error.detail}; it looks like {found}")
 
 
-def _binary(sample: bytes) -> Recognized | None:
-    """Recognize what is not text in UTF-8."""
-    for mark, encoding in _BYTE_ORDER_MARKS:
-        if sample.startswith(mark):
-            return Recognized("encoding", f"text in {encoding}", _ENCODING_ADVICE.format(encoding))
-    for start, order in ((b"{\x00", "LE"), (b"[\x00", "LE"), (b"\x00{", "BE"), (b"\x00[", "BE")):
-        if sample.startswith(start) and sample[2:4].count(0) == 1:
-            return Recognized("encoding", f"text in UTF-16{order}", _ENCODING_ADVICE.format(f"UTF-16{order}"))
-    for signature in _SIGNATURES:
-        if sample.startswith(signature.start):
-            return Recognized(*signature[1:])
-    return _registry_frame(sample) or _message_pack(sample) or _not_utf8(sample)
-
-
-def _registry_frame(sample: bytes) -> Recognized | None:
-    """Recognize the frame of a schema registry: a magic byte and a schema id, before the body."""
-    if sample[0] == 0 and len(sample) > 5:
-        body, frame = sample[5:], f"a schema registry's frame (first byte 0, schema id {int.from_bytes(sample[1:5])})"
-    elif sample[0] == 3 and sample[1:2] in (b"\x00", b"\x05") and len(sample) > 18:
-        body, frame = sample[18:], "the frame of the AWS Glue schema registry"
-    else:
-        return None
-    if body.lstrip()[:1] in (b"{", b"["):
-        return Recognized("registry_json", f"JSON behind {frame}", _REGISTRY_ADVICE)
-    return Recognized("registry_binary", f"Avro or Protobuf behind {frame}", "send JSON, or convert it on the way")
-
-
-def _message_pack(sample: bytes) -> Recognized | None:
-    if 0x80 <= sample[0] <= 0x8F or sample[0] in (0xDE, 0xDF):
-        try:
-            found = msgspec.msgpack.decode(sample)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
-        if isinstance(found, dict):
-            return Recognized("msgpack", "MessagePack", "send JSON")
-    return None
-
-
-def _not_utf8(sample: bytes) -> Recognized | None:
-    """Recognize bytes that are not UTF-8, apart from a character that the end of the sample cuts."""
-    try:
-        text = sample.decode()
-    except UnicodeDecodeError as error:
-        if error.start < len(sample) - 3:
-            controls = sum(byte < 0x20 and byte not in b"\t\n\r\f\x1b" for byte in sample[:1_000])
-            if controls:
-                return Recognized("binary", f"binary data (it begins with {sample[:8].hex(' ')})", "send JSON in UTF-8")
-            return Recognized(
-                "encoding", f"text in another encoding than UTF-8 (byte {error.start} is invalid)", "convert it to UTF-8: iconv"
-            )
-        text = sample[: error.start].decode()
-    if "\x00" in text[:1_000]:
-        return Recognized("binary", f"binary data (it begins with {sample[:8].hex(' ')})", "send JSON in UTF-8")
-    return None
-
-
 def _text(sample: bytes, schema: Format) -> Recognized | None:
     text = sample.decode(errors="ignore").strip(" \t\r\n")
     first = text[:1]
     if first == "\x1e":
         return Recognized("sequence", "a JSON text sequence", "remove its record separators: tr -d '\\036'")
     if first == "<":
-        return Recognized("markup", "XML or HTML", _NDJSON)
+        return Recognized("markup", "XML or HTML", NDJSON)
     if first == "[":
         return _array(text)
     if first == "{":
@@ -230,7 +139,7 @@ def _other_text(text: str) -> Recognized | None:
         )
     if (table := _table(text)) is not None:
         return table
-    return Recognized("text", f"text that is not JSON (it begins with {excerpt(line)!r})", _NDJSON)
+    return Recognized("text", f"text that is not JSON (it begins with {excerpt(line)!r})", NDJSON)
 
 
 def _json_string(line: str) -> str | None:
@@ -255,5 +164,5 @@ def _table(text: str) -> Recognized | None:
         columns = [column.strip(' "') for column in header.split(delimiter)]
         if len(columns) > 1 and all(len(column) < 64 for column in columns) and not any("{" in column for column in columns):
             form = {"tab": "TSV", "comma": "CSV"}.get(name, f"CSV with a {name}")
-            return Recognized("table", f"{form} with the columns {excerpt(', '.join(columns))}", f"{_NDJSON}, with the fields of an event")
+            return Recognized("table", f"{form} with the columns {excerpt(', '.join(columns))}", f"{NDJSON}, with the fields of an event")
     return None

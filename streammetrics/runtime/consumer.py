@@ -203,13 +203,25 @@ class Worker:
         status, states = self.status, [task.state for task in self.tasks.values()]
         status.store_trouble = self._outages["store"].trouble
         status.source_trouble = self._source_trouble()
+        status.registry_trouble = self._registry_trouble()
         status.group_conflict = self.runner.rivals.conflict(self.clock.monotonic())
         status.client_rebuilds = self.source.health.rebuilds
         is_standby = not states and status.beat_seconds - status.started_seconds > self.rules.fenced_wait_seconds
         all_claimed = bool(states) and all(state is not None for state in states)
-        status.ready = not status.store_trouble and not status.source_trouble and (all_claimed or is_standby)
+        has_trouble = status.store_trouble or status.source_trouble or status.registry_trouble
+        status.ready = not has_trouble and (all_claimed or is_standby)
         status.cached_users = sum(len(state.sessions.users) for state in states if state is not None)
         self._lag.update(self.tasks.values(), self.source.ends())
+
+    def _registry_trouble(self) -> Trouble | None:
+        """Return why records wait for their schemas; None while the registry answers."""
+        wait = self.source.health.schemas
+        if wait is None or not (wait.inputs and wait.failures):
+            return None
+        limit = self.rules.retry_seconds_max
+        if limit and self.clock.monotonic() - wait.since > limit:
+            raise GaveUp(f"inputs have waited for schemas for more than worker.retry_seconds_max = {limit} s: {wait.error}")
+        return Trouble(wait.since, wait.failures, wait.error)
 
     def _source_trouble(self) -> Trouble | None:
         """Return what is wrong with the source. If it is unreachable, that is the cause of all other failures."""

@@ -45,6 +45,7 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
     merged.group_conflict = next((each.group_conflict for each in running if each.group_conflict), "")
     merged.source_trouble = _longest(each.source_trouble for each in running)
     merged.store_trouble = _longest(each.store_trouble for each in running)
+    merged.registry_trouble = _longest(each.registry_trouble for each in running)
 
 
 def total(statuses: Sequence[ProcessStatus]) -> ProcessStatus:

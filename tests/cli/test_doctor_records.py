@@ -51,7 +51,7 @@ class TestForm:
     @pytest.mark.parametrize(
         ("value", "looks_like", "fix"),
         [
-            (b"\x00\x00\x00\x00\x02\x06abc\x02\x04r1", "schema registry", "JSON"),
+            (b"\x00\x00\x00\x00\x02\x06abc\x02\x04r1", "Confluent-framed record with schema id 2", "set registry.url"),
             (json.dumps({"specversion": "1.0", "data": {}}).encode(), "CloudEvents envelopes", 'events.envelope = "cloudevents"'),
             ('{"type":'.encode("utf-16"), "UTF-16", "iconv"),
             (json.dumps({"action_name": "click", "client_id": "c"}).encode(), "OpenSearch UBI events", 'events.format = "ubi"'),

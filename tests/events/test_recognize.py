@@ -158,7 +158,8 @@ def test_the_detail_of_a_malformed_record_says_what_it_seems_to_be() -> None:
         (found,) = decode(b"\x00\x00\x00\x00\x07" + written(LIST).strip())
         assert isinstance(found, MalformedEvent)
         assert found.reason == "bad_json"
-        assert "schema registry's frame (first byte 0, schema id 7)" in found.detail
+        assert "; it looks like a Confluent-framed record with schema id 7 (" in found.detail
+        assert found.detail.endswith(": set registry.url")
     (found,) = native_decoder(EventLimits())(written(OBJECTS["debezium"]))
     assert isinstance(found, MalformedEvent)
     assert "the event in payload.after" in found.detail

@@ -15,8 +15,9 @@ from streammetrics.connectors.redis.store import RedisStore
 from tests.servers.kafka import KafkaBroker
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisCluster, RedisServer
+from tests.servers.registry import SchemaRegistry
 
-Shared = KafkaBroker | RedisServer | RedisCluster | PrometheusServer
+Shared = KafkaBroker | RedisServer | RedisCluster | PrometheusServer | SchemaRegistry
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +46,14 @@ def redis_server(started_servers: list[Shared]) -> Iterator[RedisServer]:
     with RedisServer() as server:
         started_servers.append(server)
         yield server
+
+
+@pytest.fixture(scope="session")
+def schema_registry(started_servers: list[Shared]) -> Iterator[SchemaRegistry]:
+    """The shared registry. Tests may freeze it. A test that stops it starts its own, because the schemas would be gone."""
+    with SchemaRegistry() as registry:
+        started_servers.append(registry)
+        yield registry
 
 
 @pytest.fixture(scope="session")

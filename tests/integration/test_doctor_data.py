@@ -100,7 +100,7 @@ def test_avro_behind_a_schema_registry_is_named_and_fails(kafka_broker: KafkaBro
     assert code == 1, output
     for topic in ("shown", "clicked"):
         [line] = [line for line in problem_lines(output) if f"topic {topic_name}-{topic}:" in line]
-        assert "schema registry" in line
+        assert "Confluent-framed record" in line
         assert "recent records are refused" in line
 
 

@@ -1,4 +1,4 @@
-"""Real servers for tests and benchmarks: a Kafka broker, Redis alone and in a cluster, Prometheus, Alertmanager.
+"""Real servers for tests and benchmarks: a Kafka broker, Redis alone and in a cluster, a schema registry, Prometheus, Alertmanager.
 
 Each is a context manager. It uses free loopback ports and its own directory:
 

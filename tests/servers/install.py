@@ -1,4 +1,5 @@
-"""Installs what the test servers need: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java and Kafka's jars.
+"""Installs what the test servers need: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java,
+Kafka's jars and a schema registry.
 
     python -m tests.servers.install
 
@@ -11,6 +12,7 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,6 +35,7 @@ def main() -> int:
         ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])
         ensure("npm", lambda: tools.find_tool("npm"), [("npm",)])  # for the types of Grafana's dashboards
         ensure_kafka()
+        ensure_registry()
     except (apt.InstallError, tools.MissingToolError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -73,19 +76,44 @@ def ensure_kafka() -> Path:
     return _say(label, jars)
 
 
+def ensure_registry() -> Path:
+    """Unpack the schema registry into the cache folder, all or nothing. Raises InstallError."""
+    folder = tools.registry_cache()
+    label = f"apicurio registry {tools.REGISTRY_VERSION}"
+    if folder.is_dir():
+        return _say(label, folder)
+    maven = ensure("maven", lambda: tools.find_tool("mvn"), [("maven",)])
+    print(f"{label}: fetching it (about 142 MB)", flush=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    artifact = f"io.apicurio:apicurio-registry-app:{tools.REGISTRY_VERSION}:tar.gz:all"
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unfinished-") as scratch:
+        _run_maven(maven, "the schema registry", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}")
+        (archive,) = Path(scratch).glob("*.tar.gz")
+        unpacked = Path(scratch) / "registry"
+        with tarfile.open(archive) as content:
+            content.extractall(unpacked, filter="data")
+        try:
+            unpacked.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # a simultaneous installation was faster
+                raise
+    return _say(label, folder)
+
+
 def _copy_jars(maven: Path, scratch: Path) -> None:
     shutil.copy(tools.POM, scratch / "pom.xml")
-    command: list[str | Path] = [maven, "--batch-mode", "--quiet", "--file", scratch / "pom.xml", "dependency:copy-dependencies"]
-    copied = subprocess.run(
-        [*command, "-DincludeScope=runtime", f"-DoutputDirectory={scratch / 'jars'}"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    if copied.returncode != 0 or not any((scratch / "jars").glob("kafka_*.jar")):
-        raise apt.InstallError(f"Maven could not fetch Kafka's jars (can this machine reach Maven Central?):\n{copied.stdout[-3000:]}")
+    pom = ("--file", scratch / "pom.xml")
+    target = f"-DoutputDirectory={scratch / 'jars'}"
+    _run_maven(maven, "Kafka's jars", *pom, "dependency:copy-dependencies", "-DincludeScope=runtime", target)
+    if not any((scratch / "jars").glob("kafka_*.jar")):
+        raise apt.InstallError("Maven fetched no jar of Kafka")
+
+
+def _run_maven(maven: Path, what: str, *arguments: str | Path) -> None:
+    command = [maven, "--batch-mode", "--quiet", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise apt.InstallError(f"Maven could not fetch {what} (can this machine reach Maven Central?):\n{done.stdout[-3000:]}")
 
 
 def _say(name: str, path: Path) -> Path:

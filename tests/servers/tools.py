@@ -15,6 +15,7 @@ SERVERS_DIRECTORY = Path(__file__).resolve().parent
 CACHE_DIRECTORY = SERVERS_DIRECTORY.parents[1] / ".cache"
 POM = SERVERS_DIRECTORY / "pom.xml"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+REGISTRY_VERSION = "2.6.13.Final"  # Apicurio Registry 3 needs a newer Java than Debian has
 JAVA_MAJOR_MIN = 17  # Kafka 4's brokers need it
 
 
@@ -83,6 +84,19 @@ def kafka_version() -> str:
 def kafka_cache() -> Path:
     """Return the folder for this version's jars, which may not exist yet."""
     return CACHE_DIRECTORY / "kafka" / kafka_version()
+
+
+def registry_cache() -> Path:
+    """Return the folder for the schema registry of this version, which may not exist yet."""
+    return CACHE_DIRECTORY / "apicurio" / REGISTRY_VERSION
+
+
+def find_registry() -> Path:
+    """Return the folder of the schema registry. Raises MissingToolError. The folder is complete if it exists."""
+    folder = registry_cache()
+    if not folder.is_dir():
+        raise MissingToolError(f"Apicurio Registry {REGISTRY_VERSION}")
+    return folder
 
 
 def find_kafka_jars() -> Path:

@@ -13,7 +13,7 @@ import streammetrics
 FOLDER = Path(streammetrics.__file__).parent
 ROOMS = ("engine", "events", "sessions")
 """The folders whose code gives an event its outcome."""
-REFUSING = ("_refuse", "malformed", "_decoded", "read_object")
+REFUSING = ("_refuse", "malformed", "MalformedEvent", "refusing", "_decoded", "read_object")
 """The functions that are given a reason why an event is refused."""
 
 
@@ -33,7 +33,7 @@ def counted_reasons() -> frozenset[str]:
 @cache
 def _trees() -> list[ast.Module]:
     return [
-        ast.parse(path.read_text(encoding="utf-8")) for path in sorted(chain.from_iterable((FOLDER / room).glob("*.py") for room in ROOMS))
+        ast.parse(path.read_text(encoding="utf-8")) for path in sorted(chain.from_iterable((FOLDER / room).rglob("*.py") for room in ROOMS))
     ]
 
 

@@ -15,7 +15,7 @@ from streammetrics.cli.common_options import configured, load_settings
 def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     """Check the configuration and print every setting with its origin. Secrets are masked.
 
-    Reports all errors together, with exit code 2.
+    Reports all errors together, with exit code 2. Schema files are read and compiled.
 
     \b
     Examples:
@@ -23,6 +23,11 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
       STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
     """
     from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
+    from streammetrics.cli.wiring_encodings import missing_packages, require_encodings  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
 
-    click.echo(render_effective(load_settings(config_path, settings_given)), file=standard_output(), nl=False)
+    loaded = load_settings(config_path, settings_given)
+    require_encodings(loaded.settings)
+    for warning in missing_packages(loaded.settings):
+        click.echo(f"streammetrics: warning: {warning}", err=True)
+    click.echo(render_effective(loaded), file=standard_output(), nl=False)

@@ -15,6 +15,7 @@ from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
+from streammetrics.events.encodings.sent_value import SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 
@@ -64,9 +65,9 @@ class KafkaDeadLetters:
     """A `DeadLetterSink` that writes to a topic. With an empty topic name it writes nothing.
 
     A letter's key is `topic:partition:offset` and its value is the raw bytes. Its headers are `reason`, `detail`, `topic`, `partition`
-    and `offset` as UTF-8 text. It has the timestamp of its record, unless the topic refuses that one. A value that is too large for the
-    topic is cut, so that one record cannot stop the stream. The header `value_bytes` then gives its full length. The constructor raises
-    SourceError, or ConfigError when the topic is missing.
+    and `offset` as UTF-8 text, and those of its record if that was read with them. It has the timestamp of its record, unless the topic
+    refuses that one. A value that is too large for the topic is cut, so that one record cannot stop the stream. The header `value_bytes`
+    then gives its full length. The constructor raises SourceError, or ConfigError when the topic is missing.
     """
 
     def __init__(self, settings: KafkaConnection, topic: str) -> None:
@@ -102,7 +103,7 @@ class KafkaDeadLetters:
         if self._producer is None:
             return
         for batch in _batches(letters):
-            refused = self._send([_Part(letter, _headers(letter), letter.value, letter.timestamp_ms) for letter in batch])
+            refused = self._send([_Part(letter, _headers(letter), _plain(letter.value), letter.timestamp_ms) for letter in batch])
             if refused.too_large:
                 log.warning("dead letters that are too large for their topic were cut", letters=len(refused.too_large), topic=self._topic)
                 cut = self._send([part.cut() for part in refused.too_large])
@@ -137,7 +138,7 @@ class KafkaDeadLetters:
         sent, refused = [], _Refused([], [])
         try:
             for part in parts:
-                packed = [(name, text.encode("utf-8", "backslashreplace")) for name, text in part.headers.items()]
+                packed = [(name, text.encode("utf-8", "backslashreplace")) for name, text in part.headers.items()] + _own_headers(part)
                 key = part.letter.key.encode("utf-8", "backslashreplace")
                 timestamp_ms = None if part.timestamp_ms < 0 else part.timestamp_ms
                 sent.append((part, self._producer.send(self._topic, key=key, value=part.value, headers=packed, timestamp_ms=timestamp_ms)))
@@ -179,6 +180,19 @@ def _batches(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
         batch.append(letter)
     if batch:
         yield batch
+
+
+def _plain(value: bytes | None) -> bytes | None:
+    """Return plain bytes: the client takes no subclass."""
+    return None if value is None else bytes(value)
+
+
+def _own_headers(part: _Part) -> list[tuple[str, bytes | None]]:
+    """Return the headers of the record itself, if it was read with them: they may name its schema."""
+    value = part.letter.value
+    if type(value) is not SentValue:
+        return []
+    return [(name, content) for name, content in value.headers.items() if name not in part.headers]
 
 
 def _headers(letter: DeadLetter) -> dict[str, str]:

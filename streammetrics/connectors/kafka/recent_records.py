@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
 from streammetrics.connectors.kafka.consumer import bounds_of, close_consumer, new_consumer, position_of
+from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.errors import SourceError
 
 RECORDS_PER_TOPIC = 100
@@ -24,7 +25,7 @@ POLL_MS = 200
 
 
 class RecentRecord(NamedTuple):
-    """One record. `ts` is its own timestamp (epoch ms, -1 if it has none)."""
+    """One record. A value with headers has them (see `SentValue`). `ts` is its own timestamp (epoch ms, -1 if it has none)."""
 
     partition: int
     offset: int
@@ -84,7 +85,7 @@ def _read(consumer: Any, ends: Mapping[Input, int]) -> dict[Input, list[RecentRe
         for partition, records in consumer.poll(timeout_ms=POLL_MS).items():
             place = Input(*partition)
             found[place] += [
-                RecentRecord(place.partition, each.offset, each.timestamp, each.key, each.value)
+                RecentRecord(place.partition, each.offset, each.timestamp, each.key, as_record(each, with_headers=True).value)
                 for each in records
                 if each.offset < ends[place]
             ]

@@ -176,7 +176,7 @@ class KafkaSource:
     def _build(self) -> None:
         """Build a consumer and subscribe. Raises SourceError. A failed start leaves nothing behind."""
         consumer, self._cluster = new_consumer(self._settings)
-        self._as_records = fast_fetch.install(consumer)
+        self._as_records = fast_fetch.install(consumer, self._settings.headers)
         join_fix.install(consumer)
         self._fenced = fencing.install(consumer)
         self._consumer = consumer
@@ -244,7 +244,7 @@ class KafkaSource:
     def _records(self, batch: Sequence[Any]) -> Sequence[Record]:
         if self._as_records:
             return batch
-        return [fast_fetch.as_record(record) for record in batch]
+        return [fast_fetch.as_record(record, self._settings.headers) for record in batch]
 
     def _switch(self, inputs: Iterable[Input], pause: bool) -> None:
         if self._consumer is None:

@@ -24,6 +24,7 @@ from streammetrics.events.mappings.typed import typed_decoder
 from streammetrics.events.mappings.values import named, shown
 from streammetrics.events.model import Event, EventLimits
 from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.recognize_bytes import explained_bytes
 
 IGNORED_RECORD: Final = (MalformedEvent(IGNORED, "a mapping with kind = ignore applies"),)
 """The result for a record that mappings ignore. It is counted, but not as malformed and not dead-lettered."""
@@ -138,7 +139,7 @@ class _Reference:
             sent = fields.check_value(value, self.limits)
             record = _parse(sent)
         except MalformedEvent as error:
-            return (without_traceback(error),)
+            return (explained_bytes(without_traceback(error), value),)
         applied = [each for each in self.compiled if each.matches is None or each.matches(record)]
         used = [each for each in applied if each.build is not None]
         if used:

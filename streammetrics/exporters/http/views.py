@@ -175,18 +175,13 @@ class HttpViews:
 
     def _missing(self) -> Iterator[str]:
         status = self._status
-        for where, trouble in (("source", status.source_trouble), ("store", status.store_trouble)):
+        troubles = (("source", status.source_trouble), ("registry", status.registry_trouble), ("store", status.store_trouble))
+        for where, trouble in troubles:
             if trouble is not None:
                 yield f"{where}: {self._problem_text(trouble)}"
         for name, trouble in sorted(dict(status.down).items()):
             yield f"{name}: {self._problem_text(trouble)}"
-        if (
-            self._exposition.loop
-            and not status.ready
-            and not status.down
-            and status.source_trouble is None
-            and status.store_trouble is None
-        ):
+        if self._exposition.loop and not status.ready and not status.down and not any(trouble for _, trouble in troubles):
             yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
         if status.group_conflict:
             yield f"worker: {status.group_conflict}"

@@ -265,6 +265,7 @@ TABLE: tuple[Series, ...] = (
     _gauge("cached_users", "Users cached in memory.", origin="loop"),
     _gauge("paused_inputs", "Inputs that are paused.", origin="loop"),
     _gauge("source_up", "1 if the event source answers, 0 while this process retries it.", origin="loop"),
+    _gauge("registry_up", "1 if no input waits for a schema registry that does not answer, else 0.", origin="loop"),
     _gauge("store_up", "1 if the state store answers, 0 while this process retries it.", origin="exporter"),
     _gauge("store_memory_bytes", "Memory used by a server of the state store.", "node", origin="exporter", unit="bytes"),
     _gauge(

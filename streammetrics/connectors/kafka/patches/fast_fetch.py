@@ -22,21 +22,25 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
 from streammetrics.connectors.base import Record
-from streammetrics.connectors.kafka.patches.record_batches import columns, records_of
+from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
+from streammetrics.events.encodings.sent_value import NO_HEADERS, Headers, SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 
 
-def as_record(read: Any) -> Record:
+def as_record(read: Any, with_headers: bool = False) -> Record:
     """Convert a record that the client read. Records of format 0 have no timestamp and get -1."""
-    return Record(read.offset, -1 if read.timestamp is None else read.timestamp, read.value)
+    value = SentValue.of(read.value, dict(read.headers)) if with_headers and read.value and read.headers else read.value
+    return Record(read.offset, -1 if read.timestamp is None else read.timestamp, value)
 
 
 class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
     """The client's reader of one fetched chunk, which yields `Record`.
 
-    `next_fetch_offset` must be right after every record, because a poll may stop within a batch.
+    `with_headers` reads values with their headers. `next_fetch_offset` must be right after every record: a poll may stop within a batch.
     """
+
+    with_headers = False
 
     def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[Record]:
         last = None
@@ -50,7 +54,7 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
                     self.next_fetch_offset = batch.next_offset
                     continue
                 self.bytes_read += batch.size_in_bytes
-                for record in records_of(batch):
+                for record in records_of(batch, self.with_headers):
                     self.next_fetch_offset = record[0] + 1
                     yield record
             else:
@@ -59,7 +63,7 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
                     if self.check_crcs and not old.validate_crc():
                         raise CorruptRecordError(f"the record of {tp.topic} [{tp.partition}] at offset {old.offset} has a wrong checksum")
                     self.next_fetch_offset = old.offset + 1
-                    yield as_record(old)
+                    yield as_record(old, self.with_headers)
         # Compaction may remove a batch's last record, but the batch keeps its last offset. Without this it would be fetched for ever.
         if last is not None and last.magic == 2:
             self.next_fetch_offset = last.next_offset
@@ -76,14 +80,20 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
         return bool(batch.is_control_batch)
 
 
-def install(consumer: KafkaConsumer) -> bool:
+class FastPartitionRecordsWithHeaders(FastPartitionRecords):
+    """The same for records that are read with their headers."""
+
+    with_headers = True
+
+
+def install(consumer: KafkaConsumer, with_headers: bool = False) -> bool:
     """Make the consumer's `poll` return `Record`s. Where that is not safe, log why and return False."""
     try:
         _check()
         fetcher = consumer._fetcher
         if fetcher.PartitionRecords is not Fetcher.PartitionRecords:
             raise AttributeError("the fetcher's reader was already replaced")
-        fetcher.PartitionRecords = FastPartitionRecords
+        fetcher.PartitionRecords = FastPartitionRecordsWithHeaders if with_headers else FastPartitionRecords
     except Exception as error:  # a changed client may raise anything, and its own way is correct
         log.warning("fast fetch is off: kafka-python's private names have changed", effect="reading is slower", reason=repr(error))
         return False
@@ -107,6 +117,12 @@ def _check() -> None:
         expected = [Record(record.offset, record.timestamp, record.value) for record in stock.take(2)]
         if fast.take(2) != expected or not expected or fast.next_fetch_offset != stock.next_fetch_offset:
             raise ValueError(f"the fast reader differs from the client, which reads {expected}")
-    whole = [as_record(record) for record in Fetcher.PartitionRecords(0, partition, MemoryRecords(data)).take(3)]
-    if columns(MemoryRecords(data).next_batch()) != whole:
-        raise ValueError(f"columns() differs from the client, which reads {whole}")
+    for wanted in (False, True):
+        whole = [as_record(record, wanted) for record in Fetcher.PartitionRecords(0, partition, MemoryRecords(data)).take(3)]
+        for found in (columns(MemoryRecords(data).next_batch(), wanted), list(walk(MemoryRecords(data).next_batch(), wanted))):
+            if found != whole or [_headers(record) for record in found] != [_headers(record) for record in whole]:
+                raise ValueError(f"the fast decoders differ from the client, which reads {whole}")
+
+
+def _headers(record: Record) -> Headers:
+    return record.value.headers if type(record.value) is SentValue else NO_HEADERS

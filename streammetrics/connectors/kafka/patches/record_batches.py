@@ -1,4 +1,4 @@
-"""Decode the records of a batch of format 2 (Kafka 0.11 and later) from its bytes. Keys and headers are skipped.
+"""Decode the records of a batch of format 2 (Kafka 0.11 and later) from its bytes. Keys are skipped, and headers unless they are wanted.
 
 Works around: the client decodes each record field by field. `fast_fetch` installs this decoder in its place.
 Without it: results are the same, and reading is slower.
@@ -20,6 +20,7 @@ from kafka.errors import CorruptRecordError
 from numpy.typing import NDArray
 
 from streammetrics.connectors.base import Record
+from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.metrics.varints import read_varint, read_varints_at
 
 LOG_APPEND_TIME = 1
@@ -27,15 +28,33 @@ COLUMNS_FROM = 128
 """From this number of records on, reading one field of all records at a time is faster than reading record by record."""
 
 
-def records_of(batch: Any) -> Iterable[Record]:
+def records_of(batch: Any, with_headers: bool = False) -> Iterable[Record]:
     """Return the records of a batch. Raises CorruptRecordError at a broken record, after the records before it."""
     if batch.records_count >= COLUMNS_FROM:
         with contextlib.suppress(IndexError, ValueError, CorruptRecordError):  # `walk` finds the broken record and raises
-            return columns(batch)
-    return walk(batch)
+            return columns(batch, with_headers)
+    return walk(batch, with_headers)
 
 
-def columns(batch: Any) -> list[Record]:
+def with_its_headers(value: bytes, data: bytes, position: int) -> bytes:
+    """Return a value with the headers that begin at a position. Without headers it stays. Raises IndexError or ValueError.
+
+    The number of headers precedes them. Each has the length of its name, the name, the length of its value (-1: null), and the value.
+    """
+    count, position = read_varint(data, position)
+    if count == 0:
+        return value
+    headers: dict[str, bytes | None] = {}
+    for _ in range(count):
+        size, position = read_varint(data, position)
+        name = data[position : position + size].decode("utf-8", "replace")
+        length, position = read_varint(data, position + size)
+        headers[name] = None if length < 0 else data[position : position + length]
+        position += max(0, length)
+    return SentValue.of(value, headers)
+
+
+def columns(batch: Any, with_headers: bool = False) -> list[Record]:
     """Decode one field of all records at a time. Raises IndexError, ValueError or CorruptRecordError for a broken batch."""
     batch._maybe_uncompress()
     data = bytes(batch._buffer)
@@ -53,6 +72,8 @@ def columns(batch: Any) -> list[Record]:
     values: list[bytes | None] = [data[first:end] for first, end in zip(at.tolist(), last.tolist(), strict=True)]
     for index in np.flatnonzero(sizes < 0).tolist():
         values[index] = None
+    if with_headers:
+        values = [value and with_its_headers(value, data, end) for value, end in zip(values, last.tolist(), strict=True)]
     make = tuple.__new__  # `Record(…)` ends in this call
     return [make(Record, fields) for fields in zip((batch.base_offset + deltas).tolist(), stamps, values, strict=True)]
 
@@ -77,7 +98,7 @@ def _bounds(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], 
     return np.array(starts), np.array(ends)
 
 
-def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
+def walk(batch: Any, with_headers: bool = False) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
     """Decode record by record. Each number is first tried with its usual length in bytes. Raises CorruptRecordError."""
     batch._maybe_uncompress()
     data, position, count = bytes(batch._buffer), batch._pos, batch.records_count
@@ -128,6 +149,8 @@ def walk(batch: Any) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per
                 position += size
             if position >= end:  # the header count must still follow
                 raise CorruptRecordError(f"a record in the batch at offset {base_offset} is longer than its length field")
+            if with_headers and value:
+                value = with_its_headers(value, data, position)
             position = end
             yield make(Record, (base_offset + delta, first_ms + delta_ms if fixed_ms is None else fixed_ms, value))
     except ValueError as error:

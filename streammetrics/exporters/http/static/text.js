@@ -17,7 +17,8 @@ const METRICS = {
   f1: "F1", r_precision: "R-precision", rbp: "RBP", err: "ERR",
 };
 const REASONS = {
-  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON",
+  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", bad_encoding: "does not fit its schema",
+  unknown_schema: "its schema is not in the registry",
   bad_type: "neither impression nor feedback", missing_field: "a field is missing", bad_id: "an id is not usable",
   bad_ts: "the time is not usable", bad_value: "the value is not a number", bad_position: "the positions contradict each other",
   bad_label: "a label is not usable", too_many_items: "more items than the limit",

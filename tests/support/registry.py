@@ -1,0 +1,118 @@
+"""Records as the official serializers of Confluent write them, against a real registry, and schemas for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from tests.servers.registry import SchemaRegistry
+
+IMPRESSION: Final = {
+    "type": "impression",
+    "impression_id": "r-81",
+    "user_id": "u7",
+    "ts": 1732183200123,
+    "items": ["a", "b", "c"],
+    "experiments": {"ranker-v7": "treatment"},
+}
+FEEDBACK: Final = {
+    "type": "feedback",
+    "user_id": "u7",
+    "ts": 1732183231877,
+    "impression_id": "r-81",
+    "item_id": "b",
+    "action": "watch",
+    "value": 48.0,
+}
+
+AVRO_IMPRESSION: Final = {
+    "type": "record",
+    "name": "Impression",
+    "namespace": "shop",
+    "fields": [
+        {"name": "type", "type": "string", "default": "impression"},
+        {"name": "impression_id", "type": "string"},
+        {"name": "user_id", "type": "string"},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "items", "type": {"type": "array", "items": "string"}},
+        {"name": "experiments", "type": ["null", {"type": "map", "values": "string"}], "default": None},
+    ],
+}
+AVRO_FEEDBACK: Final = {
+    "type": "record",
+    "name": "Feedback",
+    "namespace": "shop",
+    "fields": [
+        {"name": "type", "type": {"type": "enum", "name": "Kind", "symbols": ["impression", "feedback"]}},
+        {"name": "user_id", "type": "string"},
+        {"name": "ts", "type": "long"},
+        {"name": "impression_id", "type": ["null", "string"], "default": None},
+        {"name": "item_id", "type": "string"},
+        {"name": "action", "type": "string"},
+        {"name": "value", "type": ["null", "double"], "default": None},
+    ],
+}
+JSON_SCHEMA: Final = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Event",
+    "type": "object",
+    "required": ["type", "user_id", "ts"],
+    "properties": {"type": {"enum": ["impression", "feedback"]}, "ts": {"type": "integer"}},
+}
+PROTO: Final = """
+syntax = "proto3";
+package shop;
+message Other { message Inner { string text = 1; } Inner inner = 1; }
+message Impression {
+  string type = 1; string impression_id = 2; string user_id = 3; int64 ts = 4; repeated string items = 5;
+  map<string, string> experiments = 6;
+}
+message Feedback {
+  string type = 1; string user_id = 2; int64 ts = 3; string impression_id = 4; string item_id = 5; string action = 6;
+  optional double value = 7;
+}
+"""
+
+
+def proto_messages(files: bytes) -> dict[str, Any]:
+    """Return the classes of the messages of a FileDescriptorSet by name."""
+    pool, found = descriptor_pool.DescriptorPool(), {}
+    for file in descriptor_pb2.FileDescriptorSet.FromString(files).file:
+        pool.Add(file)
+        for message in pool.FindFileByName(file.name).message_types_by_name.values():
+            found[message.name] = message_factory.GetMessageClass(message)
+    return found
+
+
+class OfficialSerializers:
+    """Confluent's serializers for one topic. They register the schemas, each with its first record."""
+
+    def __init__(self, registry: SchemaRegistry, topic: str) -> None:
+        self._client = SchemaRegistryClient({"url": registry.url})
+        self._place = SerializationContext(topic, MessageField.VALUE)
+        self._made: dict[object, Any] = {}
+
+    def avro(self, schema: dict[str, Any], event: dict[str, Any]) -> bytes:
+        text = json.dumps(schema)
+        return self._written(text, lambda: AvroSerializer(self._client, text), event)
+
+    def json(self, schema: dict[str, Any], event: dict[str, Any]) -> bytes:
+        text = json.dumps(schema)
+        return self._written(text, lambda: JSONSerializer(text, self._client), event)
+
+    def protobuf(self, message: Any) -> bytes:
+        kind = type(message)
+        return self._written(kind, lambda: ProtobufSerializer(kind, self._client, {"use.deprecated.format": False}), message)
+
+    def _written(self, key: object, make: Callable[[], Any], event: Any) -> bytes:
+        if key not in self._made:
+            self._made[key] = make()
+        return bytes(self._made[key](event, self._place))
