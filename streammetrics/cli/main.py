@@ -22,6 +22,7 @@ from streammetrics.cli.commands.replay import replay
 from streammetrics.cli.commands.report import report
 from streammetrics.cli.commands.rules import rules
 from streammetrics.cli.commands.run import run
+from streammetrics.cli.commands.schema import schema
 from streammetrics.cli.commands.simulate import simulate
 from streammetrics.cli.exit_codes import CommandGroup
 
@@ -47,6 +48,7 @@ for _command in (
     namespaces,
     repartition,
     decode,
+    schema,
     config,
     check_config,
     hash_password,

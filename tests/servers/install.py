@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.servers import apt, tools
 
 # The default Java of some releases is too old for the broker. Then the next package is tried.
+JDK_PACKAGES = (("default-jdk-headless",), ("openjdk-21-jdk-headless",), ("openjdk-17-jdk-headless",))
 JAVA_PACKAGES = (("default-jre-headless",), ("openjdk-21-jre-headless",), ("openjdk-17-jre-headless",))
 
 
@@ -32,8 +33,10 @@ def main() -> int:
         ensure("prometheus-alertmanager", lambda: tools.find_tool("prometheus-alertmanager"), [("prometheus-alertmanager",)])
         ensure("amtool", lambda: tools.find_tool("amtool"), [("prometheus-alertmanager",)])
         ensure("java", tools.find_java, JAVA_PACKAGES)
+        ensure("javac", lambda: tools.find_tool("javac"), JDK_PACKAGES)  # for the producer in Java of the events page
         ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])
-        ensure("npm", lambda: tools.find_tool("npm"), [("npm",)])  # for the types of Grafana's dashboards
+        ensure("npm", lambda: tools.find_tool("npm"), [("npm",)])  # for the types of Grafana's dashboards, and the producer in JavaScript
+        ensure("node", lambda: tools.find_tool("node"), [("nodejs",)])
         ensure_kafka()
         ensure_registry()
     except (apt.InstallError, tools.MissingToolError) as error:
