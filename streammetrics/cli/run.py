@@ -32,6 +32,7 @@ from streammetrics.cli.wiring import (
     http_server,
     kafka_connection,
     redis_connection,
+    webhook_sender,
     window_names,
 )
 from streammetrics.cli.wiring_encodings import with_schemas
@@ -58,6 +59,7 @@ from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.runtime.webhook import ChangeRecorder
 
 T = TypeVar("T")
 
@@ -135,16 +137,33 @@ def serve(
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     status=status,
-                    on_report=HistoryStore(show, history_blob).take,
+                    on_report=_reporting(settings, HistoryStore(show, history_blob).take, store, clock),
                     retry_seconds_max=settings.worker.retry_seconds_max,
                 )
                 stack.enter_context(StoppableThread("publisher", publisher.run, stop))
+                if settings.webhook.url:
+                    records = RedisStore(connection)  # a connection of its own, so that a slow receiver holds up no report
+                    stack.callback(records.close)
+                    stack.enter_context(StoppableThread("webhook", webhook_sender(settings, records, clock, status).run, stop))
             if settings.worker.role == "exporter":
                 stop.wait()
             elif pool is not None:
                 pool.run(stop)
             else:
                 _work(settings, engine, store, clock, status, stop)
+
+
+def _reporting(settings: Settings, take: Callable[[Report], None], store: RedisStore, clock: Clock) -> Callable[[Report], None]:
+    """Return a function that takes each report and then, with a webhook, records what it changes."""
+    if not settings.webhook.url:
+        return take
+    recorder = ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, clock)
+
+    def reporting(report: Report) -> None:
+        take(report)
+        recorder.take(report)
+
+    return reporting
 
 
 def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, status: ProcessStatus, stop: threading.Event) -> None:

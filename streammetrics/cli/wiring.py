@@ -17,6 +17,9 @@ from streammetrics.cli.wiring_encodings import reads_attributes, reads_headers, 
 from streammetrics.config import PasswordHash, Settings, read_htpasswd
 from streammetrics.config.fields import epoch_ms
 from streammetrics.config.results import EventSettings
+from streammetrics.connectors.base import Clock
+from streammetrics.connectors.http_client import HttpClient
+from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.rules import EngineRules
@@ -29,7 +32,10 @@ from streammetrics.events.mappings.presets import preset_digest
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.changes import json_message, slack_message
 from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.runtime.webhook import RecordStore, WebhookRules, WebhookSender
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -253,6 +259,25 @@ def http_users(http: HttpSettings) -> dict[str, PasswordHash]:
     if http.username and http.password_hash:
         return {http.username: PasswordHash.parse(http.password_hash.get_secret_value())}
     return {}
+
+
+def webhook_sender(settings: Settings, store: RecordStore, clock: Clock, status: ProcessStatus) -> WebhookSender:
+    """Build the sender of the webhook, whose URL must be set."""
+    webhook = settings.webhook
+    receiver = WebhookReceiver(
+        url=_secret(webhook.url) or "",
+        client=HttpClient(section="webhook", timeout_seconds=webhook.timeout_ms / 1_000, cafile=webhook.ssl_cafile),
+        wall_ms=clock.wall_ms,
+        secret=_secret(webhook.secret),
+    )
+    rules = WebhookRules(
+        source=settings.redis.namespace,
+        watched=frozenset(webhook.on),
+        message=slack_message if webhook.format == "slack" else json_message,
+        timeout_seconds=webhook.timeout_ms / 1_000,
+        give_up_ms=webhook.give_up_ms,
+    )
+    return WebhookSender(store, receiver, rules, clock, status)
 
 
 def kafka_connection(settings: Settings) -> KafkaConnection:

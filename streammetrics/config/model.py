@@ -16,7 +16,7 @@ from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
 from streammetrics.config.metrics import MetricSettings
-from streammetrics.config.outgoing import ClientSettings
+from streammetrics.config.outgoing import ClientSettings, WebhookSettings
 from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
 from streammetrics.events.event_time import DAY_MS
@@ -54,6 +54,9 @@ class Settings(Section):
     http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
     exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="The series for Prometheus.")
     client: ClientSettings = Field(default_factory=ClientSettings, description="The exporter that other commands ask.")
+    webhook: WebhookSettings = Field(
+        default_factory=WebhookSettings, description="Messages when the verdict on an experiment changes. Exporters send them."
+    )
     log: LogSettings = Field(default_factory=LogSettings, description="Logs of the process, on standard error.")
 
     @model_validator(mode="after")
@@ -139,6 +142,7 @@ class Settings(Section):
             *self.join.advice(),
             *self.http.advice(),
             *self.client.advice(),
+            *self.webhook.advice(),
             *self._between(),
         )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
 from streammetrics.config.fields import (
     Conflict,
+    Listed,
     OptionalSecret,
     OptionalText,
     OptionalUserName,
@@ -65,3 +66,34 @@ class ClientSettings(Section):
         parts = urlsplit(self.url.get_secret_value() if self.url else "")
         if self.password and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
             yield f"client.url without https: the password is sent to {parts.hostname} unencrypted"
+
+
+class WebhookSettings(Section):
+    url: HttpUrl = setting(
+        None, "Where to send each change of a verdict or a gate. Empty: nowhere.", "an http or https URL, or empty for none"
+    )
+    secret: OptionalSecret = setting(
+        None,
+        "Shared secret. Messages are signed with it: HMAC-SHA256 over TIMESTAMP.BODY, in the header x-streammetrics-signature.",
+        "a text, or empty for none",
+    )
+    format: Literal["json", "slack"] = setting("json", "json has all fields; slack is one text, for an incoming webhook of Slack.")
+    on: Listed[Literal["verdict", "gate"]] = setting(
+        ("verdict", "gate"), "What makes a message: a changed verdict, a changed gate, or both.", "a list of verdict and gate"
+    )
+    timeout_ms: Whole = milliseconds(10_000, "Time for one whole request.", least=100, most=60_000)
+    give_up_ms: Whole = milliseconds(
+        86_400_000, "How long to try a message again, with growing pauses of up to five minutes, before it is dropped and counted."
+    )
+    ssl_cafile: OptionalText = setting(
+        None, "Certificate authorities to trust (PEM), beside those of the system.", "a file path, or empty for none"
+    )
+
+    def advice(self) -> Iterator[str]:
+        """Yield warnings: settings that are valid but probably not intended."""
+        if self.url and self.format == "json" and not self.secret:
+            yield "webhook.secret is empty: messages are not signed, so anybody who can reach the receiver can forge them"
+        if self.secret and not self.url:
+            yield "webhook.secret: ignored, because webhook.url is empty"
+        if self.url and not self.on:
+            yield "webhook.url: nothing is sent, because webhook.on is empty"

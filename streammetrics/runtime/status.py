@@ -88,6 +88,10 @@ class ProcessStatus:
     rebalances: int = 0
     client_rebuilds: int = 0
     dead_letters: int = 0
+    webhooks: Counter[str] = field(default_factory=Counter)
+    """Messages of the webhook by outcome: sent, failed (tries), given_up."""
+    webhooks_waiting: int | None = None
+    """Changes that wait to be sent, by any process; None without a webhook."""
     records: Counter[str] = field(default_factory=Counter)
     """Records read, by topic. Records that are read again after a crash count again."""
     paused_inputs: int = 0

@@ -11,7 +11,7 @@ import json
 import re
 import subprocess
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -137,6 +137,8 @@ def scene(folder: Path) -> Iterator[Scene]:
                 cached_users=100,
                 paused_inputs=partition,
                 store_nodes=NODES,
+                webhooks=Counter(sent=3, failed=2),
+                webhooks_waiting=1,
             )
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
             views.show(pipeline.report())

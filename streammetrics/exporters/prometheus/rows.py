@@ -28,6 +28,8 @@ from streammetrics.windows.panes import Group, GroupValues, Window
 
 COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
 
+WEBHOOK_OUTCOMES = ("sent", "failed", "given_up")
+
 COUNTED_ALONE = {fate.name: f"streammetrics_{fate.series}_total" for fate in OUTCOMES if fate.series}
 """Reasons with a series of their own. `late` is also a reason of dropped events."""
 
@@ -225,6 +227,10 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
         for name, value in zip(_NODE_SERIES, node[1:], strict=True):
             if value is not None:
                 yield SampleRow(name, (node.name,), float(value))
+    if status.webhooks_waiting is not None:
+        yield SampleRow("streammetrics_webhooks_waiting", (), status.webhooks_waiting)
+        for outcome in WEBHOOK_OUTCOMES:
+            yield SampleRow("streammetrics_webhooks_total", (outcome,), status.webhooks[outcome])
     if not loop:
         return
     yield SampleRow("streammetrics_source_up", (), float(status.source_trouble is None))

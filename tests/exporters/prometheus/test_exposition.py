@@ -64,6 +64,7 @@ def busy_status() -> ProcessStatus:
     )
     status.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     status.commits["written"] = 3
+    status.webhooks["sent"], status.webhooks_waiting = 4, 1
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)
     return status

@@ -1,0 +1,183 @@
+"""Changes of verdicts and gates that a webhook reports: what changed, and the record of what is still to be sent. Pure.
+
+One record per experiment is stored beside the scales. It holds the words that were reported last and the changes that wait. All processes
+change it by compare-and-set, so each change is recorded once, whichever process sees it first.
+
+A process may read the committed state later than another. Its report is then about an earlier position, and must not undo a change. So a
+record has its position: the sum of the offsets of all inputs, which only grows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.reports.report import Report
+from streammetrics.reports.text import counted, fit
+
+Watched: TypeAlias = Literal["verdict", "gate"]
+
+PENDING_MAX: Final = 20
+"""Most changes of one experiment that wait. The oldest are dropped first."""
+_PREFIX: Final = "webhook:"
+
+
+class RecordedChange(msgspec.Struct, frozen=True):
+    """One change of an experiment since its start. `key` is the same whenever it is sent again. Times are epoch ms."""
+
+    key: str
+    experiment: str
+    verdict_before: str
+    verdict: str
+    gate_before: str
+    gate: str
+    reason: str
+    gate_reason: str
+    users: int
+    up_to_ms: int | None
+    changed_ms: int
+
+
+class ChangeRecord(msgspec.Struct, frozen=True):
+    """What is stored of one experiment: its last words, their position, and the changes to send.
+
+    owner, until_ms: the process that sends now, and when its claim ends. attempts, next_ms: failed tries of the first change, and when to
+    try again.
+    """
+
+    position: int = -1
+    number: int = 0
+    verdict: str = "inconclusive"
+    gate: str = "wait"
+    pending: tuple[RecordedChange, ...] = ()
+    owner: str = ""
+    until_ms: int = 0
+    attempts: int = 0
+    next_ms: int = 0
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+NO_RECORD: Final = ChangeRecord()
+RecordChanges: TypeAlias = Mapping[str, tuple[bytes | None, bytes | None]]
+"""For `Store.compare_and_set`: the expected and the new value by name."""
+
+
+def record_name(experiment: str) -> str:
+    """Return the name of an experiment's record in the store."""
+    return f"{_PREFIX}{experiment}"
+
+
+def decode_records(stored: Mapping[str, bytes]) -> dict[str, ChangeRecord]:
+    """Return the records among the stored values, by name. One of another version counts as none."""
+    found = {}
+    for name, value in stored.items():
+        if name.startswith(_PREFIX):
+            try:
+                found[name] = msgspec.json.decode(value, type=ChangeRecord)
+            except (msgspec.DecodeError, msgspec.ValidationError):
+                found[name] = NO_RECORD
+    return found
+
+
+def due_records(
+    stored: Mapping[str, bytes], report: Report, watched: Collection[Watched], *, source: str, now_ms: int
+) -> dict[str, tuple[bytes | None, bytes | None]]:
+    """Return the changes of records that a report makes, for `Store.compare_and_set`; empty for none.
+
+    source: the name of the deployment, part of each key. Only what is in `watched` makes a change. The record of an experiment that has
+    ended is removed once its changes are sent.
+    """
+    position = sum(each.offset or 0 for each in report.inputs)
+    known, due = decode_records(stored), dict[str, tuple[bytes | None, bytes | None]]()
+    running = {record_name(each.experiment): each for each in report.experiments if each.scope == SINCE_START}
+    for name, experiment in running.items():
+        before = known.get(name, NO_RECORD)
+        after = _after(before, experiment, position, watched, source, report.entered_ms, now_ms)
+        if after is not before:
+            due[name] = (stored.get(name), after.encode())
+    if report.entered_ms is not None:
+        for name, record in known.items():
+            if name not in running and not record.pending and position > record.position:
+                due[name] = (stored[name], None)
+    return due
+
+
+def _after(
+    before: ChangeRecord,
+    experiment: ExperimentReport,
+    position: int,
+    watched: Collection[Watched],
+    source: str,
+    up_to_ms: int | None,
+    now_ms: int,
+) -> ChangeRecord:
+    verdict, gate = experiment.verdict.word, "wait" if experiment.gate is None else experiment.gate.word
+    moved = ("verdict" in watched and verdict != before.verdict) or ("gate" in watched and gate != before.gate)
+    if position <= before.position or not moved:
+        return before
+    number = before.number + 1
+    parts = (source, experiment.experiment, str(number), str(position), verdict, gate)
+    change = RecordedChange(
+        key=hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32],
+        experiment=experiment.experiment,
+        verdict_before=before.verdict,
+        verdict=verdict,
+        gate_before=before.gate,
+        gate=gate,
+        reason=experiment.verdict.reason,
+        gate_reason="" if experiment.gate is None else experiment.gate.reason,
+        users=sum(each.users for each in experiment.variants),
+        up_to_ms=up_to_ms,
+        changed_ms=now_ms,
+    )
+    pending = (*before.pending, change)[-PENDING_MAX:]
+    return msgspec.structs.replace(before, position=position, number=number, verdict=verdict, gate=gate, pending=pending)
+
+
+def without(record: ChangeRecord, key: str) -> ChangeRecord:
+    """Return the record without a change that was sent or given up, and without a claim."""
+    pending = tuple(each for each in record.pending if each.key != key)
+    return msgspec.structs.replace(record, pending=pending, owner="", until_ms=0, attempts=0, next_ms=0)
+
+
+def waiting_changes(records: Iterable[ChangeRecord]) -> int:
+    """Return how many changes wait to be sent."""
+    return sum(len(each.pending) for each in records)
+
+
+def json_message(change: RecordedChange, source: str) -> dict[str, Any]:
+    """Return the body of a message."""
+    return {
+        "id": change.key,
+        "type": "experiment.changed",
+        "source": source,
+        "experiment": change.experiment,
+        "verdict": {"before": change.verdict_before, "after": change.verdict, "reason": change.reason},
+        "gate": {"before": change.gate_before, "after": change.gate, "reason": change.gate_reason},
+        "users": change.users,
+        "up_to_ms": change.up_to_ms,
+        "changed_ms": change.changed_ms,
+    }
+
+
+def slack_message(change: RecordedChange, source: str) -> dict[str, Any]:
+    """Return the body of a message for Slack. Names from events must not mention people or channels, so &, < and > are escaped."""
+    moves = [f"{what} {before} → *{after}*" for what, before, after in _moves(change)]
+    reason = change.reason if change.verdict != change.verdict_before else change.gate_reason
+    text = f"*{_escaped(change.experiment)}*: {', '.join(moves)}\n{_escaped(reason)}\n{counted(change.users, 'user')} · {_escaped(source)}"
+    return {"text": text}
+
+
+def _moves(change: RecordedChange) -> list[tuple[str, str, str]]:
+    pairs = [("verdict", change.verdict_before, change.verdict), ("gate", change.gate_before, change.gate)]
+    return [each for each in pairs if each[1] != each[2]]
+
+
+def _escaped(text: str) -> str:
+    return fit(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("*", "∗")  # noqa: RUF001  no markup

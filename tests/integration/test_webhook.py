@@ -1,0 +1,61 @@
+"""The webhook of real exporters on a real Redis: one message for one change, whichever exporter sees it first and whichever dies."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import ExitStack
+
+from streammetrics.connectors.webhook import signature
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.servers.product import Product
+from tests.story import ENDS_MS, SECTIONS
+from tests.support.command_line import streammetrics
+from tests.support.http_receiver import HttpReceiver, receiving
+from tests.support.real_pipeline import Pipeline, start_ms
+
+SECRET = "s3cret"
+
+
+def test_two_exporters_send_a_regression_once_although_the_receiver_fails_and_one_of_them_dies(
+    kafka_broker: KafkaBroker, redis_url: str
+) -> None:
+    pipeline = Pipeline(kafka_broker, redis_url, "webhook", ["impressions", "feedback"], **SECTIONS)
+    with ExitStack() as stack:
+        receiver: HttpReceiver = stack.enter_context(receiving())
+        receiver.status = 503
+        service = stack.enter_context(pipeline.service())
+        webhook = ["--set", f"webhook.url={receiver.url}", "--set", f"webhook.secret={SECRET}", "--set", "webhook.on=verdict"]
+        exporters = [Product("--config", service.config, "--role", "exporter", *webhook) for _ in range(2)]
+        for exporter in exporters:
+            stack.callback(exporter.close)
+            exporter.start()
+        begin = start_ms()
+        kafka = ["--set", f"kafka.bootstrap_servers={kafka_broker.bootstrap}", "--set", f"kafka.topics={','.join(pipeline.topics)}"]
+        size = ["--minutes", "30", "--users", "3000", "--rate", "20", "--start", str(begin), "--seed", "7"]
+        done = streammetrics("simulate", "--kafka", "--pace", "fast", *kafka, *size, "--regression", "treatment:0.85")
+        assert done.returncode == 0, done.stderr
+        pipeline.write_ends(begin + ENDS_MS)
+        refused = len(receiver.wait_for(2, 120))
+        exporters[0].kill()
+        receiver.status = 200
+        receiver.wait_for(refused + 1, 120)
+        wait_for_nothing_waiting(exporters[1])
+        messages = list(receiver.messages)
+    taken = messages[refused:]
+    keys = [each.headers["idempotency-key"] for each in taken]
+    assert len(set(keys)) == len(keys)
+    assert {each.headers["idempotency-key"] for each in messages} == set(keys)  # what was refused was sent again
+    assert json.loads(taken[-1].body)["verdict"]["after"] == "regressed"
+    for each in messages:
+        assert each.headers["x-streammetrics-signature"] == signature(SECRET, int(each.headers["x-streammetrics-timestamp"]), each.body)
+
+
+def wait_for_nothing_waiting(exporter: Product) -> None:
+    def is_done() -> bool:
+        page = exporter.get("/metrics").text
+        found = re.search(r"^streammetrics_webhooks_waiting ([0-9.]+)$", page, re.MULTILINE)
+        return found is not None and float(found[1]) == 0
+
+    wait_until(is_done, what="no change waits", deadline_seconds=120)
