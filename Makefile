@@ -3,6 +3,8 @@
 PYTHON ?= python3
 PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
+# Another Python with the extra `docs`, for a machine without the development tools.
+DOCS_PYTHON ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests. Each file runs in one of them, with servers of its own. Much of their time is waiting.
@@ -24,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +50,7 @@ $(STAMP) $(DEMO_STAMP): export PATH := $(SYSTEM_PATH)
 $(STAMP): pyproject.toml
 	$(call create_venv,$(VENV))
 	@echo "setup: installing streammetrics and its development tools"
-	@$(RUN) pip install --quiet --editable '.[dev,deploy]'
+	@$(RUN) pip install --quiet --editable '.[dev,deploy,docs]'
 	@touch $@
 
 $(DEMO_STAMP): pyproject.toml
@@ -109,6 +111,10 @@ test-lowest: ## the tests that need no server with the least versions that pypro
 
 dashboards: setup ## write the Grafana dashboards again from the table of series
 	@$(RUN) grafana.generate
+
+docs: $(if $(DOCS_PYTHON),,setup) ## the documentation site with search, in .cache/site; fails on a broken link
+	@NO_MKDOCS_2_WARNING=1 $(or $(DOCS_PYTHON),$(VENV)/bin/python) -m mkdocs build --strict --quiet --config-file .github/mkdocs.yml
+	@echo "docs: .cache/site/index.html"
 
 demo: $(if $(wildcard $(STAMP)),setup,$(DEMO_STAMP)) ## simulated traffic through the whole engine: live numbers on the terminal and on /metrics
 	@$(if $(wildcard $(STAMP)),$(VENV),$(DEMO_VENV))/bin/streammetrics demo $(DEMO_FLAGS)

@@ -1,0 +1,113 @@
+"""Builds the site of MkDocs from the pages in their folders.
+
+A page keeps its place: deploy/README.md becomes deploy/index.md. Pages of the root and of .github go to project/. Links between pages
+become links inside the site. Links to other files lead to the repository. The pages of commands and settings are generated.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = ".github/docs"
+LEFT_OUT = {".github/PULL_REQUEST_TEMPLATE.md"}
+_LINK = re.compile(r"(!?\[[^\]]*\]\()(?!https?://|#|mailto:)([^)#\s]+)(#[^)]*)?\)")
+_CODE = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
+
+
+def sources() -> dict[str, str]:
+    """Return the place of every page and picture in the site, by its path in the repository."""
+    listed = subprocess.run(["git", "ls-files", "*.md", "*.png"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    found = [path for path in listed if path not in LEFT_OUT and not path.startswith(OWN)]
+    own = [f"{OWN}/{path.relative_to(ROOT / OWN)}" for path in sorted((ROOT / OWN).rglob("*.md"))]
+    return {path: _place(path) for path in [*found, *own]}
+
+
+def _place(path: str) -> str:
+    if path.startswith(OWN):
+        return path.removeprefix(f"{OWN}/")
+    folder, name = posixpath.split(path)
+    name = "index.md" if name == "README.md" else name
+    return f"project/{name}" if folder == ".github" or (folder == "" and name != "index.md") else posixpath.join(folder, name)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the runbook pages into the navigation."""
+    sys.path.insert(0, str(ROOT))
+    pages = sorted(place for place in sources().values() if place.startswith("deploy/runbooks/"))
+    runbooks = [{posixpath.basename(place).removeprefix("Streammetrics").removesuffix(".md"): place} for place in pages]
+    assert config.nav is not None
+    section = next(each for each in config.nav if "Run it" in each)["Run it"]
+    next(each for each in section if isinstance(each, dict) and "Alerts" in each)["Alerts"] = runbooks
+    config.watch = [str(ROOT / path) for path in sources()]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of the repository and the generated ones."""
+    for path, place in sources().items():
+        if not path.startswith(OWN):
+            files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
+    files.append(File.generated(config, "commands.md", content=commands()))
+    files.append(File.generated(config, "settings.md", content=settings()))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead the links of a page to their place."""
+    places = sources()
+    path = next((path for path, place in places.items() if place == page.file.src_uri), None)
+    if path is None:
+        return markdown
+    folder = posixpath.dirname(path)
+
+    def led(found: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, found[2]))
+        if target in places:
+            link = posixpath.relpath(places[target], posixpath.dirname(page.file.src_uri) or ".")
+        elif (ROOT / target).exists():
+            link = f"{config.repo_url}/{'tree' if (ROOT / target).is_dir() else 'blob'}/main/{target}"
+        else:
+            link = found[2]  # MkDocs reports it
+        return f"{found[1]}{link}{found[3] or ''})"
+
+    parts = _CODE.split(markdown)
+    return "".join(part if at % 2 else _LINK.sub(led, part) for at, part in enumerate(parts))
+
+
+def commands() -> str:
+    """Return a page with the help of every command."""
+    from streammetrics.cli.main import main  # noqa: PLC0415  after on_config
+
+    return "# Commands\n\n" + "".join(_helps(main, "streammetrics"))
+
+
+def _helps(group: click.Group, before: str) -> list[str]:
+    texts = []
+    for name, command in group.commands.items():
+        title = f"{before} {name}"
+        if isinstance(command, click.Group):
+            texts += _helps(command, title)
+        elif name == "evaluate":  # it parses its own options
+            done = subprocess.run([sys.executable, "-m", *title.split(), "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+            texts.append(f"## {title}\n\n```text\n{done.stdout}```\n\n")
+        else:
+            context = click.Context(command, info_name=title, max_content_width=100, terminal_width=100)
+            texts.append(f"## {title}\n\n```text\n{command.get_help(context)}\n```\n\n")
+    return texts
+
+
+def settings() -> str:
+    """Return a page with the reference configuration."""
+    from streammetrics.config import reference_toml  # noqa: PLC0415
+
+    return f"# Settings\n\n`streammetrics config --reference` prints this file.\n\n```toml\n{reference_toml()}```\n"
