@@ -64,7 +64,7 @@ class ChangeRecord(msgspec.Struct, frozen=True):
 
 
 NO_RECORD: Final = ChangeRecord()
-RecordChanges: TypeAlias = Mapping[str, tuple[bytes | None, bytes | None]]
+StoredChanges: TypeAlias = Mapping[str, tuple[bytes | None, bytes | None]]
 """For `Store.compare_and_set`: the expected and the new value by name."""
 
 

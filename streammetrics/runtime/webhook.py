@@ -24,8 +24,8 @@ from streammetrics.connectors.base import Clock
 from streammetrics.errors import StoreError, StreammetricsError
 from streammetrics.reports.changes import (
     ChangeRecord,
-    RecordChanges,
     RecordedChange,
+    StoredChanges,
     Watched,
     decode_records,
     due_records,
@@ -57,7 +57,7 @@ class Receiver(Protocol):
 class RecordStore(Protocol):
     """The part of `Store` that keeps the records."""
 
-    def compare_and_set(self, changes: RecordChanges) -> Mapping[str, bytes]: ...
+    def compare_and_set(self, changes: StoredChanges) -> Mapping[str, bytes]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
