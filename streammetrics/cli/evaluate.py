@@ -31,8 +31,11 @@ DEFAULT_METRICS: Final = ("ndcg@10", "mrr@10", "recall@100", "map")
 DESCRIPTION: Final = """\
 Evaluate a TREC run file against relevance judgments, or compare two runs.
 
-RUN has six columns (query Q0 document rank score tag). QRELS has four (query iteration document grade). Both may be gzipped; one of \
-them may be - for standard input. Lines that begin with # and further columns of RUN are ignored. Documents are ranked by score. Queries \
+RUN has six columns (query Q0 document rank score tag). QRELS has four (query iteration document grade). RUN may also have three, as in \
+MS MARCO (query document rank), and QRELS three (query document grade), as in BEIR. Both may be CSV or TSV with a header that names a \
+query, a document and a score, rank, grade or rating, as in BEIR, Quepid and OpenSearch's Search Relevance Workbench. Both may be \
+gzipped; one of them may be - for standard input. \
+Lines that begin with # and further columns of RUN are ignored. Documents are ranked by score. Queries \
 that only one file has are left out and counted.
 """
 

@@ -1,4 +1,6 @@
-"""Reads TREC run and qrels files, plain or gzipped, into dicts. The only module of the metric library that reads files.
+"""Reads run and qrels files, plain or gzipped, into dicts. The only module of the metric library that reads files.
+
+Besides the form of TREC it reads the form of MS MARCO, and files with a header (see `named_columns`). The first line decides.
 
 The columns are those of trec_eval 10 (github.com/usnistgov/trec_eval). Like trec_eval, it ignores the rank column, columns after the
 run tag, and lines that begin with `#`.
@@ -6,16 +8,19 @@ run tag, and lines that begin with `#`.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import math
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from streammetrics.metrics.inputs.judged import Judged, Users, from_run
+from streammetrics.metrics.inputs.named_columns import HeaderError, NamedColumns, columns_of, number_of, rows_of
 from streammetrics.metrics.inputs.numbers import GRADE_END
 from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.names import MetricError
@@ -25,6 +30,9 @@ TrecTable: TypeAlias = dict[str, dict[str, float]]
 
 RUN_COLUMNS: Final = ("query", "Q0", "document", "rank", "score", "tag")
 QRELS_COLUMNS: Final = ("query", "iteration", "document", "grade")
+
+NO_TAG: Final = "run"
+"""The tag of a run whose form has none."""
 
 PROGRESS_LINES: Final = 500_000
 """Progress is reported every so many lines."""
@@ -42,8 +50,9 @@ def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
     """Read a run as query -> document -> score, in the order of the file.
 
     The file has six columns separated by blanks: query, Q0, document, rank, score, tag. Further columns, blank lines and lines that
-    begin with `#` are ignored. Scores define the ranking. NaN is rejected; infinities are allowed. Gzip is detected from the first
-    bytes. `-` is standard input.
+    begin with `#` are ignored. It may also have three columns as in MS MARCO (query, document, rank), or a header that names a query,
+    a document, and a score or rank (CSV or TSV). Scores define the ranking. NaN is rejected; infinities are allowed. Gzip is detected
+    from the first bytes. `-` is standard input.
     progress: called with the file's name and the number of lines read, every 500,000 lines.
 
     Raises TrecError that names the file and the line, and OSError if the file cannot be read.
@@ -68,14 +77,14 @@ def read_tagged_run(path: str | Path, progress: Progress | None = None) -> tuple
     ...     read_tagged_run(path)
     ({'q1': {'d7': 12.5}}, 'bm25')
     """
-    table, last = _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.inf, progress)
-    return table, last[5].decode("utf-8", "backslashreplace")
+    return _read(path, RUN_COLUMNS, QRELS_COLUMNS, math.inf, progress)
 
 
 def read_qrels(path: str | Path, progress: Progress | None = None) -> TrecTable:
     """Read relevance judgments as query -> document -> grade.
 
-    The file has four columns separated by blanks: query, iteration, document, grade. Grades are finite and below 2**53; they may
+    The file has four columns separated by blanks: query, iteration, document, grade. It may also have three (query, document, grade),
+    or a header that names a query, a document and a grade (CSV or TSV), as in BEIR and Quepid. Grades are finite and below 2**53; they may
     be negative (see `from_run`). Further columns are rejected, as by trec_eval. Otherwise like `read_run`.
 
     >>> import tempfile
@@ -147,35 +156,101 @@ def read_users(path: str | Path) -> dict[str, str]:
 
 def _read(
     path: str | Path, columns: tuple[str, ...], others: tuple[str, ...], end: float, progress: Progress | None
-) -> tuple[TrecTable, list[bytes]]:
-    """Read either kind of file, and its last line. Grades are finite and below `end`. For scores `end` is infinity, and infinite
-    scores are allowed.
-
-    The loop makes no function calls for valid lines, because runs have millions of them.
+) -> tuple[TrecTable, str]:
+    """Read either kind of file, in any of its forms, and the tag of its last line. Grades are finite and below `end`. For scores `end`
+    is infinity, and infinite scores are allowed.
     """
+    is_run = columns == RUN_COLUMNS
+    with _explained(path) as reached, _opened(path) as file:
+        lines = _counted(path, file, progress, reached)
+        first = next((line for line in lines if line.strip() and not line.startswith(_COMMENT)), b"")
+        number = reached[0]
+        try:
+            named = columns_of(first, is_run=is_run)
+        except HeaderError as error:
+            raise _wrong(path, number, str(error)) from None
+        content = chain([first] if first else [], lines)
+        if named is not None:
+            table, tag = _of_rows(path, _named_rows(path, lines, number, named), end, named.is_rank), NO_TAG
+        elif len(first.split()) == 3:
+            table, tag = _of_rows(path, _three_columns(path, content, reached), end, is_run), NO_TAG
+        else:
+            table, words = _of_columns(path, content, reached, columns, others, end)
+            tag = words[5].decode("utf-8", "backslashreplace") if is_run and words else NO_TAG
+    if not table:
+        raise TrecError(str(path), f"got no lines; allowed is at least one with {len(columns)} columns: {' '.join(columns)}")
+    return table, tag
+
+
+def _of_columns(
+    path: str | Path, lines: Iterable[bytes], reached: list[int], columns: tuple[str, ...], others: tuple[str, ...], end: float
+) -> tuple[TrecTable, list[bytes]]:
+    """Read the form of trec_eval. The loop makes no function calls for valid lines, because runs have millions of them."""
     table: TrecTable = {}
     documents: dict[str, float] = {}
     before = b""
     count, at = len(columns), columns.index("score" if "score" in columns else "grade")
     words: list[bytes] = []
-    for number, words in _lines(path, progress):
+    last: list[bytes] = []
+    for words in map(bytes.split, lines):
         if len(words) != count and (at == count - 1 or len(words) < count):
-            raise _wrong(path, number, _columns_message(words, columns, others))
+            if not words or words[0].startswith(_COMMENT):
+                continue
+            raise _wrong(path, reached[0], _columns_message(words, columns, others))
         try:
             if words[0] != before:
+                if words[0].startswith(_COMMENT):
+                    continue
                 before = words[0]
                 documents = table.setdefault(before.decode(), {})
             document, value = words[2].decode(), float(words[at])
         except ValueError:
-            raise _unreadable(path, number, words, at, columns, end) from None
+            raise _unreadable(path, reached[0], words, at, columns, end) from None
         if (not -math.inf < value < end and (math.isnan(value) or end < math.inf)) or b"_" in words[at]:
-            raise _unreadable(path, number, words, at, columns, end)
+            raise _unreadable(path, reached[0], words, at, columns, end)
         if document in documents:
-            raise _wrong(path, number, f"got document {document!r} of query {_shown(before)} twice; allowed is once")
+            raise _wrong(path, reached[0], f"got document {document!r} of query {_shown(before)} twice; allowed is once")
         documents[document] = value
-    if not table:
-        raise TrecError(str(path), f"got no lines; allowed is at least one with {count} columns: {' '.join(columns)}")
-    return table, words
+        last = words
+    return table, last
+
+
+def _of_rows(path: str | Path, rows: Iterable[tuple[int, str, str, str]], end: float, are_ranks: bool) -> TrecTable:
+    """Read rows of query, document and value. Ranks become negative scores. They are distinct, and the best of each query is 1."""
+    table: TrecTable = {}
+    for number, query, document, text in rows:
+        value, documents = number_of(text), table.setdefault(query, {})
+        if are_ranks and not (value >= 1 and value.is_integer()):
+            raise _wrong(path, number, f"got rank {text!r}; allowed are whole numbers from 1, or a header with the column score")
+        if math.isnan(value) or (end < math.inf and not -math.inf < value < end):
+            raise _wrong(path, number, f"got {text!r}; allowed are {'finite numbers < 2**53' if end < math.inf else 'numbers'}")
+        if document in documents:
+            raise _wrong(path, number, f"got document {document!r} of query {query!r} twice; allowed is once")
+        documents[document] = -value if are_ranks else value
+    for query, documents in table.items() if are_ranks else ():
+        if max(documents.values()) != -1 or len({*documents.values()}) < len(documents):
+            rule = "got no document of rank 1, or a rank twice; allowed are distinct ranks from 1, or a header with the column score"
+            raise TrecError(f"{path}, query {query!r}", rule)
+    return table
+
+
+def _named_rows(path: str | Path, lines: Iterable[bytes], header: int, named: NamedColumns) -> Iterator[tuple[int, str, str, str]]:
+    number = 0
+    try:
+        for number, query, document, value in rows_of(lines, named):
+            yield header + number, query, document, value
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _wrong(path, header + number + 1, f"got a row that cannot be read ({error}); allowed is CSV in UTF-8") from None
+
+
+def _three_columns(path: str | Path, lines: Iterable[bytes], reached: list[int]) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the rows of a run of MS MARCO (query document rank), or of judgments without a header (query document grade)."""
+    for words in map(bytes.split, lines):
+        if words and not words[0].startswith(_COMMENT):
+            if len(words) != 3:
+                raise _wrong(path, reached[0], f"got {len(words)} columns after lines with 3; allowed is the same number in all lines")
+            query, document, value = (_text(path, reached[0], word) for word in words)
+            yield reached[0], query, document, value
 
 
 def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], end: float) -> TrecError:
@@ -199,34 +274,42 @@ def _shown(word: bytes) -> str:
 
 
 def _columns_message(words: list[bytes], columns: tuple[str, ...], others: tuple[str, ...]) -> str:
-    """What is wrong with the number of columns; for well-known other forms, how to convert them."""
+    """What is wrong with the number of columns."""
     got = len(words)
-    if columns == QRELS_COLUMNS and got == 3:
-        header = "NR>1 " if words[2].lower() in (b"score", b"grade", b"relevance") else ""
-        form = "judgments as in BEIR and MTEB (query document grade)"
-        return f"got 3 columns, as {form}; convert them: awk '{header}{{print $1, 0, $2, $3}}'"
-    if columns == RUN_COLUMNS and got == 3:
-        form = "a run as in MS MARCO (query document rank)"
-        return f'got 3 columns, as {form}; convert it: awk \'{{print $1, "Q0", $2, $3, -$3, "run"}}\''
     if got == 1 and (b"," in words[0] or words[0][:1] in (b"{", b"[")):
+        example = "query,docid,score" if columns == RUN_COLUMNS else "query,docid,rating"
         form = "JSON" if words[0][:1] in (b"{", b"[") else "CSV"
-        return f"got {form}; allowed are {len(columns)} columns separated by blanks: {' '.join(columns)}"
+        allowed = f"{len(columns)} columns separated by blanks: {' '.join(columns)}; or CSV with a header such as {example}"
+        return f"got {form}; allowed are {allowed}"
     swapped = f" (with {got} it may be a {'qrels' if others is QRELS_COLUMNS else 'run'} file: have the two been swapped?)"
     return f"got {got} columns; allowed are {len(columns)}: {' '.join(columns)}{swapped if got == len(others) else ''}"
 
 
 def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, list[bytes]]]:
     """The number (from 1) and columns of each line that is not blank or a comment. Only ASCII blanks separate columns."""
-    number = 0
+    with _explained(path) as reached, _opened(path) as file:
+        for words in map(bytes.split, _counted(path, file, progress, reached)):
+            if words and not words[0].startswith(_COMMENT):
+                yield reached[0], words
+
+
+def _counted(path: str | Path, file: IO[bytes], progress: Progress | None, reached: list[int]) -> Iterator[bytes]:
+    """Yield the lines of a file. `reached` holds the number of the last one."""
+    for number, line in enumerate(file, 1):
+        reached[0] = number
+        if progress is not None and number % PROGRESS_LINES == 0:
+            progress(str(path), number)
+        yield line
+
+
+@contextmanager
+def _explained(path: str | Path) -> Iterator[list[int]]:
+    """Turn errors of a broken archive into TrecError. Yields the place for the number of the last line that was read."""
+    reached = [0]
     try:
-        with _opened(path) as file:
-            for number, words in enumerate(map(bytes.split, file), 1):
-                if words and not words[0].startswith(_COMMENT):
-                    yield number, words
-                if progress is not None and number % PROGRESS_LINES == 0:
-                    progress(str(path), number)
+        yield reached
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TrecError(str(path), f"broken gzip after line {number} ({error}); allowed is a whole file") from None
+        raise TrecError(str(path), f"broken gzip after line {reached[0]} ({error}); allowed is a whole file") from None
 
 
 @contextmanager

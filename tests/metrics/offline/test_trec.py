@@ -77,6 +77,39 @@ def test_written_files_are_read_back_unchanged(table: dict[str, dict[str, int]])
         assert read_qrels("-") == table
 
 
+BEIR = "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td 2\t0\n"
+QUEPID = 'query,docid,rating\r\n"lamp, red",d1,3.0\r\nsofa\r\n"lamp, red",d2,\r\nbed,d1,0\r\n'
+WORKBENCH = "query,docid,rating\n120v power supply,3488015,0.0\n120v power supply,637052,1.5\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "table"),
+    [
+        (BEIR, {"q1": {"d1": 1, "d 2": 0}}),
+        (QUEPID, {"lamp, red": {"d1": 3}, "bed": {"d1": 0}}),
+        (WORKBENCH, {"120v power supply": {"3488015": 0, "637052": 1.5}}),
+        ("q1 d1 2\nq1 d2 0\n", {"q1": {"d1": 2, "d2": 0}}),
+        ("Doc_ID;Title;Query Text;Rating\nd1;Lamp;red lamp;2\n", {"red lamp": {"d1": 2}}),
+        ("# made by hand\n\nqid,docid,relevance\n7,8,1\n", {"7": {"8": 1}}),
+    ],
+)
+@pytest.mark.parametrize("packed", [str.encode, lambda text: b"\xef\xbb\xbf" + text.encode(), lambda text: gzip.compress(text.encode())])
+def test_judgments_of_other_tools_are_read(tmp_path: Path, content: str, table: object, packed: Callable[[str], bytes]) -> None:
+    assert read_qrels(written(tmp_path, "judgments", packed(content))) == table
+
+
+@pytest.mark.parametrize(
+    ("content", "table"),
+    [
+        ("q1\td1\t1\nq1\td2\t2\nq2\td9\t1\n", {"q1": {"d1": -1, "d2": -2}, "q2": {"d9": -1}}),
+        ("query,docid,rank\nred lamp,d1,2\nred lamp,d2,1\n", {"red lamp": {"d1": -2, "d2": -1}}),
+        ("query,docid,rank,score\nred lamp,d1,1,0.5\n", {"red lamp": {"d1": 0.5}}),
+    ],
+)
+def test_runs_of_other_tools_are_read(tmp_path: Path, content: str, table: object) -> None:
+    assert read_tagged_run(written(tmp_path, "run", content)) == (table, "run")
+
+
 def test_progress_is_reported_for_long_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trec, "PROGRESS_LINES", 10)
     path = written(tmp_path, "qrels", "".join(f"q 0 d{number} 1\n" for number in range(25)))
@@ -88,11 +121,22 @@ def test_progress_is_reported_for_long_files(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("q1\td1\t0.5\n", "line 1: got rank '0.5'; allowed are whole numbers from 1, or a header with the column score"),
+        ("q d 2\nq e 3\n", "query 'q': got no document of rank 1, or a rank twice; allowed are distinct ranks from 1"),
+        ("q d 1\nq e 1\n", "query 'q': got no document of rank 1, or a rank twice"),
+        ("q d 1\n\nq e\n", "line 3: got 2 columns after lines with 3; allowed is the same number in all lines"),
+        ("q d 1\nq d 2\n", "line 2: got document 'd' of query 'q' twice"),
+        ("q1,d1,0.5\n", "line 1: got CSV; allowed are 6 columns separated by blanks: query Q0"),
         (
-            "q1\td1\t1\n",
-            'line 1: got 3 columns, as a run as in MS MARCO (query document rank); convert it: awk \'{print $1, "Q0", $2, $3, -$3',
+            "query,doc,title\n",
+            "line 1: got the columns 'query,doc,title'; allowed is a header with a query, a document and a score or rank",
         ),
-        ("query,doc,score\n", "line 1: got CSV; allowed are 6 columns separated by blanks: query Q0"),
+        ("query,doc,score\n", "got no lines"),
+        ("query,doc,score\nq,d,1\nq,e,high\n", "line 3: got 'high'; allowed are numbers"),
+        ("query,doc,score\nq,d,nan\n", "line 2: got 'nan'; allowed are numbers"),
+        ("query,doc,rank\nq,d,0\n", "line 2: got rank '0'"),
+        ('query,doc,score\nq,"d,1\n', "line 2: got a row that cannot be read (unexpected end of data)"),
+        (b"query,doc,score\nq,\xff,1\n", "line 2: got a row that cannot be read"),
         ('{"q1":{"d1":1}}\n', "line 1: got JSON; allowed are 6 columns"),
         ("q Q0 d 1 1 tag\nq Q0 d 1 1\n", "line 2: got 5 columns; allowed are 6: query Q0 document rank score tag"),
         (
@@ -121,11 +165,11 @@ def test_invalid_runs_are_rejected_with_the_line(tmp_path: Path, content: str | 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            "query-id\tcorpus-id\tscore\nq\td\t1\n",
-            "line 1: got 3 columns, as judgments as in BEIR and MTEB (query document grade); convert them: awk 'NR>1",
-        ),
-        ("q d 1\n", "awk '{print $1, 0, $2, $3}'"),
+        ("query,docid,title\n", "a query, a document and a rating, grade, relevance or score"),
+        ("query,docid,rating\nq,d,inf\n", "line 2: got 'inf'; allowed are finite numbers < 2**53"),
+        ("query,docid,rating\nq,d,1\nq,d,2\n", "line 3: got document 'd' of query 'q' twice"),
+        ("q d x\n", "line 1: got 'x'; allowed are finite numbers < 2**53"),
+        ("query,docid,rating\nq\n", "got no lines"),
         ("q Q0 d 1 1 tag\n", "line 1: got 6 columns; allowed are 4: query iteration document grade (with 6 it may be a run file"),
         ("q 0 d inf\n", "line 1: got grade 'inf'; allowed are finite numbers < 2**53"),
         ("q 0 d x\n", "line 1: got grade 'x'; allowed are finite numbers < 2**53"),
