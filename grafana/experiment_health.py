@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.panels import GREEN, ORANGE, RED, YELLOW, Block, Query, dashed, lines, number, of_field
+from grafana.panels import GREEN, ORANGE, RED, YELLOW, Block, Query, dashed, lines, number, of_field, of_query
 from grafana.queries import ANY, EXPERIMENT, SCOPE, by, state, state_rate
 from streammetrics.experiments.policy import Policy
 
@@ -67,7 +67,7 @@ def health_numbers() -> tuple[Block, ...]:
 
 def health_panels() -> tuple[Block, ...]:
     """Make the panels of curves."""
-    return _users(), _shares(), _effective_users(), _largest_user(), _sample_ratio(), _multi_exposed(), _join(), _lists()
+    return _users(), _shares(), _effective_users(), _largest_user(), _sample_ratio(), _multi_exposed(), _join(), _stages(), _lists()
 
 
 def _users() -> Block:
@@ -168,6 +168,23 @@ def _join() -> Block:
     )
 
 
+def _stages() -> Block:
+    return lines(
+        "Stages of a rollout",
+        f"Users of each variant by stage, the p-value of each stage's split (right axis), and 1 for the stage that runs now. A p-value "
+        f"below {POLICY.sample_ratio_alpha:g} divided by the number of stages makes the experiment invalid.",
+        "short",
+        Query(state("streammetrics_experiment_stage_users", **_WHOLE), "{{stage}} {{variant}}"),
+        Query(state("streammetrics_experiment_stage_srm_p_value", **_WHOLE), "{{stage}} p-value"),
+        Query(state("streammetrics_experiment_stage_current", **_WHOLE), "{{stage}} runs now"),
+        least=0,
+        rules=tuple(of_query(letter, custom__axisPlacement="right") for letter in "BC"),
+        empty="No stages in this experiment",
+        width=24,
+        height=6,
+    )
+
+
 def _lists() -> Block:
     return lines(
         "Final lists per second",
@@ -176,6 +193,7 @@ def _lists() -> Block:
         "cps",
         Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
         Query(state_rate("streammetrics_experiment_lists_full_total", []), "left out"),
+        Query(state_rate("streammetrics_experiment_lists_unstaged_total", []), "in no stage"),
         Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
         Query(state_rate("streammetrics_labels_dropped_total", []), "labels dropped"),
         least=0,

@@ -23,14 +23,16 @@ from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events import Decoder, UbiSettings, topic_decoder
 from streammetrics.events.envelopes import without_envelope
-from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.mappings.presets import preset_digest
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.unknown_names import ACTION, TYPE
+from streammetrics.experiments import Policy, stage_key
 from streammetrics.reports.builder import ExperimentView, ReportBuilder
 from streammetrics.reports.changes import json_message, slack_message
 from streammetrics.runtime.rules import WorkerRules
@@ -100,7 +102,19 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
             for name, named in sorted(experiments.named.items())
             if named.cuped_days is not None and named.start is not None
         ),
+        plans={name: plan for name in sorted(experiments.named) if (plan := _stage_plan(experiments.policy(name))) is not None},
     )
+
+
+def _stage_plan(policy: Policy) -> StagePlan | None:
+    """Return how an experiment's lists belong to cells; None if there is one stage and each user has a variant."""
+    if not policy.in_cells:
+        return None
+    by_list, by_label = policy.unit == "list", policy.stage_label is not None
+    if by_label:
+        return StagePlan((), policy.stage_label, tuple(stage_key(stage, by_label) for stage in policy.stages), by_list)
+    starts = [(stage_key(stage, by_label), NEVER if stage.start_ms is None else stage.start_ms) for stage in policy.stages]
+    return StagePlan(tuple(starts) or (("", NEVER),), by_list=by_list)
 
 
 def _unique_user_rules(settings: Settings) -> UniqueUserRules | None:
@@ -118,7 +132,7 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
         user_field=events.ubi_user,
-        segments=tuple(settings.windows.segments),
+        segments=tuple(dict.fromkeys((*settings.windows.segments, *settings.experiments.stage_labels))),
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,

@@ -174,6 +174,11 @@ class ExperimentSettings(Section):
         """Return the rules that can be set for all experiments."""
         return {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in _OF_ONE}
 
+    @property
+    def stage_labels(self) -> tuple[str, ...]:
+        """The segments that name a stage of some experiment."""
+        return tuple(sorted({named.stage_label for named in self.named.values() if named.stage_label is not None}))
+
     def conflicts(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Conflict]:
         """Yield conflicting settings. `metrics` are the computed metrics, `measures` those measured per user."""
         if unknown := [name for name in self.metrics if name not in metrics]:

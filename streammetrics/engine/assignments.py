@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, ExperimentRules, ExperimentRun, ExperimentRuns, is_behind
+from streammetrics.engine.experiment_runs import (
+    WHOLE,
+    CovariatePeriod,
+    ExperimentRules,
+    ExperimentRun,
+    ExperimentRuns,
+    RunPart,
+    ScopeHolder,
+    is_behind,
+)
 from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeSets
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
@@ -17,45 +26,53 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 
 
 class VariantTarget:
-    """A variant in one scope of a run. It is `special` if its users have covariates there, or credit for teams."""
+    """A variant in one scope of a run, or of a part of it.
 
-    __slots__ = ("key", "run", "scope", "special", "variant")
+    It is `special` if its users have covariates there, credit for teams, or other cells of a rollout (`in_cells`).
+    """
 
-    def __init__(self, run: ExperimentRun, day: int, variant: str) -> None:
-        self.run, self.variant, self.scope = run, variant, run.scope(day)
-        self.key: ScopeKey = (run.number, day)
-        self.special = run.earlier is not None or variant == INTERLEAVED
+    __slots__ = ("in_cells", "key", "part", "run", "scope", "special", "variant")
+
+    def __init__(self, part: ScopeHolder, day: int, variant: str, in_cells: bool) -> None:
+        self.part, self.run, self.variant, self.scope = part, part.run, variant, part.scope(day)
+        self.key: ScopeKey = (part.number, day)
+        self.in_cells = in_cells
+        self.special = in_cells or self.run.earlier is not None or variant == INTERLEAVED
 
 
 class ExposureTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
-    All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own.
+    All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own. `parts` are those of rollouts.
+    `unstaged` is the number of these experiments that have stages, none of which is that of the lists.
     """
 
     first: int
     last: int
     sets: list[ScopeSet]
+    parts: tuple[RunPart, ...] = ()
+    unstaged: int = 0
 
 
 _NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
 
 
 class ExposureTargets:
-    """All targets of one batch. `labels` are the experiments of its lists, by number."""
+    """All targets of one batch. `labels` and `stages` are the experiments of its lists and their segments that name stages, by number."""
 
     def __init__(
         self,
         runs: ExperimentRuns,
         rules: ExperimentRules,
         labels: Sequence[Labels],
+        stages: Sequence[Labels],
         *,
         pane_ms: int,
         counted_from: int = NEVER,
         enrolled_before: int = NEVER,
         oldest_kept: int = NEVER,
     ) -> None:
-        self.labels = labels
+        self.labels, self.stages = labels, stages
         self.runs, self.rules, self.pane_ms = runs, rules, pane_ms
         self.counted_from, self.enrolled_before = counted_from, enrolled_before
         self.day_from = NEVER if oldest_kept == NEVER else oldest_kept // DAY_MS
@@ -69,14 +86,15 @@ class ExposureTargets:
         key = (number, ts // DAY_MS)
         target = self._exposures.get(key, _NOWHERE)
         if not target.first <= ts <= target.last:
-            target = self._exposures[key] = self._find(self.labels[number], ts)
+            target = self._exposures[key] = self._find(self.labels[number], self.stages[number], ts)
         return target
 
-    def _find(self, labels: Labels, ts: int) -> ExposureTarget:
-        day = ts // DAY_MS
+    def _find(self, labels: Labels, stages: Labels, ts: int) -> ExposureTarget:
+        day, unstaged = ts // DAY_MS, 0
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         together: dict[int, dict[ScopeKey, str | None]] = {WHOLE: {}, day: {}}
         alone: list[ScopeSet] = []
+        parts: list[RunPart] = []
         for experiment, variant in labels:
             run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
             if run is None or not span.holds(ts) or ts < self.counted_from:
@@ -85,26 +103,46 @@ class ExposureTargets:
             first, last = max(first, run.first, span.first, self.counted_from), min(last, run.last, span.last)
             if not run.scopes:
                 run.earlier = self.rules.before(run)
+            plan = self.rules.plans.get(experiment)
+            part: ScopeHolder = run
+            if plan is not None:
+                stage = plan.at(ts, stages)
+                first, last = max(first, stage.first), min(last, stage.last)
+                if stage.key is None:
+                    unstaged += 1
+                    continue
+                part = self.runs.part(run, stage.key, variant if plan.by_list else "")
+                parts += [part] if isinstance(part, RunPart) else []
             for scope in (WHOLE, day) if day >= self.day_from else (WHOLE,):
-                target = self.variant(run, scope, variant)
+                target = self.variant(part, scope, variant)
                 if target.special:
                     alone.append(self.sets.of({target.key: variant}))
                 else:
                     together[scope][target.key] = variant
-        return ExposureTarget(first, last, [*(self.sets.of(variants) for variants in together.values() if variants), *alone])
+        sets = [*(self.sets.of(variants) for variants in together.values() if variants), *alone]
+        return ExposureTarget(first, last, sets, tuple(parts), unstaged)
 
-    def variant(self, run: ExperimentRun, day: int, variant: str) -> VariantTarget:
+    def variant(self, part: ScopeHolder, day: int, variant: str) -> VariantTarget:
         """Return the target of a variant in one scope. There is only one."""
-        key = (run.number, day, variant)
+        key = (part.number, day, variant)
         target = self._variants.get(key)
         if target is None:
-            target = self._variants[key] = VariantTarget(run, day, variant)
+            target = self._variants[key] = VariantTarget(part, day, variant, self._is_in_cells(part.run))
         return target
+
+    @property
+    def have_cells(self) -> bool:
+        """Whether users of some run may be in several cells."""
+        return bool(self.rules.plans) or any(run.parts for run in self.runs)
+
+    def _is_in_cells(self, run: ExperimentRun) -> bool:
+        """Whether users of a run may be in several cells, by its plan or by a former one."""
+        return bool(run.parts) or run.experiment in self.rules.plans
 
     def targets_of(self, scopes: ScopeSet) -> list[VariantTarget]:
         """Return the targets of a set. None of its scopes may have several variants."""
-        of_number = self.runs.of_number
-        return [self.variant(of_number[run], day, variant) for (run, day), variant in scopes.variants.items() if variant is not None]
+        holder_of = self.runs.holder_of
+        return [self.variant(holder_of[number], day, variant) for (number, day), variant in scopes.variants.items() if variant is not None]
 
     def is_open(self, scope: ScopeKey) -> bool:
         """Whether lists may still be added to a scope: it exists, and lists of its last time may not all be enrolled."""
@@ -114,10 +152,10 @@ class ExposureTargets:
         return is_open
 
     def _is_scope_open(self, number: int, day: int) -> bool:
-        run = self.runs.of_number.get(number)
-        if run is None or (day != WHOLE and day < self.day_from):
+        part = self.runs.holder_of.get(number)
+        if part is None or (day != WHOLE and day < self.day_from):
             return False
-        last = self.rules.span(run.experiment).last
+        last = self.rules.span(part.run.experiment).last
         if day != WHOLE:
             last = min(last, (day + 1) * DAY_MS - 1)
         return not is_behind(last, self.pane_ms, self.enrolled_before)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, Scope
+from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, PairKey, Scope
 from streammetrics.engine.lateness import StoredLateness, TimeSetter
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
@@ -52,7 +52,18 @@ _plain_msgpack = msgspec.msgpack.Decoder().decode
 _encode_json = msgspec.json.Encoder().encode
 _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
-_decode_scope = msgspec.json.Decoder(tuple[int, dict[str, int], int, dict[str, list[int]], list[tuple[tuple[str, str], list[int]]]]).decode
+
+
+class _StoredScope(msgspec.Struct, array_like=True):
+    version: int
+    first_exposures: dict[str, int]
+    multi_exposed: int
+    moments: dict[str, list[int]]
+    credits: list[tuple[tuple[str, str], list[int]]]
+    pairs: list[tuple[PairKey, list[int]]] = []
+
+
+_decode_scope = msgspec.json.Decoder(_StoredScope).decode
 _plain_json = msgspec.json.Decoder().decode
 
 
@@ -71,6 +82,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
+    - `parts` is (number, number of its run, stage, variant, latest list) of the stages and variants of rollouts.
     - `unknown_names` is (kind, name or empty for all others, count).
     - `users_sampled` is (start of a period, packed hashes of users).
     - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
@@ -109,6 +121,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     newest_supported: int = NEVER
     record_times: list[int] = []
     unknown_names: list[tuple[str, str, int]] = []
+    parts: list[tuple[int, int, str, str, int]] = []
 
     @property
     def signature(self) -> Signature:
@@ -209,17 +222,19 @@ def decode_user_counts(stored: bytes) -> PaneUserCounts:
 
 
 def encode_scope(scope: Scope) -> bytes:
-    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items())))
+    pairs = [list(scope.pairs.items())] if scope.pairs else []
+    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items()), *pairs))
 
 
 def decode_scope(stored: bytes) -> Scope:
     scope = Scope()
     try:
-        version, scope.first_exposures, scope.multi_exposed, scope.moments, credits = _decode_scope(stored)
+        found = _decode_scope(stored)
     except msgspec.DecodeError as error:
         raise _refusal(stored, _plain_json, "an experiment", error) from error
-    _check(version, "an experiment")
-    scope.credits = dict(credits)
+    _check(found.version, "an experiment")
+    scope.first_exposures, scope.multi_exposed, scope.moments = found.first_exposures, found.multi_exposed, found.moments
+    scope.credits, scope.pairs = dict(found.credits), dict(found.pairs)
     return scope
 
 

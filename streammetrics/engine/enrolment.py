@@ -189,7 +189,12 @@ class Enrolments:
         elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.impression.experiments]
         gaps = self._rules.join.absolute_positions
-        waiting += [FinalList.of(shown, gaps) for shown in lists]
+        if experiments is None or not experiments.plans:
+            waiting += [FinalList.of(shown, gaps) for shown in lists]
+            return
+        for shown in lists:
+            stages = experiments.stage_labels(shown.impression.experiments, shown.impression.segments)
+            waiting.append(FinalList.of(shown, gaps, stages))
 
     def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:
         """Return those variants of a list that stay within `variants_max`, the first ones by experiment.
@@ -265,6 +270,7 @@ class Enrolments:
             self.runs,
             rules,
             lists.labels,
+            lists.stages,
             pane_ms=self._rules.pane_ms,
             counted_from=self.counted_from,
             enrolled_before=self.enrolled_before,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
+from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.events.model import Labels
 
 WHOLE: Final = -1
 """The scope of a whole run. Every other scope is a UTC day, counted from the epoch."""
@@ -54,7 +56,8 @@ class ExperimentRules:
 
     `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
     session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
-    all runs of a task. `earlier` are the covariate periods, at most one for each experiment.
+    all runs of a task. `earlier` are the covariate periods, at most one for each experiment. `plans` are the stages of rollouts; other
+    experiments have none.
     """
 
     idle_ms: int = 30 * DAY_MS
@@ -63,6 +66,14 @@ class ExperimentRules:
     metrics: tuple[str, ...] = ()
     spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
     earlier: tuple[CovariatePeriod, ...] = ()
+    plans: Mapping[str, StagePlan] = field(default_factory=dict, hash=False)
+
+    def stage_labels(self, experiments: Labels, segments: Labels) -> Labels:
+        """Return those segments of a list that name a stage of one of its experiments."""
+        if not self.plans:
+            return ()
+        names = {self.plans[name].label for name, _ in experiments if name in self.plans}
+        return tuple(segment for segment in segments if segment[0] in names)
 
     def span(self, experiment: str) -> Span:
         return self.spans.get(experiment, EVER)
@@ -92,16 +103,22 @@ def is_behind(last: int, pane_ms: int, enrolled_before: int) -> bool:
     return last + pane_ms < enrolled_before
 
 
+PairKey: TypeAlias = tuple[int, str, str]
+"""Another part of the run by its number, a variant there, and the own variant."""
+
+
 class Scope:
     """The sums over the users of one run, for all its time or for one day, by variant. Users that saw several variants are left out.
 
-    `credits` are the moments of the second team's credit against the first, by pair of teams in order.
+    `credits` are the moments of the second team's credit against the first, by pair of teams in order. `pairs` are the cross moments
+    with cells of parts of lower numbers, of the two cells in the order of (stage, variant).
     """
 
-    __slots__ = ("credits", "first_exposures", "moments", "multi_exposed")
+    __slots__ = ("credits", "first_exposures", "moments", "multi_exposed", "pairs")
 
     def __init__(self) -> None:
         self.credits: dict[tuple[str, str], list[int]] = {}
+        self.pairs: dict[PairKey, list[int]] = {}
         self.moments: dict[str, list[int]] = {}
         self.first_exposures: dict[str, int] = {}
         self.multi_exposed = 0
@@ -110,10 +127,11 @@ class Scope:
 class ExperimentRun:
     """One run of an experiment. `first` and `last` are the times (ms) of its first and last admitted list.
 
-    `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that.
+    `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that. `parts` are
+    its stages and, if users have no variant, its variants, from their first enrolled list on. The scopes of stage "" are the run's own.
     """
 
-    __slots__ = ("earlier", "experiment", "first", "last", "number", "scopes", "variants")
+    __slots__ = ("earlier", "experiment", "first", "last", "number", "parts", "scopes", "variants")
 
     def __init__(
         self, number: int, experiment: str, first: int, last: int, variants: Iterable[str] = (), earlier: CovariatePeriod | None = None
@@ -125,6 +143,21 @@ class ExperimentRun:
         self.last = last
         self.variants = set(variants)
         self.scopes: dict[int, Scope] = {}
+        self.parts: dict[PartName, RunPart] = {}
+
+    @property
+    def stage(self) -> str:
+        return ""
+
+    @property
+    def run(self) -> ExperimentRun:
+        """This run: it is the part of its lists in stage ""."""
+        return self
+
+    @property
+    def holders(self) -> tuple[ExperimentRun | RunPart, ...]:
+        """All that holds scopes of this run: the run and its parts."""
+        return (self, *self.parts.values())
 
     def scope(self, day: int) -> Scope:
         """Return the scope of a day, or of the whole run. A new scope is created."""
@@ -132,6 +165,37 @@ class ExperimentRun:
         if known is None:
             known = self.scopes[day] = Scope()
         return known
+
+
+PartName: TypeAlias = tuple[str, str]
+"""A stage, and the variant if users have none ("" if they have one)."""
+
+
+class RunPart:
+    """The lists of a run in one stage or, if users have no variant, of one variant in one stage. Its number is unique among runs and parts.
+
+    `last` is the time (ms) of its latest enrolled list.
+    """
+
+    __slots__ = ("last", "name", "number", "run", "scopes")
+
+    def __init__(self, number: int, run: ExperimentRun, name: PartName, last: int = NEVER) -> None:
+        self.number = number
+        self.run = run
+        self.name = name
+        self.last = last
+        self.scopes: dict[int, Scope] = {}
+
+    @property
+    def stage(self) -> str:
+        return self.name[0]
+
+    def scope(self, day: int) -> Scope:
+        """Return the scope of a day, or of the whole run. A new scope is created."""
+        return self.scopes.setdefault(day, Scope())
+
+
+ScopeHolder: TypeAlias = ExperimentRun | RunPart
 
 
 class ExperimentRuns:
@@ -142,13 +206,31 @@ class ExperimentRuns:
         self.next_number = 1
         self.of_name: dict[str, list[ExperimentRun]] = {}
         self.of_number: dict[int, ExperimentRun] = {}
+        self.holder_of: dict[int, ScopeHolder] = {}
+        """Runs and parts by number."""
+
+    def part(self, run: ExperimentRun, stage: str, variant: str = "") -> ScopeHolder:
+        """Return the part of a run for a stage and, if users have no variant, a variant. A new part is created."""
+        if not stage and not variant:
+            return run
+        known = run.parts.get((stage, variant))
+        if known is None:
+            known = RunPart(self.next_number, run, (stage, variant))
+            self.next_number += 1
+            self.restore_part(known)
+        return known
+
+    def restore_part(self, part: RunPart) -> None:
+        """Add a stored part."""
+        part.run.parts[part.name] = part
+        self.holder_of[part.number] = part
 
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(self.of_number.values())
 
     def restore(self, run: ExperimentRun) -> None:
         """Add a stored run."""
-        self.of_number[run.number] = run
+        self.of_number[run.number] = self.holder_of[run.number] = run
         runs = self.of_name.setdefault(run.experiment, [])
         runs.append(run)
         runs.sort(key=lambda each: each.first)
@@ -170,7 +252,7 @@ class ExperimentRuns:
         run.variants.add(variant)
         for later in near[1:]:
             # If lists of the later run were enrolled, they were final, and no list could arrive between the two runs any more.
-            assert not later.scopes, "two runs with enrolled lists were joined"
+            assert not any(holder.scopes for holder in later.holders), "two runs with enrolled lists were joined"
             run.first, run.last = min(run.first, later.first), max(run.last, later.last)
             run.variants |= later.variants
             self._drop(later)
@@ -204,6 +286,8 @@ class ExperimentRuns:
 
     def _drop(self, run: ExperimentRun) -> None:
         del self.of_number[run.number]
+        for holder in run.holders:
+            del self.holder_of[holder.number]
         runs = self.of_name[run.experiment]
         runs.remove(run)
         if not runs:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns
+from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns, RunPart
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
@@ -51,6 +51,7 @@ class StoredLabels(TypedDict):
     groups: list[tuple[Group, int, int]]
     runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
     runs_from: int
+    parts: list[tuple[int, int, str, str, int]]
 
 
 class LabelIndex:
@@ -84,6 +85,8 @@ class LabelIndex:
         """Continue the experiment runs of the last commit."""
         for number, experiment, first, last, variants, earlier in stored.runs:
             self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
+        for number, run, stage, variant, last in stored.parts:
+            self._runs.restore_part(RunPart(number, self._runs.of_number[run], (stage, variant), last))
 
     def stored(self) -> StoredLabels:
         """Return what the next commit writes."""
@@ -91,6 +94,7 @@ class LabelIndex:
             "groups": [(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
             "runs": [(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
             "runs_from": self._runs.next_number,
+            "parts": [(part.number, run.number, *part.name, part.last) for run in self.runs for part in run.parts.values()],
         }
 
     @property

@@ -16,7 +16,8 @@ class RecordLifetimes:
         self._of_periods = {period: _period_until(period, rules, wait_ms) for period in rules.earlier}
         self._of_sets: dict[ScopeSet, int] = {}
         for run in runs:
-            until = self._of_runs[run.number] = _run_until(run, rules, wait_ms)
+            until = _run_until(run, rules, wait_ms)
+            self._of_runs.update(dict.fromkeys([holder.number for holder in run.holders], until))
             if run.earlier is not None:
                 self._of_periods[run.earlier] = until
 

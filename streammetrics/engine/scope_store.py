@@ -23,7 +23,7 @@ class ScopeStore:
         """Give stored scopes, by name, to their runs."""
         for name, scope in scopes.items():
             number, day = parse_scope_name(name)
-            runs.of_number[number].scopes[day] = decode_scope(scope)
+            runs.holder_of[number].scopes[day] = decode_scope(scope)
 
     def drop_all(self, scopes: Iterable[str]) -> None:
         """Delete all stored scopes."""
@@ -36,19 +36,18 @@ class ScopeStore:
     def end_runs(self, runs: ExperimentRuns, bound: int) -> None:
         """Drop the runs that have ended, with their sums."""
         for run in runs.drop_ended(bound):
-            scopes = {(run.number, day) for day in run.scopes}
+            scopes = {(holder.number, day) for holder in run.holders for day in holder.scopes}
             self._gone |= scopes
             self._changed -= scopes
 
     def changes(self, runs: ExperimentRuns, oldest_kept: int) -> tuple[dict[str, bytes], list[str]]:
         """Return the scopes that changed, and the names of those to delete: of ended runs, and of days before the oldest pane."""
-        for run in runs:
-            for day in [day for day in run.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]:
-                del run.scopes[day]
-                self._changed.discard((run.number, day))
-                self._gone.add((run.number, day))
-        of_number = runs.of_number
-        scopes = {scope_name(number, day): encode_scope(of_number[number].scopes[day]) for number, day in self._changed}
+        for holder in runs.holder_of.values():
+            for day in [day for day in holder.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]:
+                del holder.scopes[day]
+                self._changed.discard((holder.number, day))
+                self._gone.add((holder.number, day))
+        scopes = {scope_name(number, day): encode_scope(runs.holder_of[number].scopes[day]) for number, day in self._changed}
         gone = sorted(scope_name(*scope) for scope in self._gone - self._changed)
         self._changed, self._gone = set(), set()
         return scopes, gone

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from streammetrics.engine.packed_sums import unpack_sums
+from streammetrics.experiments import CrossLayout
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics import TallyLayout
@@ -30,6 +31,7 @@ class UserTotalsLayout:
         deepest = max(column.metric.k or 1 for column in scorer.columns)
         best = scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))
         self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
+        self.cross = CrossLayout(self.measures)
         self.relevant_grade = scorer.spec.relevance_threshold
 
     def measures_of(self, covariates: bool) -> Measures:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
 from streammetrics.engine.assignments import ExposureTargets, VariantTarget
+from streammetrics.engine.cell_pairs import CellPairs, UserCell
 from streammetrics.engine.codec import StoredCredit, StoredEarlier, StoredTotals
 from streammetrics.engine.experiment_runs import CovariatePeriod
 from streammetrics.engine.moment_updates import covariate_columns, update_moments
@@ -28,6 +30,7 @@ from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeVariants, s
 from streammetrics.engine.team_credits import TeamCredits
 from streammetrics.engine.totals_rows import TotalsRows, UserTotalsLayout
 from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeen
 
@@ -104,14 +107,22 @@ class TotalsBatch:
             while begin < end:
                 target = target_at(number, times[begin])
                 stop = end if times[end - 1] <= target.last else bisect_right(times, target.last, begin, end)
+                if target.unstaged:
+                    self._count_unstaged(begin, stop, target.unstaged)
+                for part in target.parts:
+                    part.last = max(part.last, times[stop - 1])
                 for scopes in target.sets:
-                    parts = (scopes,) if scopes in record.entries else self._parts_for(record, scopes, rows, period_rows, begin)
-                    for part in parts:
-                        self._add_to_part(record, part, rows, period_rows, begin, stop)
+                    own = (scopes,) if scopes in record.entries else self._parts_for(record, scopes, rows, period_rows, begin)
+                    for each in own:
+                        self._add_to_part(record, each, rows, period_rows, begin, stop)
                 if self._interleaved:
                     self._credits.add_lists(self._interleaved, begin, stop)
                     self._interleaved = []
                 begin = stop
+
+    def _count_unstaged(self, first: int, end: int, experiments: int) -> None:
+        for final in self.lists.lists[first:end]:
+            self._counts["experiment_lists_unstaged", final.topic] += experiments
 
     def _add_to_periods(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
         """Add lists to the covariate periods that hold them, whatever their labels. Returns the rows of these periods."""
@@ -242,8 +253,32 @@ class TotalsBatch:
         rows = [(row, of_row[1]) for row, of_row in enumerate(self._scopes) if of_row is not None]
         covariates = covariate_columns(self.layout, self._covariates_of, after)
         changed = update_moments(self.targets, self.layout, rows, before, counted, covariates)
+        if self.targets.have_cells:
+            changed |= self._add_pairs(before, counted)
         self._update_records(pack_sums(after[:, 1:]))
         return changed
+
+    def _add_pairs(self, before: Ints, after: Ints) -> set[ScopeKey]:
+        """Update the cross moments of cells. Returns the scopes that changed."""
+        users: dict[int, tuple[UserRecord, list[UserCell]]] = {}
+        for row, of_row in enumerate(self._scopes):
+            if of_row is not None and len(of_row[1].variants) == 1:
+                record, scopes = of_row
+                (target,) = self.targets.targets_of(scopes)
+                if target.in_cells:
+                    users.setdefault(id(record), (record, []))[1].append(UserCell(target.part, target.key[1], target.variant, row))
+        pairs = CellPairs(self.layout.cross)
+        for record, changed in users.values():
+            pairs.add_user(changed, list(self._unchanged(record, {(cell.part.number, cell.day) for cell in changed})))
+        return pairs.sum(before, after)
+
+    def _unchanged(self, record: UserRecord, changed: AbstractSet[ScopeKey]) -> Iterator[UserCell]:
+        """Yield the user's totals in scopes that do not change."""
+        holder_of = self.targets.runs.holder_of
+        for scopes, totals in record.entries.items():
+            for (number, day), variant in scopes.variants.items():
+                if variant is not None and (number, day) not in changed:
+                    yield UserCell(holder_of[number], day, variant, None, totals.lists, totals.packed)
 
     def _update_records(self, packed: Sequence[bytes]) -> None:
         """Put the new totals into users' records."""

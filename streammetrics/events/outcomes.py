@@ -80,6 +80,7 @@ OUTCOMES: Final = (
     Outcome("ahead", "marked", "events_ahead"),
     Outcome("key_mismatch", "marked", "key_mismatch"),
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),
+    Outcome("experiment_lists_unstaged", "marked", "experiment_lists_unstaged"),
     Outcome("too_many_teams", "marked", "interleaving_too_many_teams"),
     *(Outcome(name, "label") for name in _LABELS),
 )

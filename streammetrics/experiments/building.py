@@ -33,7 +33,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     arms: Arms
-    if policy.in_cells or stored.stages:
+    if policy.in_cells or stored.in_cells:
         cells = Cells(measures, policy, stored)
         state, arms = cell_health(cells), CellArms(cells, control, scales)
         stages = stage_reports(cells, control) if policy.stages else ()

@@ -42,7 +42,7 @@ class Stored:
     known_from_ms: see `ExperimentReport`.
     variants_since_ms: event time at which each variant first appeared, or an earlier one.
     from_ms, to_ms: the event time that the scope covers so far.
-    stages: its stages in any order, if the experiment has cells (see `Policy.in_cells`).
+    stages: its stages in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
     pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
     """
 
@@ -59,6 +59,11 @@ class Stored:
     to_ms: int = 0
     stages: tuple[StoredStage, ...] = ()
     pairs: Mapping[tuple[Cell, Cell], Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def in_cells(self) -> bool:
+        """Whether its lists were counted in cells: in other stages than "", or with unit "list"."""
+        return any(each.key or each.unit == "list" for each in self.stages)
 
     def missed_share(self, variant: str) -> float:
         """Return the share of the scope's time that had passed when a variant first appeared; 0 if that is unknown."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_user_counts
-from streammetrics.engine.experiment_runs import WHOLE, Scope
+from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.user_sample import SampledTasks
@@ -34,7 +34,7 @@ from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
-from streammetrics.reports.scopes import scopes_of, sum_scopes
+from streammetrics.reports.scopes import OF_RUN, ScopePart, ScopeParts, parts_of, scopes_of, sum_pairs, sum_scopes, sum_stages
 from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import VIEWS, Window, WindowRules, WindowView, window_end
@@ -95,7 +95,7 @@ class ReportBuilder:
         self.has_scales = False
         """Whether frozen scales were read: they must be known before tasks are read."""
         self._started: dict[int, dict[str, MergedRun]] = {}
-        self._scopes: dict[int, dict[tuple[str, int], Scope]] = {}
+        self._scopes: dict[int, ScopeParts] = {}
         self._controls: dict[int, Control] = {}
         self._users: dict[int, int] = {}
         self._user_samples = SampledTasks()
@@ -135,7 +135,7 @@ class ReportBuilder:
         self._user_samples.update(task, control.users_sampled)
         names = started_runs(control, view.experiments) if fit == "same" else {}
         self._started[task] = times_of(control, names)
-        self._scopes[task] = dict(scopes_of(names, view.experiments))
+        self._scopes[task] = scopes_of(names, parts_of(control), view.experiments)
 
     def _controls_of(self, tasks: int) -> list[Control]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
@@ -154,18 +154,16 @@ class ReportBuilder:
 
         Only one run of each experiment is included.
         """
-        parts: dict[tuple[str, int], list[Scope]] = {}
+        parts: dict[tuple[str, int], list[ScopePart]] = {}
         runs = self._runs(tasks)
         for task, scopes in self._scopes.items():
-            for key, scope in scopes.items():
+            for key, own in scopes.items():
                 name, _ = key
                 if task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
-                    parts.setdefault(key, []).append(scope)
+                    parts.setdefault(key, []).extend(own)
         since, enrolled = self._variants_since(tasks), self._enrolled_before(tasks)
-        merged = {
-            key: sum_scopes(scopes, None if self.experiments is None else self.experiments.measures.with_covariates)
-            for key, scopes in parts.items()
-        }
+        wide = None if self.experiments is None else self.experiments.measures.with_covariates
+        merged = {key: sum_scopes([part.sums for part in own], wide) for key, own in parts.items()}
         return {
             (name, day): Stored(
                 experiment=name,
@@ -176,11 +174,13 @@ class ReportBuilder:
                 joined=self._feedback_counts(tasks, runs[name].first // DAY_MS, FOREVER)
                 if day == WHOLE
                 else self._feedback_counts(tasks, day, day),
-                credits=scope.credits,
+                credits=scope.credits if all(part.name == OF_RUN for part in parts[name, day]) else {},
                 known_from_ms=self._first_snapshot_ms(runs[name]) if day == WHOLE else day * DAY_MS + 1,
                 variants_since_ms=since.get(name, {}),
                 from_ms=runs[name].first if day == WHOLE else max(runs[name].first, day * DAY_MS),
                 to_ms=enrolled if day == WHOLE else min(enrolled, (day + 1) * DAY_MS),
+                stages=sum_stages(parts[name, day], wide),
+                pairs=sum_pairs(parts[name, day]),
             )
             for (name, day), scope in sorted(merged.items())
         }

@@ -33,7 +33,8 @@ StartedRuns: TypeAlias = Mapping[str, MergedRun]
 
 def started_runs(control: Control, cells: Iterable[str]) -> dict[int, str]:
     """Return the task's latest runs with enrolled lists: run number -> experiment."""
-    begun = {run for run, day in map(parse_scope_name, cells) if day == WHOLE}
+    run_of = {number: run for number, run, *_ in control.parts}
+    begun = {run_of.get(number, number) for number, day in map(parse_scope_name, cells) if day == WHOLE}
     latest = {name: number for number, name, *_ in sorted(control.runs, key=lambda run: run[2]) if number in begun}
     return {number: name for name, number in latest.items()}
 

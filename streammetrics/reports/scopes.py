@@ -1,21 +1,67 @@
-"""Sums of an experiment's scopes over tasks. A scope is what a task stores of one experiment: since its start, or for one day. Pure."""
+"""Sums of an experiment's scopes over tasks. A scope is what a task stores of one experiment: since its start, or for one day. Pure.
+
+The lists of a rollout's stages are stored in scopes of their own, the parts of a scope. The part OF_RUN has the lists of stage "".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
-from streammetrics.engine.codec import decode_scope, parse_scope_name
-from streammetrics.engine.experiment_runs import Scope
-from streammetrics.experiments import Measures
+from streammetrics.engine.codec import Control, decode_scope, parse_scope_name
+from streammetrics.engine.experiment_runs import PartName, Scope
+from streammetrics.events.event_time import NEVER
+from streammetrics.experiments import Cell, ExperimentUnit, Measures, StoredStage
 from streammetrics.windows.tally_deltas import add_tallies
 
+OF_RUN: Final[PartName] = ("", "")
 
-def scopes_of(names: Mapping[int, str], cells: Mapping[str, bytes]) -> Iterator[tuple[tuple[str, int], Scope]]:
+
+class StoredPart(NamedTuple):
+    """A part of a run: the number of the run, its name, and the time (ms) of its latest list."""
+
+    run: int
+    name: PartName = OF_RUN
+    last: int = NEVER
+
+
+class ScopePart(NamedTuple):
+    """One part of a scope in one task. `pairs` are its cross moments with other parts of this task, with the two cells in order."""
+
+    name: PartName
+    last: int
+    sums: Scope
+    pairs: tuple[tuple[Cell, Cell, list[int]], ...] = ()
+
+
+ScopeParts: TypeAlias = Mapping[tuple[str, int], list[ScopePart]]
+"""What one task stores of its experiments, by experiment and day."""
+
+
+def parts_of(control: Control) -> dict[int, StoredPart]:
+    """Return the parts of a task's runs, by number. Each run is a part of itself."""
+    parts = {number: StoredPart(number) for number, *_ in control.runs}
+    return parts | {number: StoredPart(run, (stage, variant), last) for number, run, stage, variant, last in control.parts}
+
+
+def scopes_of(names: Mapping[int, str], parts: Mapping[int, StoredPart], cells: Mapping[str, bytes]) -> ScopeParts:
     """Return the stored scopes of these runs, by experiment and day. `names`: run number -> experiment."""
+    found: dict[tuple[str, int], list[ScopePart]] = {}
     for cell, stored in cells.items():
-        run, day = parse_scope_name(cell)
-        if run in names:
-            yield (names[run], day), decode_scope(stored)
+        number, day = parse_scope_name(cell)
+        part = parts.get(number)
+        if part is not None and part.run in names:
+            scope = decode_scope(stored)
+            pairs = tuple(
+                _ordered((parts[other].name[0], one), (part.name[0], own), sums) for (other, one, own), sums in scope.pairs.items()
+            )
+            found.setdefault((names[part.run], day), []).append(ScopePart(part.name, part.last, scope, pairs))
+    return found
+
+
+def _ordered(one: Cell, other: Cell, sums: list[int]) -> tuple[Cell, Cell, list[int]]:
+    """Return a pair with its cells in order. The sums are in this order already."""
+    return (one, other, sums) if one <= other else (other, one, sums)
 
 
 def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None) -> Scope:
@@ -30,6 +76,37 @@ def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None) -> Sco
     for scope in scopes:
         _add_scope(total, scope)
     return total
+
+
+def sum_stages(parts: Iterable[ScopePart], with_covariates: Measures | None) -> tuple[StoredStage, ...]:
+    """Sum the parts of several tasks by stage."""
+    by_stage: dict[tuple[str, ExperimentUnit], list[ScopePart]] = {}
+    for part in parts:
+        stage, variant = part.name
+        by_stage.setdefault((stage, "list" if variant else "user"), []).append(part)
+    stages = []
+    for (key, unit), own in sorted(by_stage.items()):
+        total = sum_scopes([part.sums for part in own], with_covariates)
+        last = max(part.last for part in own)
+        stages.append(
+            StoredStage(
+                key=key,
+                unit=unit,
+                moments=total.moments,
+                first_exposures=total.first_exposures,
+                multi_exposed_users=total.multi_exposed,
+                last_ms=None if last == NEVER else last,
+            )
+        )
+    return tuple(stages)
+
+
+def sum_pairs(parts: Iterable[ScopePart]) -> dict[tuple[Cell, Cell], list[int]]:
+    """Sum the cross moments of several tasks, by the two cells in order."""
+    found: dict[tuple[Cell, Cell], list[int]] = {}
+    for one, other, sums in (pair for part in parts for pair in part.pairs):
+        found[one, other] = add_tallies(found[one, other], sums) if (one, other) in found else list(sums)
+    return found
 
 
 def _without_covariates(scope: Scope, with_covariates: Measures) -> Scope:

@@ -9,7 +9,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, chain, count, pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ LabelRun: TypeAlias = tuple[int, int, int]
 
 
 class FinalList(msgspec.Struct, gc=False, eq=False):
-    """What is kept of a list that can no longer change: everything but its items."""
+    """What is kept of a list that can no longer change: everything but its items. `stages` are the segments that name a stage."""
 
     ts: int
     impression_id: str
@@ -33,21 +33,22 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     hits: GradedPositions
     teams: tuple[str, ...]
     topic: int
+    stages: Labels = ()
 
     @classmethod
-    def of(cls, shown: ShownList, may_have_gaps: bool = False) -> FinalList:
+    def of(cls, shown: ShownList, may_have_gaps: bool = False, stages: Labels = ()) -> FinalList:
         """Return the final form of a shown list. `may_have_gaps`: it may have empty places."""
         impression, hits = shown.impression, shown.hits
         assert hits is not None, "a removed list cannot be final"
         places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
-        return cls(shown.ts, impression.impression_id, impression.experiments, places, hits, impression.teams, impression.topic)
+        return cls(shown.ts, impression.impression_id, impression.experiments, places, hits, impression.teams, impression.topic, stages)
 
 
 class FinalLists:
     """All lists of a commit, by number. `of_users`: the lists of each user, in any order; they are sorted by (ts, impression_id).
 
     `times` are the times of the lists. `shape_of` has the number of each list's shape in `shapes`. `label_runs` has the runs of each
-    user; their label sets are in `labels`.
+    user. By the number of a label set, its experiments are in `labels` and its segments that name stages in `stages`.
     """
 
     def __init__(self, of_users: Sequence[Sequence[FinalList]]) -> None:
@@ -56,7 +57,7 @@ class FinalLists:
         self.times = [final.ts for final in self.lists]
         self._sort()
         self.shapes, self.shape_of = _shapes(self.lists)
-        self.label_runs, self.labels = self._label_runs()
+        self.label_runs, self.labels, self.stages = self._label_runs()
 
     def _sort(self) -> None:
         """Sort the lists of each user. Most are sorted already, because lists are stored as they are shown."""
@@ -69,18 +70,21 @@ class FinalLists:
             self.lists[first:end] = sorted(self.lists[first:end], key=_order_of)
             self.times[first:end] = [final.ts for final in self.lists[first:end]]
 
-    def _label_runs(self) -> tuple[list[list[LabelRun]], list[Labels]]:
-        """Return the runs of each user, and the experiments of all runs."""
-        labels = [final.experiments for final in self.lists]
+    def _label_runs(self) -> tuple[list[list[LabelRun]], list[Labels], list[Labels]]:
+        """Return the runs of each user, and the experiments and stages of all runs."""
+        in_stages = any(final.stages for final in self.lists)
+        labels: list[Any] = [(final.experiments, final.stages) if in_stages else final.experiments for final in self.lists]
         begins = np.zeros(len(labels) + 1, dtype=bool)
         begins[1:-1] = list(map(operator.ne, labels, labels[1:]))
         begins[self._ends] = True
         starts = np.flatnonzero(begins)
         firsts = starts.tolist()
-        numbers: defaultdict[Labels, int] = defaultdict(count().__next__)
+        numbers: defaultdict[Any, int] = defaultdict(count().__next__)
         label_runs = [(numbers[labels[first]], first, end) for first, end in pairwise(firsts)]
         run_numbers = np.searchsorted(starts, self._ends).tolist()
-        return [label_runs[first:end] for first, end in pairwise(run_numbers)], list(numbers)
+        experiments = [experiments for experiments, _ in numbers] if in_stages else list(numbers)
+        stages = [stages for _, stages in numbers] if in_stages else [()] * len(numbers)
+        return [label_runs[first:end] for first, end in pairwise(run_numbers)], experiments, stages
 
 
 def _shapes(lists: Sequence[FinalList]) -> tuple[list[RowShape], Ints]:

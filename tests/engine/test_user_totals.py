@@ -31,7 +31,7 @@ def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[
     for each in lists.lists:
         for experiment, variant in each.experiments:
             runs.extend(experiment, variant, each.ts)
-    added = TotalsBatch(ExposureTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
+    added = TotalsBatch(ExposureTargets(runs, rules, lists.labels, lists.stages, pane_ms=100), layout, lists, counts)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
     for record, label_runs in zip(records, lists.label_runs, strict=True):
         added.add_lists(record, label_runs)

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
-from streammetrics.experiments import Cell, CrossLayout, ExperimentUnit, Measures, Stored, StoredStage, add, cross_of_users, of_users
+from streammetrics.experiments import (
+    Cell,
+    CrossLayout,
+    ExperimentReport,
+    ExperimentUnit,
+    Measures,
+    Policy,
+    Stage,
+    Stored,
+    StoredStage,
+    add,
+    build_report,
+    choose_stored_scales,
+    cross_of_users,
+    of_users,
+)
 from tests.experiments.columns import MEASURES, ONE
 
 Totals = Sequence[int]
@@ -76,3 +92,18 @@ def ramp(
                 own[key, arm] = totals_of(random, int(random.integers(1, 6)), chance)
         found.append(own)
     return found
+
+
+STAGES = Policy(
+    paging=("ndcg@10",),
+    stages=(
+        Stage(name="5 %", shares={"control": 19, "treatment": 1}),
+        Stage(name="half", shares={"control": 1, "treatment": 1}, start_ms=500_000),
+    ),
+)
+
+
+def rollout(lift: float = -0.2, name: str = "ramp") -> ExperimentReport:
+    """The report of a ramp from 5 % to half of the users."""
+    kept = replace(stored_cells(ramp({"": 0.05, "500000": 0.5}, {"": 0.6, "500000": 0.6}, lift)), experiment=name)
+    return build_report(MEASURES, STAGES, kept, choose_stored_scales(MEASURES, STAGES, kept, {}))

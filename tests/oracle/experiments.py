@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from streammetrics.events.model import Impression
 from tests.oracle.scores import scale_bits
+from tests.oracle.stages import Cell, Rollout, Shared, pairs_of, stage_of
 from tests.oracle.tallies import tally_of_one
 from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 
@@ -25,11 +26,12 @@ Sums: TypeAlias = tuple[int, int, int, int, int, int]
 
 
 class Times(NamedTuple):
-    """The time range of an experiment's lists (end exclusive), and the earlier time range of its covariates."""
+    """The time range of an experiment's lists (end exclusive), the earlier time range of its covariates, and its stages."""
 
     first: float = -math.inf
     end: float = math.inf
     earlier: tuple[int, int] | None = None
+    rollout: Rollout | None = None
 
 
 @dataclass(slots=True)
@@ -39,6 +41,9 @@ class Scope:
     `covariates`, by the same key: over the users, h (1 for users with earlier lists), x (their mean then), and the sums of h, x, xx,
     xy, xd, hy, hd. Keys with only zeros are absent. `credits` is by pair of teams: users, and their sums of d (lists), dd, y (credit of
     the second team), yy, dy.
+
+    With stages, or if users have no variant, the sums are those of all `stages` together, without covariates and credits, and `pairs` has
+    what two cells have in common. An experiment of which only the stage "" has lists looks like one without stages.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
@@ -46,6 +51,8 @@ class Scope:
     credits: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     first_exposures: dict[str, int] = field(default_factory=dict)
     multi_exposed: int = 0
+    stages: dict[str, Scope] = field(default_factory=dict)
+    pairs: dict[tuple[Cell, Cell], dict[str, Shared]] = field(default_factory=dict)
 
 
 def experiments(
@@ -69,13 +76,14 @@ def experiments(
     for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
         if last + idle_ms < over_before:
             continue
-        start, end, earlier = times.get(name, Times())
+        start, end, earlier, rollout = times.get(name, Times())
         enrolled = [
             (shown, dict(shown.experiments)[name])
             for shown in result.lists
             if name in dict(shown.experiments)
             and first <= shown.ts <= last
             and start <= shown.ts < end
+            and (rollout is None or stage_of(shown, rollout) is not None)
             and (flush or _is_enrolled(shown, result, settings, patience_ms))
         ]
         if enrolled:  # the latest run with enrolled lists is the experiment
@@ -86,7 +94,7 @@ def experiments(
         for day in days:
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if of_day:
-                found[name, day] = _scope(of_day, history, settings)
+                found[name, day] = _scope(of_day, history, settings) if rollout is None else _rollout_scope(of_day, rollout, settings)
     return found
 
 
@@ -158,6 +166,38 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
     return scope
 
 
+def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, settings: Settings) -> Scope:
+    """Return the scope of an experiment with cells: each stage counted by itself, and the pairs of cells."""
+    of_stages: dict[str, list[tuple[ShownList, str]]] = {}
+    for shown, variant in lists:
+        of_stages.setdefault(stage_of(shown, rollout) or "", []).append((shown, variant))
+    stages = {}
+    for stage, own in of_stages.items():
+        groups = [[one for one in own if one[1] == variant] for variant in {variant for _, variant in own}] if rollout.by_list else [own]
+        stages[stage] = _sum_scopes([_scope(group, None, settings) for group in groups])
+        stages[stage].credits = {}
+    total = _sum_scopes(list(stages.values()))
+    if set(stages) == {""} and not rollout.by_list:
+        return total
+    total.stages = stages
+    users = []
+    for user in {shown.user_id for shown, _ in lists}:
+        cells: dict[Cell, list[ShownList]] = {}
+        for shown, variant in lists:
+            if shown.user_id == user:
+                cells.setdefault((stage_of(shown, rollout) or "", variant), []).append(shown)
+        seen = Counter(stage for stage, _ in cells)
+        users.append({cell: _of_user(own, settings) for cell, own in cells.items() if rollout.by_list or seen[cell[0]] == 1})
+    measures = sorted({measure for user in users for own in user.values() for measure in own})
+    total.pairs = pairs_of(users, measures)
+    return total
+
+
+def _sum_scopes(parts: Sequence[Scope]) -> Scope:
+    merged = merge([{("", None): part} for part in parts])
+    return merged["", None]
+
+
 def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction]:
     """Return a user's mean in each measure over some lists. Measures without lists are absent. For hits per user it is the share of
     lists.
@@ -219,4 +259,12 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
             for found, own in ((total.covariates, scope.covariates), (total.credits, scope.credits)):
                 for name, more in own.items():
                     found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
+        stages = {stage for scope in of_key for stage in scope.stages}
+        total.stages = {stage: _sum_scopes([scope.stages[stage] for scope in of_key if stage in scope.stages]) for stage in stages}
+        for scope in of_key:
+            for pair, measures in scope.pairs.items():
+                known = total.pairs.setdefault(pair, {})
+                for measure, shared in measures.items():
+                    before = known.get(measure, (0,) * 5)
+                    known[measure] = tuple(one + other for one, other in zip(before, shared, strict=True))  # type: ignore[assignment]
     return merged

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.experiments import CrossLayout, Measures, Stored, StoredStage
+from streammetrics.experiments.measures import Measure
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.unique_users import UniqueUserWindow
 from tests.oracle import Result, Tally, expected_result
 from tests.oracle.experiments import Scope, Sums
+from tests.oracle.stages import Cell, Shared
 from tests.oracle.users import Users
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case
@@ -77,14 +80,36 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
             for measure in measures:
                 if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
                     covariates[variant, str(measure)] = tuple(more)
-                at = measures.places(measure)
-                row = (moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd])
+                row = _sums(measures, measure, moments)
                 if any(row):
                     sums[variant, str(measure)] = row
         credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
         scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
+        if kept.in_cells:
+            scope.stages = {each.key: _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
+            scope.pairs = _pairs(kept, engine.user_totals.measures)
         scopes[name, None if day == WHOLE else day] = scope
     return scopes
+
+
+def _stage_scope(stage: StoredStage, measures: Measures) -> Scope:
+    sums = {(variant, str(measure)): _sums(measures, measure, own) for variant, own in stage.moments.items() for measure in measures}
+    found = {key: row for key, row in sums.items() if any(row)}
+    return Scope(found, first_exposures=dict(stage.first_exposures), multi_exposed=stage.multi_exposed_users)
+
+
+def _sums(measures: Measures, measure: Measure, moments: Sequence[int]) -> Sums:
+    at = measures.places(measure)
+    return moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd]
+
+
+def _pairs(kept: Stored, measures: Measures) -> dict[tuple[Cell, Cell], dict[str, Shared]]:
+    layout = CrossLayout(measures)
+    return {
+        pair: {str(each): (sums[0], *(sums[place] for place in layout.places(each))) for each in measures}
+        for pair, sums in kept.pairs.items()
+        if any(sums)
+    }
 
 
 def users_shown(windows: Iterable[UniqueUserWindow]) -> Shown:

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from streammetrics.connectors.base import Input, StoreNode
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow
+from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow, StageRow
 from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
@@ -34,6 +34,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
 from tests.experiments.samples import arm, credits
+from tests.experiments.stage_samples import rollout
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.support.command_line import started
@@ -60,13 +61,16 @@ class Reports(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from _families("experiment", ("experiment", "variant", "metric", "k", "scope"), (each.rows() for each in self._reports))
+        yield from _families("experiment_stage", ("experiment", "stage", "variant", "scope"), (each.stage_rows() for each in self._reports))
         yield from _families("interleaving", ("experiment", "team", "against", "scope"), (each.preference_rows() for each in self._reports))
         entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
         entered.add_metric([], time.time() - BEHIND_SECONDS)
         yield entered
 
 
-def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[MeasureRow] | Iterator[PreferenceRow]]) -> Iterator[Metric]:
+def _families(
+    subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[MeasureRow] | Iterator[PreferenceRow] | Iterator[StageRow]]
+) -> Iterator[Metric]:
     families: defaultdict[str, list[tuple[list[str], float]]] = defaultdict(list)
     for series, *values, value in chain.from_iterable(reports):
         families[series].append(([str(each) for each in values], float(value)))
@@ -78,7 +82,7 @@ def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[
 
 
 def experiments() -> dict[str, ExperimentReport]:
-    """Return one experiment by scope: one worse and one better variant; today all are inconclusive."""
+    """Return one experiment by scope: one worse and one better variant; today all are inconclusive. Its stages are those of another one."""
     chances = {"control": 0.5, "treatment": 0.4, "candidate": 0.6}
     policy = Policy(paging=("ndcg@10",), shares=dict.fromkeys(chances, 1.0))
     users = {"start": 1_500, "day": 120}
@@ -103,7 +107,7 @@ def experiments() -> dict[str, ExperimentReport]:
             joined=Joined(900, 100),
             credits=credits(users[scope], -0.2),
         )
-        reports[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
+        reports[scope] = replace(build_report(WITH_COVARIATES, policy, stored, scales), stages=rollout().stages)
     return reports
 
 

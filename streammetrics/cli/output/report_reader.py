@@ -20,7 +20,7 @@ from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, P
 from streammetrics.experiments.words import percent
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History
-from streammetrics.reports.text import fit
+from streammetrics.reports.text import counted, fit
 
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
@@ -167,16 +167,29 @@ def credit_text(preference: PreferenceReport) -> str:
 
 def health_lines(experiment: ExperimentReport) -> list[str]:
     """Return the checks of an experiment in words, one each."""
-    health = experiment.health
+    health, of_split = experiment.health, f"split of {experiment.unit}s{' within each stage' if experiment.stages else ''}"
     if health.sample_ratio_p is None:
-        lines = list(health.notes) or ["split of users: not checked, no shares configured"]
+        lines = list(health.notes) or [f"{of_split}: not checked, no shares configured"]
     else:
         split = "not as configured" if any("split" in trouble for trouble in health.troubles) else "as configured"
-        lines = [f"split of users: {split} (p = {health.sample_ratio_p:.2g})"]
-    lines.append(f"users in several variants: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded")
+        lines = [f"{of_split}: {split} (p = {health.sample_ratio_p:.2g})", *health.notes]
+    if experiment.unit == "user":
+        several = "users in several variants of a stage" if experiment.stages else "users in several variants"
+        lines.append(f"{several}: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded")
     if health.unmatched_share is not None:
         lines.append(f"feedback without a matching list: {percent(health.unmatched_share)}")
     return lines
+
+
+def stage_line(experiment: ExperimentReport) -> str | None:
+    """Say which stage of a rollout runs now; None without stages."""
+    if not experiment.stages:
+        return None
+    if experiment.current_stage is None:
+        return f"none of {counted(len(experiment.stages), 'stage')} has begun"
+    number, stage = experiment.current_stage
+    since = "" if stage.start_ms is None else f", since {moment(stage.start_ms)}"
+    return f"stage {number} of {len(experiment.stages)} runs now: {stage.stage}{since}"
 
 
 def honesty(experiment: ExperimentReport) -> str:

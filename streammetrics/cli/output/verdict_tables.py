@@ -18,6 +18,7 @@ from streammetrics.cli.output.report_reader import (
     lift_text,
     moment,
     share_text,
+    stage_line,
 )
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
@@ -50,6 +51,8 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
             yield Text(fit(f"{variant} {words}"))
         whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
         yield from why_lines(experiment, whole)
+        if (stage := stage_line(experiment)) is not None:
+            yield Text(fit(stage))
         yield from _numbers(experiment, all_measures)
         if all_measures:
             yield from contribution_tables(whole)
@@ -76,6 +79,8 @@ def _verdict_line(name: str, verdict: Verdict) -> Text:
 
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
     yield _arms(experiment)
+    if experiment.stages:
+        yield _stages(experiment)
     shown = None if all_measures else headline_measures(experiment)
     if experiment.preferences:
         yield _preferences(experiment)
@@ -95,6 +100,19 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
         largest = f"≤ {share_text(variant.largest_user_share_max)}" if variant.lists else "-"
         numbers = f"{variant.users:,}", share, f"{variant.lists:,}", f"{variant.effective_users:,.0f}", largest
         table.add_row(variant.variant, variant.role, *numbers)
+    return table
+
+
+def _stages(experiment: ExperimentReport) -> FittingTable:
+    """Build one row per stage and variant of a rollout."""
+    table = FittingTable(("stage", "variant"), ("share", "users", "lists", "weight", "split p"), ("state",))
+    for stage in experiment.stages:
+        p = "-" if stage.sample_ratio_p is None else f"{stage.sample_ratio_p:.2g}"
+        for arm in stage.arms:
+            share = "-" if arm.share is None else share_text(arm.share)
+            weight = "-" if arm.weight is None else share_text(arm.weight)
+            state = f"not counted: {arm.left_out}" if arm.left_out else "runs now" if stage.current else ""
+            table.add_row(fit(stage.stage), arm.variant, share, f"{arm.users:,}", f"{arm.lists:,}", weight, p, fit(state))
     return table
 
 

@@ -40,6 +40,7 @@ _MEANINGS = {
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
 _MEASURE_LABELS = ("experiment", "variant", "metric", "k", "scope")
+_STAGE_LABELS = ("experiment", "stage", "scope")
 _TEAM_LABELS = ("experiment", "team", "against", "scope")
 
 
@@ -172,6 +173,9 @@ def _experiment_gauges() -> Iterator[Series]:
         "scope",
     )
     yield _gauge("experiment_multi_exposed_users", "Users who saw several variants. They are excluded.", "experiment", "scope")
+    yield _gauge("experiment_stage_current", "1 for the stage of a rollout that runs now, 0 for the others.", *_STAGE_LABELS)
+    yield _gauge("experiment_stage_srm_p_value", "p-value of the split within a stage, against its own shares.", *_STAGE_LABELS)
+    yield _gauge("experiment_stage_users", "Users of a variant in one stage of a rollout.", "experiment", "stage", "variant", "scope")
     of_team = {
         "credit": "Share of interleaved lists that a team won, minus the share that it lost against the other team.",
         "credit_lower": "Lower bound of the credit, at 95 % confidence by default. Safe to check at any time.",
@@ -239,6 +243,7 @@ TABLE: tuple[Series, ...] = (
     _counter(
         "experiment_lists_full", "Final lists left out of an experiment because their user has too many. Counted once per scope.", "topic"
     ),
+    _counter("experiment_lists_unstaged", "Final lists left out of an experiment because they are in none of its stages.", "topic"),
     _counter("interleaving_too_many_teams", "Interleaved lists not compared because they have too many teams or pairs of teams.", "topic"),
     _gauge(
         "watermark_timestamp_seconds",

@@ -28,6 +28,7 @@ from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.experiments.samples import experiment
+from tests.experiments.stage_samples import rollout
 from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
 from tests.support.reasons import counted_reasons
 
@@ -425,7 +426,7 @@ class TestLife:
 
 def with_every_series(pipeline: Pipeline) -> Report:
     report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
-    return replace(with_experiments(report, ranker()), user_partitions=UserPartitions(200, 50))
+    return replace(with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50))
 
 
 def with_experiments(report: Report, *found: ExperimentReport) -> Report:
@@ -446,7 +447,7 @@ class TestExperiments:
         assert {row.series for row in rows} == {
             series.name.removeprefix("streammetrics_experiment_")
             for series in TABLE
-            if "scope" in series.labels and series.name.startswith("streammetrics_experiment_")
+            if "scope" in series.labels and "stage" not in series.labels and series.name.startswith("streammetrics_experiment_")
         }
         for row in rows:
             labels = row._asdict()
@@ -458,6 +459,16 @@ class TestExperiments:
         gauges = [name for name, _ in on_page if name.startswith("streammetrics_experiment_") and not name.endswith("_total")]
         assert len(gauges) == len(rows) + 1
         assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
+
+    def test_every_row_of_a_stage_has_a_series(self, pipeline: Pipeline) -> None:
+        exposition, found = pipeline.exposition(), rollout()
+        exposition.show(with_experiments(pipeline.report(), found))
+        on_page, rows = samples(exposition), list(found.stage_rows())
+        for row in rows:
+            labels = {name: each for name, each in row._asdict().items() if name not in ("series", "value") and each}
+            assert value(on_page, f"experiment_stage_{row.series}", **labels) == row.value
+        assert len([key for key in on_page if "stage" in dict(key[1])]) == len(rows) == 8
+        assert value(on_page, "experiment_stage_current", experiment="ramp", stage="half", scope="start") == 1
 
     def test_every_row_of_a_preference_has_a_series(self, pipeline: Pipeline) -> None:
         exposition, found = pipeline.exposition(), ranker()
@@ -514,7 +525,7 @@ class TestExperiments:
         assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
 
     def test_the_limit_cuts_measures_before_verdicts(self, pipeline: Pipeline) -> None:
-        exposition = pipeline.exposition(series_max=128)
+        exposition = pipeline.exposition(series_max=130)
         exposition.show(with_experiments(pipeline.report(), ranker()))
         on_page = samples(exposition)
         assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1

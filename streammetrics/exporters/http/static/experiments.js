@@ -6,7 +6,7 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, countText, inOrder, isNumber, joined, liftText, metricKey, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  MISSING, countText, inOrder, isNumber, joined, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText, windowWords,
 } from "./text.js";
 import { badge, banner, explanation, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
@@ -75,6 +75,7 @@ function body(view, id, experiment, stats) {
     stats ? comparison(view, experiment, variants, order, stats, control) : null,
     experiment ? chosenSegment(view, experiment, stats) : null,
     experiment ? why(view, id, experiment, stats) : null,
+    stages(stats),
     preferences(stats),
     make("div", { class: "charts" },
       stats ? liftChart(view, id, stats, variants, order) : null,
@@ -232,6 +233,21 @@ function liftCell(measure) {
 }
 
 /** The table of teams in interleaved lists; null without interleaved lists. */
+/** The stages of a rollout: shares, users, split, and how much each counts in the comparison. */
+function stages(stats) {
+  if (!stats?.stages?.length) return null;
+  const rows = stats.stages.map((stage) => [
+    [named(stage.stage), fine(stage.current ? "runs now" : isNumber(stage.start_ms) ? `from ${timeText(stage.start_ms)}` : "")],
+    stage.arms.map((arm) => make("div", {}, named(arm.variant), ` ${isNumber(arm.share) ? percentText(arm.share) : MISSING}`)),
+    stage.arms.map((arm) => make("div", {}, countText(arm.users))),
+    isNumber(stage.sample_ratio_p) ? valueText(stage.sample_ratio_p) : "not checked",
+    stage.arms.filter((arm) => isNumber(arm.weight)).map((arm) => make("div", {}, percentText(arm.weight), arm.left_out ? fine(arm.left_out) : null)),
+  ]);
+  const at = stats.stages.findIndex((stage) => stage.current);
+  const now = at < 0 ? "none runs yet" : `stage ${at + 1} of ${stats.stages.length} runs now`;
+  return table(`Stages of the rollout: ${now}`, ["Stage", "Shares", "Users", "p-value of the split", "Weight in the comparison"], rows, "stages");
+}
+
 function preferences(stats) {
   if (!stats?.preferences?.length) return null;
   const rows = stats.preferences.map((each) => [

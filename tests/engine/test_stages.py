@@ -1,0 +1,92 @@
+"""Stages of rollouts and assignment by list against brute force: the integers are equal for any order, batches and crashes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.engine.experiment_runs import ExperimentRules, Span
+from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.events.event_time import NEVER
+from streammetrics.events.model import Feedback, Impression
+from tests.oracle import Arrival, Step
+from tests.support.brute_force import FOR_EVER_MS
+from tests.support.enrolments import DUE_MAX, PATIENCE, expected, found, machine_for
+from tests.support.strategies import START_MS, USERS, Case, batches, cases, interleavings, settings
+
+BOUNDARIES = st.lists(st.integers(0, 30), min_size=1, max_size=3, unique=True).map(sorted)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> StagePlan:
+    """Stages that begin in the middle of a case, from its start on or later, or by the segment `surface`."""
+    by_list = draw(st.booleans())
+    if draw(st.integers(0, 3)) == 2:
+        return StagePlan((), "surface", draw(st.sampled_from((("home", "search"), ("home",)))), by_list)
+    starts = [(str(START_MS + at), START_MS + at) for at in draw(BOUNDARIES)]
+    return StagePlan((*([("", NEVER)] if draw(st.integers(0, 3)) else []), *starts), by_list=by_list)
+
+
+PLANS = st.fixed_dictionaries({"ranker": plans()}, optional={"layout": plans()})
+RULES = st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, FOR_EVER_MS, 3)), patience_ms=PATIENCE, plans=PLANS)
+
+
+@given(cases(), RULES, st.booleans())
+def test_one_batch_equals_brute_force(case: Case, rules: ExperimentRules, flush: bool) -> None:
+    machine = machine_for(case, rules)
+    machine.take(case.steps)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+
+
+@st.composite
+def ramps(draw: st.DrawFn) -> Case:
+    """Users who return in every stage, mostly with one variant at a time, and everything is final at the end."""
+    chosen = draw(settings())
+    turn = st.tuples(st.sampled_from(USERS), st.sampled_from((1, 9, 0, 3)), st.sampled_from((0, 1, 0)), st.sampled_from(("home", "search")))
+    steps: list[Step] = []
+    now, moves = START_MS, draw(st.integers(2, 9))
+    for number, (user, pause, place, surface) in enumerate(draw(st.lists(turn, min_size=6, max_size=14))):
+        now += pause
+        is_late, stray = number >= moves, number % 7 == 4
+        variant = "treatment" if stray or (user == "u" and is_late) else "control"
+        variants = (("layout", "wide"), ("ranker", variant)) if number % 3 else (("ranker", variant),)
+        steps.append(Arrival(chosen.inputs[0], Impression(f"{number}", user, now, ("a", "b"), variants, (("surface", surface),))))
+        if place:
+            steps.append(Arrival(chosen.inputs[-1], Feedback(user, now, "b", "click", impression_id=f"{number}")))
+    steps += [Arrival(name, Feedback("clock", now + 100, "a", "click")) for name in chosen.inputs]
+    return Case(chosen, tuple(steps))
+
+
+@given(st.data(), ramps() | cases(), RULES, DUE_MAX, st.booleans())
+def test_any_batches_commits_and_crashes_equal_brute_force(
+    data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
+) -> None:
+    machine = machine_for(case, rules, due_max)
+    machine.take_all(case.steps, data)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+
+
+@given(st.data(), cases(without=("ticks",)), RULES)
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case, rules), machine_for(other, rules)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert found(one) == found(two)
+
+
+@given(st.data(), ramps(), PLANS, st.sampled_from((3, 12, 20)), DUE_MAX)
+def test_stages_within_the_time_of_their_experiment(
+    data: st.DataObject, case: Case, plans: dict[str, StagePlan], end: int, due_max: int
+) -> None:
+    rules = ExperimentRules(idle_ms=FOR_EVER_MS, plans=plans, spans={"ranker": Span(START_MS + 1, START_MS + end)})
+    machine = machine_for(case, rules, due_max)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        if data.draw(st.booleans()):
+            machine.commit()
+    machine.finish(flush=False)
+    assert found(machine) == expected(case, machine, rules, flush=False)
