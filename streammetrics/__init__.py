@@ -1,6 +1,6 @@
-"""Live ranking metrics from an event stream. This file exports the metric library for offline use.
+"""Live ranking metrics from an event stream. This file exports the metric library for offline use, and replays for notebooks.
 
-Importing it loads only the metric core and numpy. The functions that evaluate and compare whole runs load on first use.
+Importing it loads only the metric core and numpy. The functions that evaluate, compare, replay and read reports load on first use.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from streammetrics.metrics import (
 )
 
 if TYPE_CHECKING:
+    from streammetrics.cli.notebook.replayed import replay
+    from streammetrics.cli.notebook.report_tables import read_report
     from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
     from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
     from streammetrics.metrics.inputs.trec import from_trec
@@ -61,19 +63,23 @@ __all__ = [
     "from_wide_frame",
     "parse_metric",
     "preset",
+    "read_report",
+    "replay",
 ]
 
 _LATER = {
-    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "inputs.frames"),
-    **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "inputs.judged"),
-    "compare": "offline.compare",
-    "evaluate": "offline.evaluate",
-    "from_trec": "inputs.trec",
-    "preset": "presets",
+    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "metrics.inputs.frames"),
+    **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "metrics.inputs.judged"),
+    "compare": "metrics.offline.compare",
+    "evaluate": "metrics.offline.evaluate",
+    "from_trec": "metrics.inputs.trec",
+    "preset": "metrics.presets",
+    "read_report": "cli.notebook.report_tables",
+    "replay": "cli.notebook.replayed",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"streammetrics.metrics.{_LATER[name]}"), name)
+    return getattr(import_module(f"streammetrics.{_LATER[name]}"), name)

@@ -5,7 +5,7 @@ At the end all lists become final, unless the caller wants the live state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.cli.output.parquet_panes import ParquetPanes
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay_history import ReplayHistory
 from streammetrics.cli.replay_shards import Shards, one_process_report, require_split_allowed, require_splittable
@@ -27,17 +28,19 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import report_json
 from streammetrics.reports.pane_lines import pane_lines
+from streammetrics.reports.pane_rows import PaneRow, pane_rows
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutputs:
-    """Output files of a replay; None: not written."""
+    """Output files of a replay; None: not written. `pane_rows` is called with every row of every pane."""
 
     panes: Path | None = None
     report: Path | None = None
     dead_letters: Path | None = None
+    pane_rows: Callable[[PaneRow], object] | None = None
 
 
 class ReplayResult(NamedTuple):
@@ -54,7 +57,10 @@ class _Replay:
     def __init__(self, settings: Settings, files: Sequence[str], outputs: ReplayOutputs, stack: ExitStack) -> None:
         self.settings, self.files = settings, files
         self.engine = build_engine(settings, files)
+        is_table = outputs.panes is not None and outputs.panes.suffix == ".parquet"
         self.panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
+        self.pane_table = stack.enter_context(ParquetPanes(self.panes)) if self.panes and is_table else None
+        self.pane_rows = outputs.pane_rows if self.pane_table is None else self.pane_table.add
         self.report_file = stack.enter_context(AtomicFile("--report", outputs.report)) if outputs.report else None
         self.letters = stack.enter_context(AtomicFile("--dead-letters", outputs.dead_letters)) if outputs.dead_letters else None
 
@@ -65,9 +71,12 @@ class _Replay:
         return ReplayHistory(build_report_builder(self.settings, self.engine), store, tasks)
 
     def write_panes(self, panes: Iterable[FinalPane], *, final: bool) -> None:
-        if self.panes is not None:
-            for start_ms, pane in panes:
-                pane_ms, layout = self.engine.rules.pane_ms, self.engine.layout
+        pane_ms, layout = self.engine.rules.pane_ms, self.engine.layout
+        for start_ms, pane in panes if self.panes is not None or self.pane_rows is not None else ():
+            if self.pane_rows is not None:
+                for row in pane_rows(start_ms, pane, final=final, pane_ms=pane_ms, layout=layout):
+                    self.pane_rows(row)
+            elif self.panes is not None:
                 self.panes.writelines(pane_lines(start_ms, pane, final=final, pane_ms=pane_ms, layout=layout))
 
     def write_report(self, builder: ReportBuilder, report: Report, history: ReplayHistory | None) -> None:

@@ -44,7 +44,8 @@ def test_the_package_exports_the_core_and_the_version() -> None:
     offered = {name: getattr(streammetrics, name) for name in set(streammetrics.__all__) - {"__version__"}}
     assert set(metrics.__all__) <= set(offered)
     assert all(getattr(metrics, name) is offered[name] for name in metrics.__all__)
-    assert all(offered[name].__module__.startswith("streammetrics.metrics.") for name in set(offered) - set(metrics.__all__))
+    homes = ("streammetrics.metrics.", "streammetrics.cli.notebook.")
+    assert all(offered[name].__module__.startswith(homes) for name in set(offered) - set(metrics.__all__))
 
 
 def test_unknown_names_of_the_package_raise_attribute_error() -> None:

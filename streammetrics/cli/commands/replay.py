@@ -14,20 +14,26 @@ from streammetrics.cli.option_types import OutputFile
 @command
 @configured
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--panes", type=OutputFile(), help="Write one NDJSON line per pane, group and view to this file.")
+@click.option(
+    "--panes",
+    type=OutputFile(),
+    help="Write one NDJSON line per pane, group and view to this file; if it is named .parquet, one row per metric.",
+)
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
-def replay(
+def replay(  # noqa: PLR0917 (one name for each option)
     config_path: Path | None,
     settings_given: tuple[str, ...],
     files: tuple[str, ...],
     flush: bool,
     jobs: int,
     quiet: bool,
-    **outputs: Path | None,
+    panes: Path | None,
+    report: Path | None,
+    dead_letters: Path | None,
 ) -> None:
     """Compute the same numbers as `run` from files, without Kafka, Redis or a clock.
 
@@ -54,5 +60,6 @@ def replay(
     from streammetrics.cli.replay_files import ReplayOutputs  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
+    outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
     with interrupt_on_signals():
-        replay_and_show(loaded.settings, files, ReplayOutputs(**outputs), flush=flush, quiet=quiet, jobs=jobs)
+        replay_and_show(loaded.settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import structlog
 
@@ -35,6 +36,17 @@ def _adding(fields: Mapping[str, str]) -> structlog.typing.Processor:
         return {**line, **fields}
 
     return add
+
+
+@contextmanager
+def quiet_logs(level: str, form: str) -> Iterator[None]:
+    """Configure logging like `configure_quiet_logs` for a block. A program that uses structlog itself gets its configuration back."""
+    before = structlog.get_config()
+    configure_quiet_logs(level, form)
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def configure_quiet_logs(level: str, form: str) -> None:

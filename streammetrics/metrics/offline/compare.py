@@ -17,6 +17,7 @@ from streammetrics.metrics.offline.evaluate import Evaluation
 from streammetrics.metrics.offline.judgments import AGGREGATES
 from streammetrics.metrics.offline.randomisation import PValue, check_sampling, sign_flip_test, swap_test
 from streammetrics.metrics.offline.student_t import critical_value, two_sided_p_value
+from streammetrics.metrics.offline.tables import DataTable
 
 Unpaired: TypeAlias = Literal["error", "drop"]
 Correction: TypeAlias = Literal["none", "holm"]
@@ -52,7 +53,7 @@ class Difference:
     exact: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """The result of `compare`: one Difference per metric, and the ids of lists that only one side has."""
 
@@ -67,6 +68,33 @@ class Comparison:
             if difference.metric == metric:
                 return difference
         raise MetricError("metric", f"got {metric!r}; allowed are those compared: {', '.join(one.metric for one in self.differences)}")
+
+    def __repr__(self) -> str:
+        return repr(self._shown())
+
+    def _repr_html_(self) -> str:
+        """The differences as HTML; Jupyter shows it."""
+        return self._shown()._repr_html_()
+
+    def _shown(self) -> DataTable:
+        names = ["metric", "mean_a", "mean_b", "difference", "lower", "upper", "t_p_value", "randomisation_p_value", "lists"]
+        return DataTable({name: values for name, values in self.frame().items() if name in names})
+
+    def table(self) -> DataTable:
+        """The differences as a table with one row per metric."""
+        return DataTable(self.frame())
+
+    def to_pandas(self) -> Any:
+        """The differences as a pandas.DataFrame. Raises MetricError if pandas is not installed."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The differences as a polars.DataFrame. Raises MetricError if polars is not installed."""
+        return self.table().to_polars()
+
+    def to_arrow(self) -> Any:
+        """The differences as a pyarrow.Table. Raises MetricError if pyarrow is not installed."""
+        return self.table().to_arrow()
 
     def frame(self) -> dict[str, list[Any]]:
         """A dict of columns with one row per metric, for pandas.DataFrame or polars.DataFrame."""

@@ -17,6 +17,7 @@ from streammetrics.metrics.offline.clustered import Clusters, influence, standar
 from streammetrics.metrics.offline.judgments import AGGREGATES, GEOMETRIC_LEAST
 from streammetrics.metrics.offline.requests import Request, check_requests, requests_of
 from streammetrics.metrics.offline.scored import Scored, score
+from streammetrics.metrics.offline.tables import DataTable
 from streammetrics.metrics.spec import Spec
 
 
@@ -38,6 +39,10 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
     >>> result.means, result.standard_errors
     ({'mrr@10': 0.75}, {'mrr@10': 0.25})
+    >>> result
+    2 lists, 0 without a relevant item
+    metric  mean    standard_error  lists
+    mrr@10  0.7500  0.2500          2
     >>> result.frame()
     {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
     """
@@ -55,7 +60,7 @@ def evaluate_requests(judged: Judged, requests: Sequence[Request], spec: Spec) -
     return Evaluation(tuple(specs), shown, specs, scored.columns, judged, scored)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluation:
     """The result of `evaluate`. Numbers are computed on access from the integers per list.
 
@@ -73,6 +78,41 @@ class Evaluation:
 
     def __len__(self) -> int:
         return len(self.judged)
+
+    def __repr__(self) -> str:
+        return f"{self._title()}\n{self.summary()!r}"
+
+    def _repr_html_(self) -> str:
+        """The title and the means as HTML; Jupyter shows it."""
+        return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
+
+    def _title(self) -> str:
+        users = "" if self.users is None else f" of {len(set(self.users)):,} users"
+        return f"{len(self):,} lists{users}, {self.lists_without_relevant:,} without a relevant item"
+
+    def summary(self) -> DataTable:
+        """One row per metric: mean, standard error and number of lists."""
+        return DataTable.of_rows(["metric", "mean", "standard_error", "lists"], summary(self))
+
+    def table(self) -> DataTable:
+        """The values per list as a table: list_id, user (if known), and one column per metric. NaN for lists that do not count."""
+        return DataTable({name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in self.frame().items()})
+
+    def to_pandas(self) -> Any:
+        """The values per list as a pandas.DataFrame. Raises MetricError if pandas is not installed."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The values per list as a polars.DataFrame. Raises MetricError if polars is not installed."""
+        return self.table().to_polars()
+
+    def to_arrow(self) -> Any:
+        """The values per list as a pyarrow.Table. Raises MetricError if pyarrow is not installed."""
+        return self.table().to_arrow()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface, for libraries that read it. It needs pyarrow."""
+        return self.table().__arrow_c_stream__(requested_schema)
 
     @property
     def lists(self) -> tuple[Hashable, ...]:

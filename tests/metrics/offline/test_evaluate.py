@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import statistics
+import sys
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError, Scorer, Spec
 from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
+from streammetrics.metrics.offline.compare import compare
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.offline.scored import SUMS_OVER_PLACES
 
@@ -192,3 +194,27 @@ def test_the_error_for_unjudged_lists_names_the_functions_to_use() -> None:
     run: Any = {"q": {"d": 1.0}}
     with pytest.raises(MetricError, match=re.escape("judged: got dict; allowed is what from_run, from_lists, from_grades")):
         evaluate(run, ["ndcg@10"])
+
+
+def test_results_show_themselves_shortly_and_become_frames() -> None:
+    result = evaluate(from_grades([[0, 1], [0, 0]], users=["a", "a"]), ["ndcg@5", "num_ret"])
+    assert repr(result) == (
+        "2 lists of 1 users, 1 without a relevant item\n"
+        "metric   mean    standard_error  lists\n"
+        "ndcg@5   0.3155  -               2\n"
+        "num_ret  4       -               2"
+    )
+    assert "<td>0.3155</td>" in result._repr_html_()
+    for frame in (result.to_pandas(), result.to_polars(), result.to_arrow().to_pandas(), pl.DataFrame(result)):
+        assert list(frame["ndcg@5"]) == result.values("ndcg@5").tolist()
+        assert list(frame["user"]) == ["a", "a"]
+    other = evaluate(from_grades([[0, 1], [1, 0]]), ["mrr@2"])
+    compared = compare(other, other)
+    assert repr(compared).splitlines()[1].split()[:2] == ["mrr@2", "2"]
+    assert list(compared.to_polars()["difference"]) == [0.0]
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MetricError, match="to_polars: got no polars; allowed is an environment with it: pip install polars"):
+        evaluate(from_grades([[1]]), ["mrr@1"]).to_polars()

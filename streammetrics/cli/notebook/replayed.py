@@ -1,0 +1,82 @@
+"""`streammetrics.replay`: replays files in this process and returns the results as tables."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from streammetrics.cli.notebook.report_tables import ReportTables
+from streammetrics.cli.process.logs import quiet_logs
+from streammetrics.cli.replay_files import ReplayOutputs
+from streammetrics.cli.replay_files import replay as replay_files
+from streammetrics.cli.unusable_files import unusable_files
+from streammetrics.config import Settings, load
+from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.errors import StreammetricsError
+from streammetrics.metrics.offline.tables import DataTable
+from streammetrics.reports.pane_rows import PaneRow
+
+SettingsLike: TypeAlias = Settings | Mapping[str, Any] | str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Replayed(ReportTables):
+    """The results of a replay: the tables of its report (see `ReportTables`), and its panes.
+
+    panes: one row per pane, group, view and metric; the columns are those of `PaneRow`, and `value`. Sums are exact integers.
+    """
+
+    panes: DataTable
+
+
+def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], settings: SettingsLike = None, *, jobs: int = 1) -> Replayed:
+    """Replay files of events as `streammetrics replay` does, and return all results as tables. All lists become final.
+
+    paths: one path or several; patterns such as `exports/*.parquet` are expanded. Formats: see `streammetrics replay --help`.
+    settings: None for the defaults; a path of a TOML file; a mapping of dotted keys, such as {"metrics.cutoffs": [10]}; or Settings.
+        The environment is not read, so that a notebook gives the same numbers everywhere.
+    jobs: processes that share the users. The numbers do not depend on it.
+
+    Raises ConfigError for settings and paths that cannot be used, and StreammetricsError for files of which no line can be used.
+
+    >>> import json, tempfile
+    >>> shown = {"type": "impression", "user_id": "u", "impression_id": "l", "ts": 1_700_000_000_000, "items": ["a", "b"]}
+    >>> clicked = {"type": "feedback", "user_id": "u", "impression_id": "l", "ts": 1_700_000_000_500, "item_id": "b", "action": "click"}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "events.ndjson"
+    ...     _ = path.write_text(json.dumps(shown) + "\\n" + json.dumps(clicked) + "\\n")
+    ...     result = replay(path, {"metrics.names": ["mrr"], "metrics.cutoffs": [10]})
+    >>> result
+    2 events, no experiment
+    experiment  variant  lists  lists_with_feedback  metric  k   value   value_with_feedback
+                         1      1                    mrr     10  0.5000  0.5000
+    >>> result.panes.where(view="final")["numerator"][0] == 1 << 39
+    True
+    """
+    chosen = _settings(settings)
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    files = expanded_paths([os.fspath(path) for path in several])
+    with quiet_logs(chosen.log.level, chosen.log.format), tempfile.TemporaryDirectory() as folder:
+        report_path = Path(folder) / "report.json"
+        panes: list[PaneRow] = []
+        outputs = ReplayOutputs(report=report_path, pane_rows=panes.append)
+        report, _, samples = replay_files(chosen, files, outputs, jobs=jobs)
+        if problems := unusable_files(report, samples, chosen):
+            raise StreammetricsError("\n  ".join(problems))
+        plain = msgspec.json.decode(report_path.read_bytes())
+    columns = {name: [row[at] for row in panes] for at, name in enumerate(PaneRow._fields)}
+    return Replayed(plain, DataTable({**columns, "value": [row.value for row in panes]}))
+
+
+def _settings(given: SettingsLike) -> Settings:
+    if isinstance(given, Settings):
+        return given
+    if given is None or isinstance(given, Mapping):
+        return load(None, {}, dict(given or {})).settings
+    return load(Path(given), {}, {}).settings
