@@ -20,6 +20,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 OWN = ".github/docs"
 LEFT_OUT = {".github/PULL_REQUEST_TEMPLATE.md"}
+SECTIONS = {"deploy": "Run it", "streammetrics": "What the numbers mean"}
+"""The section of a page that the navigation does not name, by its first folder."""
 _LINK = re.compile(r"(!?\[[^\]]*\]\()(?!https?://|#|mailto:)([^)#\s]+)(#[^)]*)?\)")
 _CODE = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 
@@ -41,13 +43,18 @@ def _place(path: str) -> str:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the runbook pages into the navigation."""
+    """Put the runbook pages into the navigation, and each page that it does not name into the section of its folder."""
     sys.path.insert(0, str(ROOT))
-    pages = sorted(place for place in sources().values() if place.startswith("deploy/runbooks/"))
-    runbooks = [{posixpath.basename(place).removeprefix("Streammetrics").removesuffix(".md"): place} for place in pages]
     assert config.nav is not None
-    section = next(each for each in config.nav if "Run it" in each)["Run it"]
-    next(each for each in section if isinstance(each, dict) and "Alerts" in each)["Alerts"] = runbooks
+    sections = {name: entries for each in config.nav for name, entries in each.items()}
+    places = sorted(place for place in sources().values() if place.endswith(".md"))
+    alerts = [place for place in places if place.startswith("deploy/runbooks/")]
+    runbooks = [{posixpath.basename(place).removeprefix("Streammetrics").removesuffix(".md"): place} for place in alerts]
+    next(each for each in sections["Run it"] if isinstance(each, dict) and "Alerts" in each)["Alerts"] = runbooks
+    named = str(config.nav)
+    for place in places:
+        if f"'{place}'" not in named:
+            sections[SECTIONS.get(place.partition("/")[0], "Project")].append(place)
     config.watch = [str(ROOT / path) for path in sources()]
     return config
 
