@@ -7,9 +7,10 @@ from grafana_foundation_sdk.models import dashboard
 from grafana import variables
 from grafana.layout import Section, build
 from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_query
-from grafana.queries import EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
+from grafana.queries import ANY, EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
 from streammetrics.exporters.prometheus.series import RATIO_METRIC, SERIES, sum_series, value_series
-from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.metrics.engagement import engagement_kinds
+from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 
 UID = "streammetrics-ranking"
 SHARES = ("hit_rate", "item_hit_rate", "precision", "recall")
@@ -23,6 +24,7 @@ _GROUPS = {"experiment": EXPERIMENT, "variant": VARIANT, **_SPAN}
 _USERS = {"experiment": EXPERIMENT, "variant": VARIANT, "window": WINDOWS}
 _AT = "@{{k}} {{window}}"
 _EMPTY = "No lists in these windows, or the metric is not in metrics.names"
+_NO_ENGAGEMENT = "No lists in these windows, or the metric is not in engagement.names"
 _NO_USERS = "No users in these windows, or they are not counted (see windows.users and hit_rate in metrics.names)"
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
@@ -53,7 +55,8 @@ def ranking() -> dashboard.Dashboard:
             ),
             Section(title="All metrics, final and live", blocks=tuple(_every_metric(False)), collapsed=True),
             Section(title="All metrics over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
-            Section(title="Over the selected time range", blocks=(_over_range(),), collapsed=True),
+            Section(title="Engagement, final and live", blocks=tuple(_engagement()), collapsed=True),
+            Section(title="Over the selected time range", blocks=(_over_range(), _engagement_over_range()), collapsed=True),
         ],
     )
 
@@ -85,16 +88,18 @@ def _chosen_metric(view: str) -> Block:
     return _curves("$metric", view, descriptions[view], _value(view, _ALL), _value(view, _CHOSEN), "none")
 
 
-def _curves(metric: str, view: str, description: str, of_all: str, of_variants: str, unit: str) -> Block:
+def _curves(
+    metric: str, view: str, description: str, of_all: str, of_variants: str, unit: str, *, at: str = _AT, empty: str = _EMPTY
+) -> Block:
     return lines(
         f"{metric}, {view}",
         f"{description} Dashed: all traffic.",
         unit,
-        Query(of_all, f"all traffic {_AT}"),
-        Query(of_variants, "{{variant}} " + _AT),
+        Query(of_all, f"all traffic {at}"),
+        Query(of_variants, "{{variant}} " + at),
         decimals=4 if unit == "none" else 2,
         rules=(of_query("A", custom__lineStyle={"fill": "dash", "dash": [10, 10]}, color=fixed(GREY)),),
-        empty=_EMPTY,
+        empty=empty,
     )
 
 
@@ -238,6 +243,47 @@ def _every_metric(with_feedback: bool) -> list[Block]:
             title = f"{metric} over lists with feedback" if with_feedback else metric
             blocks.append(_curves(title, view, SERIES[name].help, state(name, **_ALL), state(name, **_CHOSEN), unit))
     return blocks
+
+
+def _engagement() -> list[Block]:
+    """Make two panels for every engagement metric."""
+    blocks = []
+    for metric in ENGAGEMENT_NAMES:
+        place = {"k": ANY if metric == "first_click_share" else NONE, **_SPAN}
+        unit = "s" if metric == "time_to_first_click" else "percentunit" if metric.endswith(("_rate", "_share")) else "none"
+        for view in ("final", "live"):
+            name = value_series(metric, view, False)
+            of_all = state(name, experiment=NONE, variant=NONE, **place)
+            of_variants = state(name, experiment=EXPERIMENT, variant=VARIANT, **place)
+            at = _AT if metric == "first_click_share" else "{{window}}"
+            blocks.append(_curves(metric, view, SERIES[name].help, of_all, of_variants, unit, at=at, empty=_NO_ENGAGEMENT))
+    return blocks
+
+
+def _engagement_over_range() -> Block:
+    """Compute means of engagement metrics over any time range from counters."""
+    groups = {"experiment": EXPERIMENT, "variant": VARIANT}
+    gained = {"over": "$__range", "function": "increase"}
+    lists = state_rate("streammetrics_final_lists_total", **gained, **groups)
+
+    def mean(metric: str) -> str:
+        k = ANY if metric == "first_click_share" else NONE
+        sums = [state_rate(sum_series(metric, kind), **gained, k=k, **groups) for kind in engagement_kinds(metric)]
+        return f"{sums[0]} / ({sums[1]} > 0)" if len(sums) == 2 else f"{sums[0]} / on (variant) group_left () ({lists} > 0)"
+
+    letters = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", ENGAGEMENT_NAMES, strict=False))
+    return listing(
+        "Engagement over the selected time range",
+        "All engagement metrics over the lists that became final in the time range of the dashboard.",
+        {"variant": "Variant", "k": "First k", **letters},
+        *(Query(mean(metric)) for metric in ENGAGEMENT_NAMES),
+        sort=("Variant", False),
+        rules=(of_field("First k", decimals=0),),
+        unit="none",
+        decimals=4,
+        empty=_NO_ENGAGEMENT,
+        width=24,
+    )
 
 
 def _over_range() -> Block:

@@ -66,6 +66,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
             lists_open_max=join.lists_open_max,
             items_max=settings.events.items_max,
             absolute_positions=settings.events.first_place is not None,
+            engagement=settings.engagement.rules(),
         ),
         out_of_orderness_ms=join.out_of_orderness_ms,
         lateness_ms=join.lateness_ms,
@@ -81,7 +82,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         unique_users=_unique_user_rules(settings),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
-    return Engine(rules, settings.scorer())
+    return Engine(rules, settings.scorer(), settings.engagement.layout())
 
 
 def _experiment_rules(settings: Settings) -> ExperimentRules | None:
@@ -206,10 +207,11 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
     """Return the settings that change results, as the report shows them."""
     join, windows = settings.join, settings.windows
     return {
-        "metrics": [str(metric) for metric in engine.layout.scorer.metrics],
+        "metrics": [str(metric) for metric in engine.layout.metrics],
         "spec": dataclasses.asdict(engine.layout.scorer.spec),
         "spec_digest": engine.layout.scorer.spec.digest(),
         "grades": engine.rules.grades.text,
+        **({"engagement": settings.engagement.model_dump(mode="json")} if settings.engagement.names else {}),
         "gap_ms": join.gap_ms,
         "attribution_ms": join.attribution_ms,
         "out_of_orderness_ms": join.out_of_orderness_ms,

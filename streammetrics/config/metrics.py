@@ -1,4 +1,4 @@
-"""Settings of the metrics: which are computed, at which cut-offs, and under which definitions."""
+"""Settings of the metrics: which are computed, at which cut-offs, and under which definitions. Engagement metrics have their own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from streammetrics.config.fields import Listed, Number, Section, Whole, setting, shown
+from streammetrics.config.fields import Listed, Number, Section, Text, Whole, milliseconds, setting, shown
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
-from streammetrics.metrics.names import FORMS
+from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.metrics.names import ENGAGEMENT_NAMES, FORMS
+from streammetrics.sessions.rules import EngagementRules
 
 
 def _metric(name: str) -> str:
@@ -116,3 +118,58 @@ class MetricSettings(Section):
             yield ("metrics.gain", "join.grades"), rule
         if "err" in self.names and levels[-1] > self.err_grade_max:
             yield ("metrics.err_grade_max", "join.grades"), f"must be at least the highest grade in join.grades, {levels[-1]:g}, with err"
+
+
+_RULES = EngagementRules()
+
+
+def _name(name: str) -> str:
+    if name not in ENGAGEMENT_NAMES:
+        raise ValueError(f"{shown(name)} is not an engagement metric")
+    return name
+
+
+EngagementName = Annotated[str, AfterValidator(_name)]
+
+
+class EngagementSettings(Section):
+    names: Listed[EngagementName] = setting(
+        (),
+        "Engagement metrics to compute, such as zero_result_rate and abandonment_rate. Empty: none.",
+        f"a list of distinct names from {', '.join(ENGAGEMENT_NAMES)}",
+    )
+    click_ranks: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=8)] = setting(
+        (1, 3),
+        "With first_click_share: ranks k. The share is that of first clicks at rank k or better.",
+        "a list of 1 to 8 distinct numbers from 1 to events.items_max",
+    )
+    satisfied_grade: Number = setting(
+        2,
+        "With satisfied_rate: the least grade of an item that satisfies a user, such as that of a long stay or of a purchase.",
+        "a number above 0, at most the highest grade in join.grades",
+        gt=0,
+        le=100,
+    )
+    purchases: Annotated[Listed[Text], Field(min_length=1, max_length=32)] = setting(
+        tuple(sorted(_RULES.purchases)),
+        "With purchases_per_list and value_per_list: the actions that are purchases. They need a grade above 0. The value of a purchase is"
+        " that of its feedback, from 0 to 1,000,000.",
+        "a list of distinct actions in join.grades",
+    )
+    reformulation_ms: Whole = milliseconds(
+        _RULES.reformulation_ms,
+        "With reformulation_rate: how soon the next list of a session follows a list that it replaces. At most join.attribution_ms.",
+    )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics to compute, first_click_share once per rank."""
+        return tuple(Metric(name, k) for name in self.names for k in (self.click_ranks if name == "first_click_share" else (0,)))
+
+    def layout(self) -> EngagementLayout | None:
+        """The columns of the metrics; None if there are none."""
+        return EngagementLayout(self.metrics, self.satisfied_grade) if self.names else None
+
+    def rules(self) -> EngagementRules | None:
+        """What the join keeps of lists for the metrics; None if there are none."""
+        return EngagementRules(frozenset(self.purchases), self.reformulation_ms) if self.names else None

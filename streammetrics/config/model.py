@@ -15,7 +15,7 @@ from streammetrics.config.encodings import RegistrySettings
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
-from streammetrics.config.metrics import MetricSettings
+from streammetrics.config.metrics import EngagementSettings, MetricSettings
 from streammetrics.config.outgoing import ClientSettings, WebhookSettings
 from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
@@ -46,6 +46,9 @@ class Settings(Section):
     )
     join: JoinSettings = Field(default_factory=JoinSettings, description="Sessions, watermarks and grades.")
     metrics: MetricSettings = Field(default_factory=MetricSettings, description="Metrics to compute for each list.")
+    engagement: EngagementSettings = Field(
+        default_factory=EngagementSettings, description="Metrics of what users do with lists: empty lists, first clicks, purchases."
+    )
     windows: WindowSettings = Field(
         default_factory=WindowSettings, description="Panes and windows: the spans of event time that results cover."
     )
@@ -84,6 +87,7 @@ class Settings(Section):
             yield from found
         else:
             yield from self._conflicts_of_scores()
+        yield from self._conflicts_of_engagement()
         yield from self._conflicts_of_labels()
         yield from self._conflicts_of_experiments()
 
@@ -105,6 +109,24 @@ class Settings(Section):
             too_high = "the highest grade is too high for exponential gain (ndcg_exp, or metrics.gain = exp2)"
             yield Conflict(keys, f"{too_high}: {error.rule}" if error.subject == "grade_max" else str(error))
 
+    def _conflicts_of_engagement(self) -> Iterator[Conflict]:
+        engagement, grades = self.engagement, parse_grades(self.join.grades)
+        if not engagement.names:
+            return
+        if (deepest := max(engagement.click_ranks)) > self.events.items_max:
+            yield Conflict(("engagement.click_ranks", "events.items_max"), f"{deepest} exceeds events.items_max ({self.events.items_max})")
+        if "satisfied_rate" in engagement.names and engagement.satisfied_grade > grades.grades[-1]:
+            rule = f"must be at most the highest grade in join.grades, {grades.grades[-1]}: otherwise no list could satisfy"
+            yield Conflict(("engagement.satisfied_grade", "join.grades"), rule)
+        if not {"purchases_per_list", "value_per_list"}.isdisjoint(engagement.names):
+            for action in engagement.purchases:
+                if not any(rule.grade > 0 for rule in grades.table.get(action, ())):
+                    rule = f"{shown(action)} needs a grade above 0 in join.grades: otherwise it never counts"
+                    yield Conflict(("engagement.purchases", "join.grades"), rule)
+        if engagement.reformulation_ms > self.join.attribution_ms:
+            rule = f"must be at most join.attribution_ms ({self.join.attribution_ms}): a final list may not change"
+            yield Conflict(("engagement.reformulation_ms", "join.attribution_ms"), rule)
+
     def _conflicts_of_labels(self) -> Iterator[Conflict]:
         """Yield labels that are too long for any event: settings for them would have no effect."""
         limit, trials = self.events.label_chars_max, self.experiments.named
@@ -122,7 +144,7 @@ class Settings(Section):
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
-        known = tuple(map(str, self.metrics.metrics))
+        known = tuple(map(str, (*self.metrics.metrics, *self.engagement.metrics)))
         chosen = self.experiments.metrics or known
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
         yield from self.experiments.conflicts(known, (*chosen, *users))

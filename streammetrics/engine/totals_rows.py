@@ -13,6 +13,7 @@ from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
+from streammetrics.windows.engagement import engagement_rows
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.tally_deltas import score_shapes
 
@@ -21,15 +22,20 @@ LISTS_MAX: Final = 1 << 22
 
 
 class UserTotalsLayout:
-    """Which of the scorer's columns users' totals hold, what is measured of users, and how many lists of a user fit."""
+    """Which of a tally's columns users' totals hold, what is measured of users, and how many lists of a user fit."""
 
     def __init__(self, layout: TallyLayout, metrics: Sequence[str]) -> None:
         self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
-        columns = [index for index, column in enumerate(scorer.columns) if not wanted or str(column.metric) in wanted]
-        self.places = [layout.place_of(index) for index in columns]
-        self.measures = Measures([scorer.columns[index] for index in columns])
+        columns = [index for index, column in enumerate(layout.columns) if not wanted or str(column.metric) in wanted]
+        self.measures = Measures([layout.columns[index] for index in columns])
+        scored = len(scorer.columns)
+        self.places = [layout.place_of(index) for index in columns if index < scored]
+        self.engaged = [index - scored for index in columns if index >= scored]
+        """The columns of engagement metrics, by their index among them. They follow the others."""
         deepest = max(column.metric.k or 1 for column in scorer.columns)
-        best = scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))
+        best = [*scorer.score_list([scorer.grade_max] * min(deepest, scorer.items_max))]
+        if layout.engagement is not None:
+            best.append(layout.engagement.value_max(scorer.items_max))
         self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
         self.cross = CrossLayout(self.measures)
         self.relevant_grade = scorer.spec.relevance_threshold
@@ -80,8 +86,7 @@ class TotalsRows:
         known = np.flatnonzero(before[:, 0])
         if len(known):
             before[known, 1:] = unpack_sums([packed[row] for row in known.tolist()], width - 1)
-        values = score_shapes(self._lists.shapes, self._layout.layout)[:, self._layout.places]
-        sums = _running_sums(values, self._lists.shape_of)
+        sums = self._sums()
         after = before.copy()
         after[:, 0] = self.sizes
         after[:, 1:] += sums.take(ends, axis=0) - sums.take(firsts, axis=0)
@@ -89,6 +94,16 @@ class TotalsRows:
             for first, end in parts:
                 after[row, 1:] += sums[end] - sums[first]
         return before, after
+
+    def _sums(self) -> Ints:
+        """Return the running sums of all columns over all lists."""
+        layout, engaged = self._layout.layout, self._layout.engaged
+        values = score_shapes(self._lists.shapes, layout)[:, self._layout.places]
+        if not engaged or layout.engagement is None:
+            return _running_sums(values, self._lists.shape_of)
+        answered = engagement_rows([final.engaged() for final in self._lists.lists], layout.engagement)[:, engaged]
+        of_lists = np.concatenate([values[self._lists.shape_of], answered], axis=1)
+        return _running_sums(of_lists, np.arange(len(of_lists)))
 
 
 def _running_sums(values: Ints, rows: Ints) -> Ints:

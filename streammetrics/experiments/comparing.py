@@ -148,6 +148,7 @@ def _alone(policy: Policy, measure: Measure, own: ArmEstimate) -> MeasureReport:
         own.plain.mean,
         math.sqrt(own.plain.variance),
         paging=str(measure) in policy.paging,
+        lower_is_better=measure.lower_is_better,
         reduced=None if own.reduced is None else _reduced(own.reduced),
     )
 

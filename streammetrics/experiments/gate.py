@@ -18,9 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.experiments.estimates import log_evidence_above
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level
+from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level, log_evidence_within
 from streammetrics.experiments.words import confidence, percent
 
 GateWord: TypeAlias = Literal["pass", "wait", "fail"]
@@ -66,10 +65,7 @@ def within_gate_margin(policy: Policy, comparisons: Sequence[MeasureComparison],
     """
     margin = policy.gate_margin
     return {
-        str(each.measure)
-        for each in comparisons
-        if log_evidence_above(each.treatment, each.control, -margin, each.scale.mixture(margin), each.covariance)
-        >= certainty_level(policy, each.measure, treatments)
+        str(each.measure) for each in comparisons if log_evidence_within(each, margin) >= certainty_level(policy, each.measure, treatments)
     }
 
 

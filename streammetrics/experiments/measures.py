@@ -44,6 +44,8 @@ class MetricLike(Protocol):
     def name(self) -> str: ...
     @property
     def k(self) -> int: ...
+    @property
+    def lower_is_better(self) -> bool: ...
 
 
 class ColumnLike(Protocol):
@@ -52,7 +54,7 @@ class ColumnLike(Protocol):
     @property
     def metric(self) -> MetricLike: ...
     @property
-    def kind(self) -> Any: ...  # "sum", "hits" or "places"
+    def kind(self) -> Any: ...  # "sum", or those of the two columns of a ratio: "hits", "places"; "numerator", "denominator"
     @property
     def scale_bits(self) -> int: ...
 
@@ -62,7 +64,7 @@ class Measure:
     """A number that variants are compared by: sum of `top` / sum of `bottom` over users / 2**scale_bits.
 
     `top` and `bottom` are indexes in a user's row (see Measures). `kind` is `mean` (over lists), `ratio` (of two sums) or `users`
-    (the share of users with a hit).
+    (the share of users with a hit). `lower_is_better`: a rise is a regression.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Measure:
     top: int
     bottom: int
     scale_bits: int
+
+    lower_is_better: bool = False
 
     def __str__(self) -> str:
         return measure_text(self.name, self.k)
@@ -272,10 +276,11 @@ class Measures:
     def _of_lists(self) -> Iterable[Measure]:
         for at, column in enumerate(self.columns):
             place = LISTS + 1 + at
+            metric = column.metric
             if column.kind == "sum":
-                yield Measure(column.metric.name, column.metric.k, "mean", place, LISTS, column.scale_bits)
-            elif column.kind == "hits":
-                yield Measure(column.metric.name, column.metric.k, "ratio", place, place + 1, 0)
+                yield Measure(metric.name, metric.k, "mean", place, LISTS, column.scale_bits, metric.lower_is_better)
+            elif column.kind in ("hits", "numerator"):
+                yield Measure(metric.name, metric.k, "ratio", place, place + 1, 0, metric.lower_is_better)
 
     def _of_users(self) -> Iterable[Measure]:
         for at, place in enumerate(self.hits):

@@ -59,8 +59,8 @@ def needed_of(
     )
     found = {word: _soonest(experiment, variant, rules, word) for word in _WORDS}
     answers = [_answer(each, rules, word, users_per_hour) for word, each in found.items() if each is not None]
-    rising = next((each.lift is not None and each.lift > 0 for each in variant.measures if each.paging), False)
-    likely: PlannedWord = "improved" if rising else "regressed"
+    is_better = next((each.lift is not None and each.lift * _sign_of_better(each) > 0 for each in variant.measures if each.paging), False)
+    likely: PlannedWord = "improved" if is_better else "regressed"
     return tuple(sorted(answers, key=lambda each: (each.verdict != likely, each.verdict != "safe")))
 
 
@@ -77,30 +77,36 @@ def _soonest(
 
 def _users(experiment: ExperimentReport, own: MeasureReport, rules: VerdictRules, word: PlannedWord) -> Planned | None:
     """Return the further users until one measure's verdict; None without a frozen scale, or if the interval excludes the lift."""
-    lift, judged = _lift(rules, word), own.judged
+    better, judged = _sign_of_better(own), own.judged
+    lift = better * _gain(rules, word)
     if judged is None or own.tau is None or own.alpha is None or own.lift_lower is None or judged.control_mean <= 0:
         return None
     if lift < own.lift_lower or (own.lift_upper is not None and lift > own.lift_upper):
         return None
-    rejected = 1.0 if word == "improved" else 1 - rules.margin
+    rejected = 1.0 if word == "improved" else 1 - better * rules.margin
     variance = judged.error**2 + (rejected * judged.control_error) ** 2 - 2 * rejected * judged.covariance
     if not 0 < variance < math.inf:
         return None
-    sign = -1.0 if word == "regressed" else 1.0
+    sign = -better if word == "regressed" else better
     frozen_mean = None if own.minimum_difference is None else own.minimum_difference / rules.minimum_lift
     score = ComparisonScore(
         users=sum(each.users for each in experiment.variants),
         z=sign * (judged.mean - rejected * judged.control_mean) / math.sqrt(variance),
         variance=variance,
         mixture=Mixture(own.tau, None if frozen_mean is None else rules.effect_of(word) * frozen_mean),
-        distance=rules.distance(word, lift) * judged.control_mean,
+        distance=rules.distance(word, _gain(rules, word)) * judged.control_mean,
     )
     planned = more_users(score, own.alpha / experiment.treatments)
     return planned if planned.half < math.inf else None
 
 
-def _lift(rules: VerdictRules, word: PlannedWord) -> float:
-    """Return the true lift that is assumed for a verdict."""
+def _sign_of_better(own: MeasureReport) -> float:
+    """Return the sign of a lift that makes a measure better."""
+    return -1.0 if own.lower_is_better else 1.0
+
+
+def _gain(rules: VerdictRules, word: PlannedWord) -> float:
+    """Return the true lift that is assumed for a verdict, above 0 if it makes the measure better."""
     return {"regressed": -rules.minimum_lift, "improved": rules.minimum_lift, "safe": 0.0}[word]
 
 
@@ -109,7 +115,7 @@ def _answer(found: tuple[MeasureReport, Planned], rules: VerdictRules, word: Pla
     half, low, high = (_count(each) for each in (users.half, users.early, users.late))
     assert half is not None, "a verdict that never comes is no answer"
     hours = [None if each is None or not users_per_hour else each / users_per_hour for each in (half, low, high)]
-    return Needed(word, measure.metric, measure.k, _lift(rules, word), half, low or 0, high, *hours)
+    return Needed(word, measure.metric, measure.k, _sign_of_better(measure) * _gain(rules, word), half, low or 0, high, *hours)
 
 
 def _count(users: float) -> int | None:
@@ -126,12 +132,10 @@ def needed_words(needed: Needed, aim: str = "") -> str:
     """
     range_text = f"{_rounded(needed.users_low)} " + ("or more" if needed.users_high is None else f"to {_rounded(needed.users_high)}")
     time = "" if needed.hours is None else f", about {_hours(needed.hours)},"
-    aims = {
-        "regressed": f"to find a drop of {percent(-needed.lift)}",
-        "improved": f"to find a rise of {percent(needed.lift)}",
-        "safe": "to be safe, if there is no difference",
-    }
-    return f"needs about {_rounded(needed.users)} more users ({range_text}){time} {aim or aims[needed.verdict]}"
+    if not aim:
+        change = f"to find a {'drop' if needed.lift < 0 else 'rise'} of {percent(abs(needed.lift))}"
+        aim = "to be safe, if there is no difference" if needed.verdict == "safe" else change
+    return f"needs about {_rounded(needed.users)} more users ({range_text}){time} {aim}"
 
 
 def all_needed_words(experiment: ExperimentReport) -> Iterator[tuple[str, str]]:

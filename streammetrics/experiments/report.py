@@ -68,6 +68,7 @@ class MeasureReport:
     judged: what the verdict of a deciding measure compares; None for other measures.
     reduced: the same with reduced variance, if the experiment has it.
     within_gate_margin: whether it is certainly not worse than the control by more than `gate_margin`; None while it is not compared.
+    lower_is_better: whether a rise is a regression, as of an abandonment rate.
     """
 
     metric: str
@@ -90,6 +91,7 @@ class MeasureReport:
     verdict: Verdict | None = None
     reduced: ReducedReport | None = None
     within_gate_margin: bool | None = None
+    lower_is_better: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
+from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.words import confidence, interval_words, lift_words, percent
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
@@ -93,13 +94,25 @@ def evidence(policy: Policy, each: MeasureComparison) -> Evidence:
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
     the true effect is 0, which is `margin` above the boundary.
     """
-    arms, lift, margin, covariance = (each.treatment, each.control), policy.minimum_lift, policy.margin, each.covariance
-    rise = log_evidence_above(*arms, 0.0, each.scale.mixture(lift), covariance)
+    lift, margin = policy.minimum_lift, policy.margin
+    rise = _log_evidence(each, 0.0, each.scale.mixture(lift), better=True)
     return Evidence(
-        drop=log_evidence_below(*arms, -margin, each.scale.mixture(max(lift - margin, lift / 2)), covariance),
+        drop=_log_evidence(each, margin, each.scale.mixture(max(lift - margin, lift / 2)), better=False),
         rise=rise,
-        safe=log_evidence_above(*arms, -margin, each.scale.mixture(margin), covariance) if margin else rise,
+        safe=log_evidence_within(each, margin) if margin else rise,
     )
+
+
+def log_evidence_within(each: MeasureComparison, margin: float) -> float:
+    """Return ln E of "the treatment is not worse by more than the margin". It detects an effect of the margin's size."""
+    return _log_evidence(each, margin, each.scale.mixture(margin), better=True)
+
+
+def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, better: bool) -> float:
+    """Return ln E of a treatment that is better, or worse, than the control made worse by the margin."""
+    lower = each.measure.lower_is_better
+    find = log_evidence_above if better != lower else log_evidence_below
+    return find(each.treatment, each.control, margin if lower else -margin, mixture, each.covariance)
 
 
 def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:

@@ -27,7 +27,10 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
 
 VALUE_BITS: Final = 16
-"""Values of purchases are in units of 2**-16."""
+"""The value of a purchase is kept in units of 2**-16."""
+
+VALUE_MAX: Final = 1_000_000
+"""The greatest value of a purchase. Greater ones, and those below 0, count as a purchase without a value."""
 
 
 class EngagementFacts(NamedTuple):
@@ -112,6 +115,10 @@ class EngagementLayout:
                 yield str(column.metric), sums[index], lists << column.scale_bits
             elif column.kind == "numerator":
                 yield str(column.metric), sums[index], sums[index + 1]
+
+    def value_max(self, items_max: int) -> int:
+        """Return the greatest value of a column for one list of at most `items_max` items."""
+        return items_max * VALUE_MAX << VALUE_BITS if any(metric.name == "value_per_list" for metric in self.metrics) else 1 << 40
 
     def rows(self, facts: EngagementFacts) -> Ints:
         """Return the columns of each list: int64, shape (L, columns)."""

@@ -90,6 +90,9 @@ FORMS: Final = {**_STREAM, **_SCORER, **_EVALUATE, **_ENGAGEMENT}
 WHOLE_LIST_NAMES: Final = tuple(name for name in ALL_METRIC_NAMES if FORMS[name].cutoff != "required")
 """The metrics of `Scorer` that may have no cut-off; `r_precision` never has one."""
 
+LOWER_IS_BETTER: Final = ("zero_result_rate", "abandonment_rate", "first_click_rank", "time_to_first_click", "reformulation_rate")
+"""The engagement metrics that get better when they fall."""
+
 ALIASES: Final = {
     "ap": "map",
     "averageprecision": "map",
@@ -164,6 +167,11 @@ class Metric:
             reason = ", its cut-off is the number of relevant items" if self.name == "r_precision" else ""
             raise MetricError(f"cut-off of {self.name}", f"got {self.k!r}; allowed is none{reason}")
         self._check_parameter(FORMS[self.name].parameter)
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether the metric gets better when it falls."""
+        return self.name in LOWER_IS_BETTER
 
     def _example(self) -> str:
         return "f0.5@10" if self.name == "f_beta" else f"{self.name}@10"

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-VALUE_BITS: Final = 16
-"""The value of a purchase is kept in units of 2**-16."""
-
-VALUE_MAX: Final = 1_000_000
-"""The greatest value of a purchase. Greater ones, and those below 0, count as a purchase without a value."""
+from streammetrics.metrics.engagement import VALUE_BITS, VALUE_MAX
 
 
 class Engagement(NamedTuple):

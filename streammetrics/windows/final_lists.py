@@ -16,7 +16,9 @@ import numpy as np
 
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
+from streammetrics.sessions.engagement import NEW_LIST, Engagement
 from streammetrics.sessions.shown_list import GradedPositions, ShownList
+from streammetrics.windows.engagement import EngagedList
 from streammetrics.windows.tally_deltas import ItemPlaces, RowShape, places_of
 
 LabelRun: TypeAlias = tuple[int, int, int]
@@ -34,6 +36,7 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     teams: tuple[str, ...]
     topic: int
     stages: Labels = ()
+    engagement: Engagement = NEW_LIST
 
     @classmethod
     def of(cls, shown: ShownList, may_have_gaps: bool = False, stages: Labels = ()) -> FinalList:
@@ -41,7 +44,22 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
         impression, hits = shown.impression, shown.hits
         assert hits is not None, "a removed list cannot be final"
         places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
-        return cls(shown.ts, impression.impression_id, impression.experiments, places, hits, impression.teams, impression.topic, stages)
+        return cls(
+            ts=shown.ts,
+            impression_id=impression.impression_id,
+            experiments=impression.experiments,
+            places=places,
+            hits=hits,
+            teams=impression.teams,
+            topic=impression.topic,
+            stages=stages,
+            engagement=shown.engagement,
+        )
+
+    def engaged(self) -> EngagedList:
+        """Return what the engagement columns depend on."""
+        items = self.places if isinstance(self.places, int) else len(self.places)
+        return EngagedList(self.ts, items, self.hits, self.engagement)
 
 
 class FinalLists:

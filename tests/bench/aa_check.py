@@ -20,6 +20,7 @@ TOLERANCE = 1e-9
 class Name:
     name: str
     k: int = 10
+    lower_is_better: bool = False
 
 
 @dataclass(frozen=True)

@@ -209,7 +209,7 @@ def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction
     for name in sums:
         y, d = sums[name.removeprefix("user_")]
         if d:
-            means[name] = Fraction(y, d * 2 ** scale_bits(name.removeprefix("user_"))) if name[:5] != "item_" else Fraction(y, d)
+            means[name] = Fraction(y, d * 2 ** scale_bits(name.removeprefix("user_")))
     return means
 
 
@@ -242,6 +242,8 @@ def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[
             pairs[f"user_{name}"] = (int(total > 0), 1)
     for name in tallies[0].hits:
         pairs[name] = (sum(tally.hits[name] for tally in tallies), sum(tally.places[name] for tally in tallies))
+    for name in tallies[0].engagement:
+        pairs[name] = (sum(tally.engagement[name][0] for tally in tallies), sum(tally.engagement[name][1] for tally in tallies))
     return pairs
 
 

@@ -23,15 +23,31 @@ from functools import cache, lru_cache
 GRADE_ONE, DISCOUNT_ONE, TERM_ONE, VALUE_ONE, SUM_ONE = 2**40, 2**44, 2**42, 2**40, 2**32
 DIGITS = 50
 SUMS = frozenset({"dcg", "cg"})
+COUNTS = frozenset(
+    {
+        "item_hit_rate",
+        "zero_result_rate",
+        "abandonment_rate",
+        "first_click_share",
+        "first_click_rank",
+        "time_to_first_click",
+        "satisfied_rate",
+        "reformulation_rate",
+        "lists_per_session",
+        "purchases_per_list",
+    }
+)
+"""Metrics that are ratios of counts, or means of counts."""
 
 
 def scale_bits(name: str) -> int:
-    """How many binary digits after the point a metric is stored with: 40 for values in [0, 1], 32 for sums.
+    """How many binary digits after the point a metric is stored with: 40 for values in [0, 1], 32 for sums, 0 for counts.
 
-    >>> scale_bits("ndcg@10"), scale_bits("cg@10")
-    (40, 32)
+    >>> scale_bits("ndcg@10"), scale_bits("cg@10"), scale_bits("item_hit_rate@10"), scale_bits("value_per_list")
+    (40, 32, 0, 16)
     """
-    return 32 if name.partition("@")[0] in SUMS else 40
+    family = name.partition("@")[0]
+    return 0 if family in COUNTS else 16 if family == "value_per_list" else 32 if family in SUMS else 40
 
 
 @lru_cache(maxsize=1 << 16)

@@ -47,7 +47,7 @@ def grades_text(case: Case) -> str:
 
 
 def machine_for(case: Case) -> Machine:
-    return Machine(engine_of(case.settings, grades_text(case), engagement=True), case.settings)
+    return Machine(engine_of(case.settings, grades_text(case)), case.settings)
 
 
 def assert_equals_brute_force(machine: Machine, case: Case, *, flush: bool) -> None:

@@ -16,7 +16,7 @@ from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
-from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 
@@ -49,7 +49,8 @@ class Pipeline:
     def __init__(self, segments: tuple[str, ...] = ()) -> None:
         metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
         join = {"support_users": 1, "support_events": 1}  # a single event sets the time: see `move_on`
-        self.settings = Settings.model_validate({"join": join, "metrics": metrics, "windows": {"segments": segments}})
+        sections = {"join": join, "metrics": metrics, "windows": {"segments": segments}, "engagement": {"names": ENGAGEMENT_NAMES}}
+        self.settings = Settings.model_validate(sections)
         self.engine = build_engine(self.settings, TOPICS)
         self.builder = build_report_builder(self.settings, self.engine)
         self._state = self.engine.open(None, {}, ())

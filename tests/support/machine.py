@@ -44,7 +44,7 @@ def engine_of(
     retention_ms: int = 1 << 50,
     experiments: ExperimentRules | None = None,
     unique_users: UniqueUserRules | None = None,
-    engagement: bool = False,
+    engagement: bool = True,
 ) -> Engine:
     """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know."""
     rules = EngineRules(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from streammetrics.metrics.engagement import engagement_kinds
 from streammetrics.metrics.names import METRIC_NAMES
 
 SeriesKind: TypeAlias = Literal["gauge", "counter", "histogram", "info"]
@@ -36,6 +37,18 @@ _MEANINGS = {
     "r_precision": "Relevant items among the first R / R, with R relevant items of the list (no k)",
     "rbp": "Rank-biased precision at k, with the persistence metrics.rbp_persistence",
     "err": "Expected reciprocal rank at k, on the scale metrics.err_grade_max",
+}
+_ENGAGEMENT = {
+    "zero_result_rate": "Share of lists without items",
+    "abandonment_rate": "Share of lists with items that have no grade above 0",
+    "first_click_share": "Share of first clicks at rank k or better, of lists with a click",
+    "first_click_rank": "Mean rank of the first click of a list, of lists with a click",
+    "time_to_first_click": "Mean seconds from a list to its first click, of lists with a click",
+    "satisfied_rate": "Share of lists with an item of engagement.satisfied_grade or above",
+    "reformulation_rate": "Share of lists without a grade above 0 that another list follows within engagement.reformulation_ms",
+    "lists_per_session": "Lists per session, of sessions that begin with a list of the group",
+    "purchases_per_list": "Purchased items per list",
+    "value_per_list": "Value of the purchased items per list",
 }
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
@@ -81,7 +94,7 @@ def value_series(metric: str, view: str, with_feedback: bool) -> str:
 
 
 def sum_series(metric: str, kind: str) -> str:
-    """Return the name of the counter that sums a column over final lists. `kind` is the column's: sum, hits or places.
+    """Return the name of the counter that sums a column over final lists. `kind` is the column's, such as sum or places.
 
     >>> sum_series("item_hit_rate", "places")
     'streammetrics_final_item_hit_rate_places_total'
@@ -119,6 +132,31 @@ def _sum_counters() -> Iterator[Series]:
                 labels,
                 listed=sum_series("<metric>", "sum"),
                 listed_help=f"Sum of the metric at k over final lists (not {RATIO_METRIC}). Its increase by that of the lists is a mean.",
+            )
+
+
+def _engagement_series() -> Iterator[Series]:
+    """Gauges and counters of engagement metrics. Only `first_click_share` has a k."""
+    for view, lists in (("final", "final lists of the window"), ("live", "lists in the window so far")):
+        for metric, meaning in _ENGAGEMENT.items():
+            yield Series(
+                value_series(metric, view, False),
+                "gauge",
+                f"{meaning}. Over the {lists}.",
+                _VALUE_LABELS,
+                listed=value_series("<engagement metric>", view, False),
+                listed_help=f"An engagement metric over the {lists}. Only first_click_share has a k.",
+            )
+    for metric, meaning in _ENGAGEMENT.items():
+        for kind in engagement_kinds(metric):
+            of_what = "Sum" if kind == "sum" else f"Sum of the {kind}"
+            yield Series(
+                sum_series(metric, kind),
+                "counter",
+                f"{meaning}. {of_what} over final lists.",
+                ("experiment", "variant", "k"),
+                listed=sum_series("<engagement metric>", kind),
+                listed_help=f"{of_what} of an engagement metric over final lists.",
             )
 
 
@@ -216,6 +254,7 @@ TABLE: tuple[Series, ...] = (
     _counter("final_lists", "Final lists.", "experiment", "variant"),
     _counter("final_lists_with_feedback", "Final lists with a grade above 0.", "experiment", "variant"),
     *_sum_counters(),
+    *_engagement_series(),
     Series(
         "streammetrics_variant_info", "info", "Role of a variant: control, treatment or interleaved.", ("experiment", "variant", "role")
     ),
@@ -301,7 +340,8 @@ def markdown() -> str:
         labels = ", ".join(series.labels) or "–"  # noqa: RUF001 (a dash marks an empty cell)
         lines.append(f"| `{name}` | {series.kind} | {labels} | {series.listed_help or series.help} |")
     metrics = ", ".join(f"`{metric}`" for metric in METRIC_NAMES)
-    return "\n".join([*lines, "", f"`<metric>` is one of {metrics}."]) + "\n"
+    engagement = ", ".join(f"`{metric}`" for metric in _ENGAGEMENT)
+    return "\n".join([*lines, "", f"`<metric>` is one of {metrics}.", "", f"`<engagement metric>` is one of {engagement}."]) + "\n"
 
 
 if __name__ == "__main__":

@@ -617,7 +617,7 @@ class TestBounds:
             assert value(found, "series") + value(found, "series_left_out") == series + folded
 
     def test_the_same_series_are_left_out_each_time_and_totals_last(self, pipeline: Pipeline) -> None:
-        exposition = pipeline.exposition(series_max=256)
+        exposition = pipeline.exposition(series_max=700)
         pages = []
         for _ in range(2):
             exposition.show(pipeline.report())

@@ -7,7 +7,8 @@ import { color, confidence, measureOf, windowOf } from "./lookup.js";
 import { isNumber, liftText, metricKey, metricText, named, scopeWords, valueText, windowWords } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
-const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate"];
+const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate",
+  "zero_result_rate", "abandonment_rate", "first_click_share", "satisfied_rate", "reformulation_rate"];
 
 /** The values that a metric can have; null for no bound. */
 function boundsOf(name) {
