@@ -15,6 +15,7 @@ from typing import Any, Final
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.malformed import excerpt
 from streammetrics.events.mappings.rules import Format
+from streammetrics.events.mappings.text_rows import MIND_COLUMNS, SNOWPLOW_COLUMNS
 from streammetrics.events.recognize_bytes import NDJSON, RECORD_BYTES, recognize_bytes
 from streammetrics.events.recognize_object import describe_object
 from streammetrics.events.recognized import Recognized
@@ -27,6 +28,7 @@ LINES_MAX: Final = 20
 _UTF8_MARK = b"\xef\xbb\xbf"
 _DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_MIND_ITEMS = re.compile(r"N[0-9]+(-[01])?( N[0-9]+(-[01])?)*")
 _PREFIXED = re.compile(r'[^{]{1,200}(\{"[^"]+":)')
 _decode_json = json.JSONDecoder().raw_decode
 
@@ -128,6 +130,8 @@ def _objects_of(text: str) -> Iterator[dict[str, Any]]:
 
 def _other_text(text: str) -> Recognized | None:
     line = text.split("\n", 1)[0].rstrip("\r")
+    if (lines := _preset_lines(line)) is not None:
+        return lines
     if line.startswith('"') and (inside := _json_string(line)) is not None and inside.lstrip()[:1] in ("{", "["):
         return Recognized("encoded_twice", "JSON inside a JSON string", "encode it once (jq -c fromjson)")
     if _BASE64.fullmatch(line) and _base64_start(line)[:1] in (b"{", b"["):
@@ -140,6 +144,16 @@ def _other_text(text: str) -> Recognized | None:
     if (table := _table(text)) is not None:
         return table
     return Recognized("text", f"text that is not JSON (it begins with {excerpt(line)!r})", NDJSON)
+
+
+def _preset_lines(line: str) -> Recognized | None:
+    """Recognize the lines of a preset that have columns without a header."""
+    cells = line.split("\t")
+    if 100 < len(cells) <= len(SNOWPLOW_COLUMNS):  # the last columns may be empty, and are stripped here
+        return Recognized("snowplow", "Snowplow enriched events as TSV", 'set events.format = "snowplow"')
+    if len(cells) == len(MIND_COLUMNS) and _MIND_ITEMS.fullmatch(cells[-1]):
+        return Recognized("mind", "lines of behaviors.tsv of MIND", 'set events.format = "mind"')
+    return None
 
 
 def _json_string(line: str) -> str | None:

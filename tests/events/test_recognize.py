@@ -87,6 +87,17 @@ def test_envelopes_and_other_schemas_are_recognized_by_their_fields(name: str) -
     assert found.name == name
 
 
+@pytest.mark.parametrize("line", ["7\tU1\t11/11/2019 9:05:58 AM\t\tN1-1 N22-0", "7\tU1\t11/11/2019 9:05:58 AM\tN3\tN1 N22"])
+def test_lines_of_mind_are_recognized(line: str) -> None:
+    assert str(recognize(line.encode())) == 'lines of behaviors.tsv of MIND: set events.format = "mind"'
+
+
+def test_lines_of_snowplow_are_recognized_although_they_contain_json() -> None:
+    cells = ["web", *[""] * 51, '{"schema":"iglu:a/b/jsonschema/1-0-0"}', *[""] * 75, "1-0-0", "", ""]
+    found = recognize("\t".join(cells).encode())
+    assert str(found) == 'Snowplow enriched events as TSV: set events.format = "snowplow"'
+
+
 @pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be", "utf-32"])
 def test_wide_text_is_recognized_with_and_without_a_byte_order_mark(order: str) -> None:
     found = recognize(LINES.decode().encode(order))
