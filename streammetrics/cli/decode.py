@@ -49,10 +49,12 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
     records = _with_schemas(settings, list(_records(settings, source, limit)))
     out = standard_output()
     if suggest:
-        known = next((seems for record in records if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
+        readers = {topic: json_of(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
+        sent = [record._replace(value=readers[record.topic](record.value)) for record in records]
+        known = next((seems for record in sent if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
         if known is not None:
             click.echo(f"# These seem to be {known.what}. The shipped mappings may be enough: {known.advice}.", file=out)
-        click.echo(suggested_mappings(_objects(settings, records)), file=out, nl=False)
+        click.echo(suggested_mappings(_objects(sent)), file=out, nl=False)
         return True
     counts: Counter[str] = Counter()
     decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
@@ -116,11 +118,10 @@ def _with_schemas(settings: Settings, records: list[SampleRecord]) -> list[Sampl
     return [record._replace(value=loaded(record.value, schemas)) for record in records]
 
 
-def _objects(settings: Settings, records: list[SampleRecord]) -> Iterator[dict[str, Any]]:
-    readers = {topic: json_of(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
+def _objects(records: list[SampleRecord]) -> Iterator[dict[str, Any]]:
     for record in records:
         try:
-            found = json.loads(readers[record.topic](record.value) or b"")
+            found = json.loads(record.value or b"")
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):

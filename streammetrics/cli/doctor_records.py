@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streammetrics.cli.doctor_findings import DoctorFinding, Level
+from streammetrics.cli.wiring_encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
@@ -85,7 +86,7 @@ def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doctor
     if refused:
         reasons = Counter(error.reason for _, error in decoded.malformed)
         first, error = decoded.malformed[0]
-        seems = _recognized([record for record, _ in decoded.malformed], settings)
+        seems = _recognized(topic, [record for record, _ in decoded.malformed], settings)
         level: Level = "fail" if len(decoded.usable) < USABLE_SHARE_MIN * records else "warn"
         named = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         yield DoctorFinding(
@@ -106,9 +107,11 @@ def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doctor
         )
 
 
-def _recognized(records: Sequence[RecentRecord], settings: Settings) -> Recognized | None:
-    """Return what most of these records seem to be, if they can be recognized."""
-    found = [seems for record in records if record.value and (seems := recognize(record.value, settings.events.format))]
+def _recognized(topic: str, records: Sequence[RecentRecord], settings: Settings) -> Recognized | None:
+    """Return what most of these records seem to be, if they can be recognized. Of encoded records, their JSON is looked at."""
+    read = json_of(settings, topic)
+    sent = [value for record in records if (value := read(record.value))]
+    found = [seems for value in sent if (seems := recognize(value, settings.events.of_topic(topic).format))]
     most = Counter(seems.what for seems in found).most_common(1)
     if not most or 2 * most[0][1] < len(records):
         return None

@@ -1,0 +1,51 @@
+"""JSON behind a frame, and records that are checked by their JSON Schema. Nothing is ever fetched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.encodings.json_schema import checked_json_reader, json_reader
+from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText
+
+SCHEMA = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "required": ["ts"], "properties": {"ts": {"minimum": 1}}}
+FRAME = b"\x00\x00\x00\x00\x07"
+
+
+def schema(content: object, **references: object) -> SchemaText:
+    return SchemaText("JSON", json.dumps(content), {f"{name}.json": json.dumps(text) for name, text in references.items()})
+
+
+def test_the_body_is_the_json() -> None:
+    assert json_reader(5)(FRAME + b'{"ts":0}') == b'{"ts":0}'
+    assert checked_json_reader(schema(SCHEMA), 5)(FRAME + b'{"ts":7}') == b'{"ts":7}'
+
+
+@pytest.mark.parametrize(
+    ("body", "says"), [(b"{}", '"ts" is a required property'), (b'{"ts":0}', "less than the minimum of 1 at ts"), (b"[]", "object")]
+)
+def test_a_record_that_does_not_follow_its_schema_is_refused(body: bytes, says: str) -> None:
+    with pytest.raises(MalformedEvent, match=f"bad_encoding: the record is not valid by its JSON Schema: .*{says}"):
+        checked_json_reader(schema(SCHEMA))(body)
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff", b"", b"[" * 100_000])
+def test_what_is_no_json_is_left_to_the_decoder_of_events(body: bytes) -> None:
+    assert checked_json_reader(schema(SCHEMA))(body) == body
+
+
+def test_references_are_found_among_those_given_and_nowhere_else() -> None:
+    reader = checked_json_reader(schema({"properties": {"user": {"$ref": "user.json"}}}, user={"type": "string"}))
+    assert reader(b'{"user":"u7"}') == b'{"user":"u7"}'
+    with pytest.raises(MalformedEvent):
+        reader(b'{"user":7}')
+    with pytest.raises(SchemaProblemError, match=r"it refers to http://127.0.0.1:1/user.json, which is not among its references"):
+        checked_json_reader(schema({"$ref": "http://127.0.0.1:1/user.json"}))
+
+
+@pytest.mark.parametrize("text", ["{", "7", '{"type": "nothing"}', '{"$schema": "http://127.0.0.1:1/own"}'])
+def test_what_is_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(SchemaProblemError):
+        checked_json_reader(SchemaText("JSON", text))

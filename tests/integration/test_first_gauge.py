@@ -1,0 +1,100 @@
+"""The page about a first gauge says what is true: its program and its commands run, and print what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import free_port, wait_until
+from tests.servers.registry import SchemaRegistry
+from tests.support.paths import ROOT
+
+PAGE = ROOT / "streammetrics" / "events" / "first-gauge.md"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Reader:
+    """Somebody who follows the page, with addresses of their own."""
+
+    def __init__(self, folder: Path, addresses: dict[str, str], port: int) -> None:
+        self.folder, self.addresses = folder, addresses
+        self.around = {**os.environ, "STREAMMETRICS_HTTP_PORT": str(port), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        self.printed = ""
+        self.running: subprocess.Popen[bytes] | None = None
+
+    def own(self, text: str) -> str:
+        for address, ours in self.addresses.items():
+            text = text.replace(address, ours)
+        return text
+
+    def follow(self, kind: str, text: str) -> None:
+        text = self.own(text)
+        if kind == "toml":
+            (self.folder / "streammetrics.toml").write_text(text)
+        elif kind == "python":
+            subprocess.run([sys.executable, "-c", text], check=True, cwd=self.folder, timeout=120)
+        elif kind == "sh" and text.rstrip().endswith("&"):
+            words = text.rstrip(" &\n").split()
+            with (self.folder / "log").open("wb") as log:
+                self.running = subprocess.Popen(words, cwd=self.folder, env=self.around, stdout=log, stderr=log)
+        elif kind == "sh" and not text.startswith("pip "):
+            self.commands = text
+            self.run()
+
+    def run(self) -> None:
+        done = subprocess.run(["bash", "-c", self.commands], cwd=self.folder, env=self.around, capture_output=True, text=True, check=False)
+        self.printed = done.stdout + done.stderr
+
+    def shows(self, expected: str) -> bool:
+        """Return whether the last commands printed these lines, or their starts. Ids of schemas differ."""
+        printed = re.sub(r"schema id \d+", "schema id 1", self.printed)
+        return all(line in printed for line in expected.splitlines())
+
+    def shows_at_last(self, expected: str) -> bool:
+        if not self.shows(expected) and self.running is not None:
+            self.run()
+        return self.shows(expected)
+
+
+@pytest.fixture
+def reader(kafka_broker: KafkaBroker, schema_registry: SchemaRegistry, redis_url: str, tmp_path: Path) -> Iterator[Reader]:
+    port = free_port()
+    addresses = {
+        "127.0.0.1:9092": kafka_broker.bootstrap,
+        "http://127.0.0.1:8081": schema_registry.url,
+        "redis://127.0.0.1:6379/0": redis_url,
+        "127.0.0.1:9464": f"127.0.0.1:{port}",
+        "sleep 5": "true",
+    }
+    reader = Reader(tmp_path, addresses, port)
+    try:
+        yield reader
+    finally:
+        if reader.running is not None:
+            reader.running.terminate()
+            reader.running.wait(60)
+        for topic in ("shop", "streammetrics-dead-letters"):
+            kafka_broker.delete_topic(topic)
+
+
+def test_a_reader_gets_to_a_gauge(reader: Reader) -> None:
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    assert [kind for kind, _ in blocks].count("sh") > 6
+    for kind, text in blocks:
+        if kind:
+            reader.follow(kind, text)
+        else:
+            wait_until(
+                lambda expected=text: reader.shows_at_last(expected), what=f"this is printed: {text}\n{reader.printed}", deadline_seconds=60
+            )  # type: ignore[misc]
+        if "doctor" in text:
+            assert "fail" not in reader.printed, reader.printed
+    (value,) = re.findall(r'streammetrics_live_ndcg\{experiment="",k="10",segments="",variant="",window="1h"\} (\S+)', reader.printed)
+    assert 0.2 < float(value) < 1
