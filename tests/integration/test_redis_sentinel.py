@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
@@ -12,8 +14,10 @@ from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Feedback, Impression
+from tests.servers.certificates import Authority
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
+from tests.servers.redis import Guard
 from tests.servers.sentinel import PASSWORD, SERVICE, SentinelService
 from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
@@ -58,6 +62,24 @@ def test_a_store_follows_a_failover(service: SentinelService, namespace: str) ->
         assert owner.load("abc").users == {"a": b"1", "b": b"2", "c": b"3"}
     finally:
         store.close()
+
+
+def test_a_store_follows_a_failover_with_tls_and_logins(namespace: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    guard = Guard(authority, "user default on >data-word ~* &* +@all\n", "default", "data-word")
+    own = authority.client("streammetrics")
+    with SentinelService(guard) as service:
+        files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
+        store = RedisStore(replace(connection(service, namespace), password="data-word", **files))
+        try:
+            owner, former = Owner(store, 0), service.primary()
+            owner.must_commit(users={"a": b"1"}, due={"a": 1})
+            service.wait_for_replica()
+            former.kill()
+            assert commit_when_served(store, owner.next(users={"b": b"2"})) is CommitOutcome.WRITTEN
+            assert owner.load("ab").users == {"a": b"1", "b": b"2"}
+        finally:
+            store.close()
 
 
 def test_errors_name_what_is_wrong(service: SentinelService, namespace: str) -> None:

@@ -9,13 +9,14 @@ from typing import Any, Self
 import redis
 
 from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
-from tests.servers.redis import RedisServer
+from tests.servers.redis import Guard, RedisServer
 from tests.servers.tools import find_tool
 
 SERVICE = "Primary_1"
 SENTINELS = 3
 QUORUM = 2
 PASSWORD = "sentinel-word"
+TLS_SETTINGS = ("tls-port", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients")
 
 
 class SentinelServer(Server):
@@ -24,21 +25,26 @@ class SentinelServer(Server):
     name = "redis-sentinel"
     not_ready = (NotReadyError, OSError, redis.RedisError)
 
-    def __init__(self, primary_port: int) -> None:
+    def __init__(self, primary_port: int, guard: Guard | None) -> None:
         self._program = find_tool("redis-server")
         super().__init__()
         self.port = free_port()
-        self._primary_port = primary_port
+        self._primary_port, self._guard = primary_port, guard
+        given = {} if guard is None else guard.settings(self.port)  # it writes the certificates again, so it must not run later
+        self._tls = {name: given[name] for name in TLS_SETTINGS if name in given}
 
     def prepare(self) -> None:
         lines = [
-            f"port {self.port}",
+            f"port {self.port if self._guard is None else 0}",
+            *(f"{name} {text}" for name, text in self._tls.items()),
+            *([] if self._guard is None else ["tls-replication yes"]),
             f"bind {HOST}",
             f"requirepass {PASSWORD}",
             f"sentinel sentinel-pass {PASSWORD}",
             f"sentinel monitor {SERVICE} {HOST} {self._primary_port} {QUORUM}",
             f"sentinel down-after-milliseconds {SERVICE} 1500",
             f"sentinel failover-timeout {SERVICE} 5000",
+            *([] if self._guard is None else [f"sentinel auth-pass {SERVICE} {self._guard.password}"]),
         ]
         (self.directory / "sentinel.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -47,7 +53,9 @@ class SentinelServer(Server):
 
     def state(self) -> dict[str, Any]:
         """Return what the sentinel knows of the service."""
-        with redis.Redis(host=HOST, port=self.port, password=PASSWORD, socket_timeout=5, decode_responses=True) as client:
+        own = {} if self._guard is None else self._guard.client_options()
+        options = {**own, "username": None, "password": PASSWORD, "socket_timeout": 5, "decode_responses": True}
+        with redis.Redis(host=HOST, port=self.port, **options) as client:
             state: Any = client.sentinel_master(SERVICE)
         return dict(state)
 
@@ -58,15 +66,20 @@ class SentinelServer(Server):
 
 
 class SentinelService:
-    """The servers of one service. Writes are synced to disk before their reply, as by `RedisServer`."""
+    """The servers of one service. Writes are synced to disk before their reply, as by `RedisServer`.
 
-    def __init__(self) -> None:
-        self.data = [RedisServer(settings={"repl-diskless-sync-delay": "0"}) for _ in range(2)]
-        self.sentinels = [SentinelServer(self.data[0].port) for _ in range(SENTINELS)]
+    A `guard` puts TLS between all of them, and gives the default user its password.
+    """
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        settings = {"repl-diskless-sync-delay": "0"} | ({} if guard is None else {"tls-replication": "yes", "masterauth": guard.password})
+        self.guard = guard
+        self.data = [RedisServer(settings=settings, guard=guard) for _ in range(2)]
+        self.sentinels = [SentinelServer(self.data[0].port, guard) for _ in range(SENTINELS)]
 
     @property
     def url(self) -> str:
-        return f"redis://{SERVICE}/0"
+        return f"{'redis' if self.guard is None else 'rediss'}://{SERVICE}/0"
 
     @property
     def addresses(self) -> tuple[str, ...]:
