@@ -213,6 +213,15 @@ def processes_panels() -> tuple[Block, ...]:
             empty="No process has a webhook",
             width=12,
         ),
+        lines(
+            "Results sent",
+            "Records of final panes and verdicts sent to kafka.results_topic, and failed writes. Failed records are sent again.",
+            "cps",
+            Query(loop_rate("streammetrics_results_total", ["status"]), "{{status}}"),
+            least=0,
+            empty="No process has kafka.results_topic",
+            width=24,
+        ),
         listing(
             "Versions",
             "Version and uptime of each process, and the number of tasks of the namespace.",

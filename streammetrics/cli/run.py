@@ -43,6 +43,7 @@ from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.partitioner import misplaced_keys
+from streammetrics.connectors.kafka.results import KafkaResults
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.connectors.redis.namespaces import client_name
@@ -57,6 +58,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.runtime.webhook import ChangeRecorder
@@ -131,13 +133,21 @@ def serve(
             check_brokers = partial(_check_brokers, settings, status, clock) if settings.worker.role != "exporter" else lambda: None
             _retry(lambda: _check_store(store, settings), "store", settings, status, clock, stop, check_brokers)
             if settings.worker.role != "worker":
+                builder = build_report_builder(settings, engine)
+                on_report = _reporting(settings, HistoryStore(show, history_blob).take, store, clock)
+                if settings.kafka.results_topic:
+                    sink = _retry(partial(_results_sink, settings), "source", settings, status, clock, stop)
+                    stack.callback(sink.close)
+                    feed = ResultsFeed(builder, sink, status)
+                    stack.enter_context(StoppableThread("results", feed.run, stop))
+                    on_report = _both(on_report, feed.take)
                 publisher = Publisher(
-                    builder=build_report_builder(settings, engine),
+                    builder=builder,
                     store=store,
                     publish_ms=settings.exporter.publish_ms,
                     clock=clock,
                     status=status,
-                    on_report=_reporting(settings, HistoryStore(show, history_blob).take, store, clock),
+                    on_report=on_report,
                     retry_seconds_max=settings.worker.retry_seconds_max,
                 )
                 stack.enter_context(StoppableThread("publisher", publisher.run, stop))
@@ -151,6 +161,20 @@ def serve(
                 pool.run(stop)
             else:
                 _work(settings, engine, store, clock, status, stop)
+
+
+def _results_sink(settings: Settings) -> KafkaResults:
+    return KafkaResults(kafka_connection(settings), settings.kafka.results_topic)
+
+
+def _both(one: Callable[[Report], None], other: Callable[[Report], None]) -> Callable[[Report], None]:
+    """Return a function that gives each report to both."""
+
+    def take(report: Report) -> None:
+        one(report)
+        other(report)
+
+    return take
 
 
 def _reporting(settings: Settings, take: Callable[[Report], None], store: RedisStore, clock: Clock) -> Callable[[Report], None]:

@@ -109,6 +109,12 @@ class KafkaSettings(Section):
         "Topic for refused events, each with its reason and raw bytes.",
         "a topic name that is not in kafka.topics, or empty for none",
     )
+    results_topic: Literal[""] | Topic = setting(
+        "",
+        "Topic for results: a record for each group of a final pane, and for each changed verdict. Make it compacted "
+        "(cleanup.policy=compact): the newest record of a key counts.",
+        "a topic name that is not in kafka.topics, or empty for none",
+    )
     start: StartField = setting(
         "earliest",
         "Where to begin reading when no offsets are stored: at the oldest record, at the end, or at a time. A time selects the first"
@@ -182,6 +188,9 @@ class KafkaSettings(Section):
             yield Conflict(
                 ("kafka.dead_letter_topic", "kafka.topics"), "must not be in kafka.topics: refused events would be read again as input"
             )
+        if self.results_topic in (*self.topics, self.dead_letter_topic) and self.results_topic:
+            rule = "must not be in kafka.topics, or the topic of dead letters: results are no events"
+            yield Conflict(("kafka.results_topic", "kafka.topics", "kafka.dead_letter_topic"), rule)
         if self.security_protocol.startswith("SASL_"):
             yield from self._login_conflicts()
         yield from key_without_certificate("kafka", self.ssl_certfile, self.ssl_keyfile)

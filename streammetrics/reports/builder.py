@@ -37,7 +37,7 @@ from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.scopes import OF_RUN, ScopePart, ScopeParts, parts_of, scopes_of, sum_pairs, sum_scopes, sum_stages
 from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
-from streammetrics.windows.panes import VIEWS, Window, WindowRules, WindowView, window_end
+from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
@@ -233,6 +233,17 @@ class ReportBuilder:
     def scales(self, tasks: int) -> dict[str, Mapping[str, float]]:
         """Return the frozen scales of every shown experiment, by measure. They never change during a run."""
         return {name: self._scales.of(name, run) for name, run in self._runs(tasks).items()}
+
+    def final_panes(self, report: Report, first_ms: int) -> Iterator[tuple[int, Pane]]:
+        """Yield the start and the content of final panes, merged over all tasks, from `first_ms` on, ascending.
+
+        `report` is the last one. No pane is yielded that some task has dropped, and none while a task has not committed.
+        """
+        end = next((window.end_ms for window in report.windows if window.view == "final"), None)
+        if end is not None and report.tasks_committed == report.tasks:
+            oldest = max(control.oldest_kept for control in self._controls_of(report.tasks))
+            for start in self.aggregator.starts(max(first_ms, oldest), end):
+                yield start, self.aggregator.pane(start)
 
     def report(self, tasks: int) -> Report:
         """Build a report. `tasks` is the number of all tasks, committed or not."""

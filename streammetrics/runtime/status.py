@@ -92,6 +92,8 @@ class ProcessStatus:
     """Messages of the webhook by outcome: sent, failed (tries), given_up."""
     webhooks_waiting: int | None = None
     """Changes that wait to be sent, by any process; None without a webhook."""
+    results: Counter[str] = field(default_factory=Counter)
+    """Records of results: sent, and failed writes; empty without a topic for them."""
     records: Counter[str] = field(default_factory=Counter)
     """Records read, by topic. Records that are read again after a crash count again."""
     paused_inputs: int = 0

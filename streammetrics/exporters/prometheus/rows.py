@@ -227,6 +227,8 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
         for name, value in zip(_NODE_SERIES, node[1:], strict=True):
             if value is not None:
                 yield SampleRow(name, (node.name,), float(value))
+    for outcome, count in status.results.items():
+        yield SampleRow("streammetrics_results_total", (outcome,), count)
     if status.webhooks_waiting is not None:
         yield SampleRow("streammetrics_webhooks_waiting", (), status.webhooks_waiting)
         for outcome in WEBHOOK_OUTCOMES:

@@ -318,6 +318,7 @@ TABLE: tuple[Series, ...] = (
     _gauge("store_evicts", "1 if a server may delete state when memory is full, else 0.", "node", origin="exporter"),
     _gauge("store_forgets", "1 if a server loses its state at a restart, else 0.", "node", origin="exporter"),
     _counter("webhooks", "Messages of the webhook by outcome: sent, failed (tries) or given_up.", "status", origin="exporter"),
+    _counter("results", "Records sent to the topic of results, and failed writes (failed).", "status", origin="exporter"),
     _gauge("webhooks_waiting", "Changes of verdicts that wait to be sent by the webhook of any process.", origin="exporter"),
     _gauge("series", "Series of streammetrics on /metrics.", origin="exporter"),
     _gauge("series_limit", "Largest number of series that /metrics may have.", origin="exporter"),

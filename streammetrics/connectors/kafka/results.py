@@ -1,0 +1,50 @@
+"""Writes results to a Kafka topic: keyed records of which the newest counts, so the topic should be compacted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
+from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.topics import describe_topics
+from streammetrics.errors import SourceError
+
+WRITE_MS_MAX = 15_000
+
+
+class KafkaResults:
+    """A sink for results. The constructor raises ConfigError when the topic is missing, and SourceError when Kafka fails."""
+
+    def __init__(self, settings: KafkaConnection, topic: str) -> None:
+        client_log()
+        self._topic = topic
+        describe_topics(settings, [topic]).require_all("kafka.results_topic", ", or leave the setting empty")
+        with starting("the Kafka producer for results", settings) as network:
+            self._producer: Any = KafkaProducer(
+                **connection_options(settings),
+                kafka_client=network,
+                acks="all",
+                linger_ms=10,
+                max_block_ms=WRITE_MS_MAX,
+                delivery_timeout_ms=WRITE_MS_MAX,
+                allow_auto_create_topics=False,
+                metrics_enabled=False,
+            )
+
+    def write(self, records: Iterable[tuple[bytes, bytes, int]]) -> None:
+        """Write records (key, value, timestamp in ms) and wait until all replicas have them. Raises SourceError; some may be written."""
+        try:
+            futures = [self._producer.send(self._topic, key=key, value=value, timestamp_ms=at_ms) for key, value, at_ms in records]
+            for future in futures:
+                future.get(timeout=WRITE_MS_MAX / 1_000)
+        except (KafkaError, AssertionError) as error:
+            raise SourceError(f"topic {self._topic!r} does not take results: {describe_error(error)}") from error
+
+    def close(self) -> None:
+        """Close the producer without waiting."""
+        stuck_producer.close(self._producer)

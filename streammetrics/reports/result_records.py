@@ -1,0 +1,54 @@
+"""Results as records of a topic: one per group of a final pane, and one per verdict. Pure.
+
+A key says what a record is about, and the newest record of a key counts (an upsert, as in a compacted topic). Records of panes depend only
+on committed state: a process that sends a pane again sends the same bytes. Records are never deleted, so there are no tombstones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from streammetrics.experiments import ExperimentReport
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.pane_rows import PaneRow, pane_rows
+from streammetrics.windows.panes import Pane
+
+
+class ResultRecord(NamedTuple):
+    """One record. `at_ms` is its timestamp: the end of the pane, or the event time up to which the verdict is about."""
+
+    key: bytes
+    value: bytes
+    at_ms: int
+
+
+def pane_records(start_ms: int, pane: Pane, *, pane_ms: int, layout: TallyLayout) -> Iterator[ResultRecord]:
+    """Yield one record per group of a final pane, merged over all tasks."""
+    rows: dict[tuple[str, str, str], list[PaneRow]] = {}
+    for row in pane_rows(start_ms, pane, final=True, pane_ms=pane_ms, layout=layout):
+        if row.view == "final":
+            rows.setdefault((row.experiment, row.variant, row.segments), []).append(row)
+    for (experiment, variant, segments), of_group in rows.items():
+        key = {"type": "pane", "pane_start_ms": start_ms, "experiment": experiment, "variant": variant, "segments": segments}
+        counts = {"pane_ms": pane_ms, "lists": of_group[0].lists, "lists_with_feedback": of_group[0].lists_with_feedback}
+        metrics = [
+            {"metric": row.metric, "k": row.k, "numerator": row.numerator, "denominator": row.denominator, "scale_bits": row.scale_bits}
+            for row in of_group
+        ]
+        yield ResultRecord(_json(key), _json({**key, **counts, "metrics": metrics}), start_ms + pane_ms)
+
+
+def verdict_records(experiment: ExperimentReport, up_to_ms: int) -> Iterator[ResultRecord]:
+    """Yield one record for the experiment, and one per compared variant, each with its verdict now."""
+    found = [("", experiment.verdict), *((each.variant, each.verdict) for each in experiment.variants if each.verdict is not None)]
+    for variant, verdict in found:
+        key = {"type": "verdict", "experiment": experiment.experiment, "scope": experiment.scope, "variant": variant}
+        words = {"verdict": verdict.word, "code": verdict.code, "reason": verdict.reason, "up_to_ms": up_to_ms}
+        yield ResultRecord(_json(key), _json({**key, **words}), up_to_ms)
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)
