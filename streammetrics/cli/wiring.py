@@ -137,6 +137,7 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,
+        empty_lists=events.ubi_empty_lists,
     )
     decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), events.limits, ubi)
     with_attributes = reads_attributes(events, settings)
@@ -150,7 +151,18 @@ def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str,
     return {}
 
 
-_LATER_SETTINGS = ("envelope", "mappings", "numeric_ids", "positions", "ubi_exposure", "encoding", "frame", "schema_message", "topics")
+_LATER_SETTINGS = (
+    "envelope",
+    "mappings",
+    "numeric_ids",
+    "positions",
+    "ubi_empty_lists",
+    "ubi_exposure",
+    "encoding",
+    "frame",
+    "schema_message",
+    "topics",
+)
 """Settings that stored state names only where they are set: state of versions without them fits."""
 
 

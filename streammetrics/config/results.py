@@ -119,6 +119,11 @@ class EventSettings(Section):
         "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."
     )
     ubi_user: Literal["client_id", "session_id", "user_id"] = setting("client_id", "With ubi: the field that holds the user id.")
+    ubi_empty_lists: bool = setting(
+        False,
+        "With ubi: read a query whose hits are an empty array as an empty list, for engagement metrics such as zero_result_rate. Empty"
+        " lists count as 0 in ranking metrics.",
+    )
     ubi_exposure: Text = setting("impression", "With ubi: the action_name of events that show an item, such as view.", "an action name")
     ubi_experiment: OptionalText = setting(
         None, "With ubi: name of the experiment that the events' variant belongs to.", "a name, or empty for none"

@@ -166,10 +166,13 @@ class _Reader:
 
     def query(self) -> Event | None:
         name = next((name for name in _HITS if self.top.get(name) is not None), None)
-        if self.settings.lists_from != "hit_ids" or name is None:
+        by_hits = self.settings.lists_from == "hit_ids"
+        if name is None or not (by_hits or self.settings.empty_lists):
             return None
         hits = self.top.array(name)
-        if not hits:
+        if not hits and self.settings.empty_lists:
+            return self._impression((), None if by_hits else ())  # a fragment, so that impression events of the query still form its list
+        if not hits or not by_hits:
             return None
         fields.check_count(len(hits), self.limits)
         items = tuple(self._shown(f"{name}[{index}]", raw) for index, raw in enumerate(hits))

@@ -16,7 +16,7 @@ class UbiSettings(msgspec.Struct, frozen=True, kw_only=True):
     `lists_from`: lists come from item-level impression events, or from the hit ids of query documents. `user_field`: the field with the
     user. `segments`: fields that become segments of the same name. `experiment_from`: a field with an object experiment -> variant, or
     with a variant of the experiment named like the field. `value_from`: a field with the number that becomes a feedback's value (such
-    as `dwell_time`). `exposure`: the action of an event that shows an item.
+    as `dwell_time`). `exposure`: the action of an event that shows an item. `empty_lists`: a query without hits is an empty list.
     """
 
     lists_from: Literal["impressions", "hit_ids"] = "impressions"
@@ -25,3 +25,4 @@ class UbiSettings(msgspec.Struct, frozen=True, kw_only=True):
     experiment_from: str | None = None
     value_from: str | None = None
     exposure: str = "impression"
+    empty_lists: bool = False

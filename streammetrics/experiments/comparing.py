@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from streammetrics.experiments.cuped import Reduced, reduce_variances
-from streammetrics.experiments.estimates import Estimate, difference, estimate, lift_interval, variance_of, z_value
+from streammetrics.experiments.estimates import Estimate, Interval, difference, estimate, lift_interval, variance_of, z_value
 from streammetrics.experiments.floors import effective_users, largest_user_share_max, unmet_floor
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
@@ -135,6 +135,13 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     return tuple(_judged(each, broken, verdicts, within) for each in reports)
 
 
+def _most_favourable(measure: Measure, interval: Interval) -> float | None:
+    """Return the best lift within the interval, above 0 if it is better; None without a bound."""
+    if not measure.lower_is_better:
+        return interval.upper
+    return None if interval.lower is None else -interval.lower
+
+
 def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str, Verdict], within: Collection[str]) -> MeasureReport:
     name = measure_text(report.metric, report.k)
     is_within = name in within if report.paging and name in verdicts else None
@@ -209,7 +216,7 @@ def _with_intervals(
         alpha=alpha,
         tau=scale.tau,
         minimum_difference=mixture.effect,
-        judged_lift_upper=judged[2].upper if judged[2] else None,
+        judged_lift_upper=_most_favourable(measure, judged[2]) if judged[2] else None,
         judged=_judged_means(judged[0], judged[1], covariance) if report.paging else None,
     )
     return report, MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance)

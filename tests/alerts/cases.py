@@ -392,6 +392,40 @@ FALLEN = (
     Case("StreammetricsAllVariantsFell", "not on the first day", {LISTS: "0+50x200", SUM: "0+20x100 2010+5x60"}, "700m", step="5m"),
 )
 
+EMPTY = one("streammetrics_final_zero_result_rate_sum_total", experiment="", variant="", k="")
+
+ZERO_RESULTS = (
+    Case(
+        "StreammetricsZeroResultsRose",
+        "when three times as many lists are empty as a week ago",
+        {LISTS: "0+50x2100", EMPTY: "0+1x2020 2023+3x60"},
+        "10205m",
+        (
+            fired(
+                "warning",
+                "6% of the lists of all traffic have no item",
+                "This is more than 2 times the share of the same hour last week. Users see empty lists.",
+            ),
+        ),
+        "5m",
+    ),
+    Case("StreammetricsZeroResultsRose", "not at the rate of last week", {LISTS: "0+50x2100", EMPTY: "0+3x2100"}, "10205m", step="5m"),
+    Case(
+        "StreammetricsZeroResultsRose",
+        "not while hardly any list is empty",
+        {LISTS: "0+500x2100", EMPTY: "0+1x2020 2023+3x60"},
+        "10205m",
+        step="5m",
+    ),
+    Case(
+        "StreammetricsZeroResultsRose",
+        "not for an hour of few lists",
+        {LISTS: "0+5x2100", EMPTY: "0+1x2020 2023+3x60"},
+        "10205m",
+        step="5m",
+    ),
+)
+
 # --- input
 
 EVENTS = one("streammetrics_events_total", topic="impressions")
@@ -743,4 +777,4 @@ PIPELINE = (
     Case("StreammetricsSeriesLimit", "not for a page with room", {SHOWN: "4400+0x30", LIMIT: "5000+0x30", FOLDED: "0+0x30"}, "20m"),
 )
 
-CASES = (*RANKING, *FALLEN, *INPUT, *PIPELINE)
+CASES = (*RANKING, *FALLEN, *ZERO_RESULTS, *INPUT, *PIPELINE)

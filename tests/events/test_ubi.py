@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +122,18 @@ def test_an_integer_item_is_read_as_its_decimal_text():
 
 def test_with_item_level_impressions_a_query_is_no_event():
     assert of(sent(QUERY)) == []
+
+
+def test_a_query_without_hits_is_an_empty_list_if_wanted():
+    empty = sent(QUERY, query_response_hit_ids=[])
+    assert of(empty, BY_HITS) == of(empty) == []
+    whole = only(empty, UbiSettings(lists_from="hit_ids", empty_lists=True))
+    assert (whole.items, whole.positions) == ((), None)
+    fragment = only(empty, UbiSettings(empty_lists=True))
+    assert fragment == msgspec.structs.replace(whole, positions=())
+    assert (
+        of(sent(QUERY), UbiSettings(empty_lists=True)) == of(sent(QUERY, query_response_hit_ids=...), UbiSettings(empty_lists=True)) == []
+    )
 
 
 def test_with_hit_ids_a_query_is_a_list_and_an_impression_is_no_event():
@@ -348,6 +361,7 @@ values = st.recursive(
 all_settings = st.builds(
     UbiSettings,
     lists_from=st.sampled_from(["impressions", "hit_ids"]),
+    empty_lists=st.booleans(),
     user_field=st.sampled_from(["client_id", "user_id"]),
     segments=st.sampled_from([(), ("application",), ("application", "page"), ("client_id",)]),
     experiment_from=st.sampled_from([None, "ranker", "", "x" * 200]),

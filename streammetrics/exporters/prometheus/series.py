@@ -175,7 +175,8 @@ def _experiment_gauges() -> Iterator[Series]:
     reduced = " With CUPED: variance reduced by the users' earlier behaviour."
     of_measure |= {f"reduced_{name}": of_measure[name] + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
     of_measure["judged_lift_upper"] = (
-        "The upper bound that decides the verdict of a paging measure: lift_upper, or with cuped_verdict reduced_lift_upper."
+        "The upper bound that decides the verdict of a paging measure: lift_upper, or with cuped_verdict reduced_lift_upper. "
+        "For measures that get better when they fall, the upper bound of minus the lift."
     )
     of_measure["variance_reduction"] = "Share of the variance of the variant's mean that CUPED removes."
     for name, says in of_measure.items():

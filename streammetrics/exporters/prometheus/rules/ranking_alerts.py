@@ -81,6 +81,17 @@ RANKING_ALERTS = (
         _FELL_DESCRIPTION.replace("@{drop}", "@fell_warning"),
         "ranking",
     ),
+    Alert(
+        "StreammetricsZeroResultsRose",
+        "warning",
+        "30m",
+        "job:streammetrics_final_zero_results:ratio1h > @zero_results_factor * (job:streammetrics_final_zero_results:ratio1h offset 1w)\n"
+        "and job:streammetrics_final_zero_results:ratio1h > @zero_results_share\n"
+        "and job:streammetrics_final_lists:increase1h >= @fell_lists_least",
+        "{{ $value | humanizePercentage }} of the lists of all traffic have no item",
+        "This is more than @zero_results_factor times the share of the same hour last week. Users see empty lists.",
+        "ranking",
+    ),
     # --- invalid experiments
     Alert(
         "StreammetricsSampleRatioMismatch",

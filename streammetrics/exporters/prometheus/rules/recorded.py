@@ -40,6 +40,11 @@ RECORDED = (
         "or job:streammetrics_final_quality:mean1h offset 1d",
     ),
     Recorded(
+        "job:streammetrics_final_zero_results:ratio1h",
+        'max by (job) (increase(streammetrics_final_zero_result_rate_sum_total{experiment=""}[1h]))\n'
+        "/ (job:streammetrics_final_lists:increase1h > 0)",
+    ),
+    Recorded(
         "job_experiment:streammetrics_experiment_verdict:min",
         'min by (job, experiment, scope) (streammetrics_experiment_verdict{variant="", metric="", k=""})',
     ),

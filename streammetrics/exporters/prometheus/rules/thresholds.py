@@ -14,6 +14,8 @@ THRESHOLDS = (
     Threshold("fell_warning", 0.10, "Drop of all traffic that warns, against the lower of the same hours yesterday and last week."),
     Threshold("fell_critical", 0.25, "Drop of all traffic that is critical."),
     Threshold("fell_lists_least", 500, "Final lists that an hour needs for the comparison."),
+    Threshold("zero_results_factor", 2, "Rise of the zero-result rate of all traffic that warns, against the same hour last week."),
+    Threshold("zero_results_share", 0.01, "Zero-result rate from which a rise counts."),
     Threshold("sample_ratio_p", 0.01, "p-value of the sample ratio check. The product has the same limit."),
     Threshold("multi_exposed_share", 0.01, "Share of users who saw several variants. The product has the same limit."),
     Threshold("unmatched_share", 0.25, "Share of feedback that counts for no list. The product has the same limit."),
