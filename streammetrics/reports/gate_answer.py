@@ -138,8 +138,10 @@ def answer_gate(
 
 
 def as_stale(answer: GateAnswer, reasons: Sequence[str]) -> GateAnswer:
-    """Return an answer that must not be acted on, for these reasons. It no longer passes."""
-    word: GateWord = "wait" if answer.gate == "pass" else answer.gate
+    """Return an answer from numbers that are too old, for these reasons. It no longer passes; a failure stays one."""
+    if answer.gate == "fail":
+        return replace(answer, reason="; ".join((answer.reason, *reasons)), stale=(*answer.stale, *reasons))
+    word: GateWord = "wait"
     reason = "; ".join((*reasons, f"the last numbers: {answer.reason}"))
     return replace(answer, gate=word, reason=reason, stale=(*answer.stale, *reasons), needed=None)
 

@@ -61,7 +61,8 @@ def test_a_stale_report_never_passes_and_a_failure_stays_one() -> None:
     old = answer(passing(), None, "the data is old")
     assert (old.gate, old.stale) == ("wait", ("the data is old",))
     assert old.reason.startswith("the data is old; the last numbers: treatment: at most 5 % worse")
-    assert answer(failing(), None, "the data is old").gate == "fail"
+    bad = answer(failing(), None, "the data is old")
+    assert (bad.gate, bad.reason) == ("fail", f"{answer(failing()).reason}; the data is old")
     assert answer(waiting(), None, "the data is old").needed is None
 
 
