@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
     from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
     from streammetrics.metrics.inputs.trec import from_trec
+    from streammetrics.metrics.offline.assessment import Popularity, assess_lists
     from streammetrics.metrics.offline.compare import compare
     from streammetrics.metrics.offline.evaluate import evaluate
     from streammetrics.metrics.presets import preset
@@ -45,11 +46,13 @@ __all__ = [
     "Metric",
     "MetricError",
     "PackedLists",
+    "Popularity",
     "Scorer",
     "Spec",
     "Tally",
     "TallyLayout",
     "__version__",
+    "assess_lists",
     "compare",
     "evaluate",
     "from_frame",
@@ -70,6 +73,7 @@ __all__ = [
 _LATER = {
     **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "metrics.inputs.frames"),
     **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "metrics.inputs.judged"),
+    **dict.fromkeys(("Popularity", "assess_lists"), "metrics.offline.assessment"),
     "compare": "metrics.offline.compare",
     "evaluate": "metrics.offline.evaluate",
     "from_trec": "metrics.inputs.trec",
