@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
+from streammetrics.config import Settings
 from streammetrics.metrics import METRIC_NAMES, Spec
 from tests.support.settings import by_flags, configured, problems_of
 
@@ -55,3 +58,32 @@ def test_contradictions_are_explained(flags: dict[str, str], key: str, message: 
     (problem,) = problems_of(flags=flags)
     assert problem.key == key
     assert message in problem.allowed
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"names": ["zero_results"]}, "is not an engagement metric"),
+        ({"names": ["first_click_share"], "click_ranks": [3, 2_000]}, "2000 exceeds events.items_max (1000)"),
+        ({"names": ["satisfied_rate"], "satisfied_grade": 50}, "must be at most the highest grade in join.grades, 3"),
+        ({"names": ["value_per_list"], "purchases": ["purchase", "rent"]}, "rent needs a grade above 0 in join.grades"),
+        ({"names": ["value_per_list"], "purchases": ["skip"]}, "skip needs a grade above 0 in join.grades"),
+        ({"names": ["reformulation_rate"], "reformulation_ms": 1_800_001}, "must be at most join.attribution_ms (1800000)"),
+    ],
+)
+def test_engagement_settings_that_can_have_no_effect_are_rejected(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        Settings.model_validate({"engagement": given})
+
+
+def test_engagement_settings_do_not_matter_without_a_metric() -> None:
+    settings = Settings.model_validate({"engagement": {"reformulation_ms": 1_800_001, "purchases": ["rent"]}})
+    assert (settings.engagement.layout(), settings.engagement.rules()) == (None, None)
+
+
+def test_engagement_metrics_are_measures_of_experiments() -> None:
+    names = {"names": ["abandonment_rate", "first_click_share"]}
+    settings = Settings.model_validate({"engagement": names, "experiments": {"paging": ["abandonment_rate", "first_click_share@3"]}})
+    assert settings.experiments.paging == ("abandonment_rate", "first_click_share@3")
+    with pytest.raises(ValidationError, match="satisfied_rate is not measured"):
+        Settings.model_validate({"engagement": names, "experiments": {"paging": ["satisfied_rate"]}})
