@@ -201,9 +201,10 @@ class SettingKey:
     is_secret: bool
 
     def shown(self, value: object) -> str:
-        """Return a value of this key as text for a message. Secrets are masked; of a URL only the place is shown."""
+        """Return a value of this key as text for a message. Secrets are masked; of a URL with a login only the place is shown."""
         if not self.is_secret or value is None or value == "":
-            return shown(value)
+            has_login = isinstance(value, str) and "://" in value and "@" in value
+            return shown(mask_url(str(value)) if has_login else value)
         if isinstance(value, MaskedUrl):
             return shown(str(value))
         is_url = isinstance(self.default, MaskedUrl) and isinstance(value, str)

@@ -16,11 +16,25 @@ from rich.console import Console
 from rich.table import Table
 
 from streammetrics.runtime.rules import WorkerRules
-from tests.bench import commit, decoding, end_to_end, importing, live, machine, parts, pool
+from tests.bench import commit, decoding, decoding_encoded, end_to_end, importing, live, machine, parts, pool
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
-PARTS = ("end-to-end", "live", "skew", "workers", "pool", "experiments", "engine", "decoding", "commit", "exporter", "memory", "import")
+PARTS = (
+    "end-to-end",
+    "live",
+    "skew",
+    "workers",
+    "pool",
+    "experiments",
+    "engine",
+    "decoding",
+    "encodings",
+    "commit",
+    "exporter",
+    "memory",
+    "import",
+)
 Say = Callable[[str], None]
 
 console = Console(width=None if sys.stdout.isatty() else 130, highlight=False)
@@ -215,6 +229,15 @@ def part_decoding(quick: bool, rounds: int, say: Say) -> None:
     console.print(goal(most <= 2, f"a mapped event takes {most:.2f} times a native one at most, wanted at most 2"))
 
 
+def part_encodings(quick: bool, rounds: int, say: Say) -> None:
+    say("encodings")
+    table = Table("event in", "list of 12, us", "bytes", "feedback, us", "bytes")
+    for each in decoding_encoded.costs():
+        table.add_row(each.name, f"{each.of_list:.2f}", str(each.list_bytes), f"{each.of_feedback:.2f}", str(each.feedback_bytes))
+    console.print("\n[bold]Encodings[/bold], processor time to decode one event (answer checked: equal events)")
+    console.print(table)
+
+
 def part_commit(quick: bool, rounds: int, say: Say) -> None:
     p50_ms = {}
     for users in (COMMIT_USERS, WorkerRules().commit_users_max):
@@ -289,6 +312,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "experiments": part_experiments,
         "engine": part_engine,
         "decoding": part_decoding,
+        "encodings": part_encodings,
         "commit": part_commit,
         "exporter": part_exporter,
         "memory": part_memory,

@@ -65,7 +65,7 @@ def costs() -> list[DecodeCost]:
         sent, sent_mapped = _sent(one), _sent(other)
         if list(native(sent)) != list(mapped(sent_mapped)):
             raise WrongAnswerError(f"{name}: the events differ")
-        found.append(DecodeCost(name, _cost(native, sent), _cost(mapped, sent_mapped)))
+        found.append(DecodeCost(name, cost_of(native, sent), cost_of(mapped, sent_mapped)))
     return found
 
 
@@ -73,7 +73,7 @@ def _sent(event: dict[str, Any]) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
 
-def _cost(decode: Callable[[bytes], object], value: bytes) -> float:
+def cost_of(decode: Callable[[bytes], object], value: bytes) -> float:
     """Return the least cost of several rounds: the others were disturbed."""
     least = float("inf")
     for _ in range(ROUNDS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,8 @@ def run_protoc(folder: Path, name: str) -> bytes:
         except subprocess.TimeoutExpired:
             raise SchemaProblemError(f"the compiler did not end within {COMPILE_SECONDS_MAX} s") from None
         if done.returncode != 0 or not out.exists():
-            lines = [line for line in done.stderr.splitlines() if ": warning:" not in line and line.strip()]
+            said = [line for line in done.stderr.splitlines() if line.strip() and "warning" not in line.lower()]
+            lines = [line for line in said if re.match(r"[^\s:]+:\d+:", line)] or said
             raise SchemaProblemError("; ".join(lines[:3])[:300] or f"the compiler ended with {done.returncode}")
         return out.read_bytes()
 

@@ -31,7 +31,7 @@ def registered_reader(schema: SchemaText, ref: SchemaRef, check_json: bool) -> T
     messages = ProtobufSchema(compiled(schema))
     if ref.kind == "guid":
         return messages.reader_at(ref.indexes or (0,))
-    return messages.framed_reader(ref.body_at) if ref.body_at else messages.reader()
+    return messages.framed_reader(ref.body_at) if ref.body_at else messages.named_reader(ref.message)
 
 
 def file_reader(path: str, encoding: FileEncoding, frame: Frame = "none", message: str = "", key: str = "events") -> ToJson:
@@ -42,9 +42,9 @@ def file_reader(path: str, encoding: FileEncoding, frame: Frame = "none", messag
     try:
         return _file_reader(Path(path), encoding, frame, message)
     except OSError as error:
-        raise ConfigError([Problem(f"{key}.schema", path, f"must be a file that can be read ({error.strerror or error})")]) from None
+        raise ConfigError([Problem(f"{key}.schema_file", path, f"must be a file that can be read ({error.strerror or error})")]) from None
     except SchemaProblemError as error:
-        raise ConfigError([Problem(f"{key}.schema", path, f"cannot be used: {error}")]) from None
+        raise ConfigError([Problem(f"{key}.schema_file", path, f"cannot be used: {error}")]) from None
     except MissingPackageError as error:
         raise ConfigError([Problem(f"{key}.encoding", encoding, str(error))]) from None
 

@@ -7,6 +7,8 @@
 | Confluent, in headers | `__value_schema_id`: `01` and a UUID; the body is bare |
 | Apicurio, in headers | `apicurio.value.globalId` or `apicurio.value.contentId`: 8 bytes, big-endian; the body is bare |
 
+With Protobuf, `apicurio.protobuf.type` is the name of the message.
+
 Registries count ids from 1, so an id of four zero bytes begins an id of eight bytes. With Protobuf, the indexes of the message follow the
 id: in the body, or in Confluent's header.
 """
@@ -31,16 +33,18 @@ INDEXES_MAX: Final = 64
 _GUID_HEADER: Final = "__value_schema_id"
 _GUID_VERSION: Final = b"\x01"
 _ID_HEADERS: Final[Sequence[tuple[str, IdKind]]] = (("apicurio.value.globalId", "global_id"), ("apicurio.value.contentId", "content_id"))
+_TYPE_HEADER: Final = "apicurio.protobuf.type"
 _ZERO_ID: Final = bytes(CONFLUENT_BYTES)
 
 
 class SchemaRef(NamedTuple):
-    """Names one schema of a registry. `indexes` are those of a Protobuf message if they are in the header; None: in the body."""
+    """Names one schema of a registry. `indexes` or `message` name the message of Protobuf, if a header does and not the body."""
 
     kind: IdKind
     id: str
     body_at: int
     indexes: tuple[int, ...] | None = None
+    message: str = ""
 
     def __str__(self) -> str:
         return f"{self.kind.replace('_', ' ')} {self.id}"
@@ -64,25 +68,33 @@ def framed_ref(key: bytes, kind: IdKind) -> SchemaRef:
     """Return the schema that a frame names. `kind` is what the ids of this registry mean.
 
     >>> framed_ref(b"\\x00\\x00\\x00\\x00\\x07", "schema_id")
-    SchemaRef(kind='schema_id', id='7', body_at=5, indexes=None)
+    SchemaRef(kind='schema_id', id='7', body_at=5, indexes=None, message='')
     """
     return SchemaRef(kind, str(int.from_bytes(key[1:])), len(key))
 
 
-def header_key(headers: Headers) -> tuple[str, bytes] | None:
-    """Return the header that names the schema of a record; None if there is none."""
+class HeaderKey(NamedTuple):
+    """The header that names the schema of a record, and the one that names its Protobuf message, if there is one."""
+
+    name: str
+    found: bytes
+    message: bytes = b""
+
+
+def header_key(headers: Headers) -> HeaderKey | None:
+    """Return the headers that name the schema of a record; None if there are none."""
     for name in (_GUID_HEADER, *(name for name, _ in _ID_HEADERS)):
         found = headers.get(name)
         if found is not None:
-            return name, found
+            return HeaderKey(name, found, headers.get(_TYPE_HEADER) or b"")
     return None
 
 
-def header_ref(name: str, found: bytes) -> SchemaRef | None:
-    """Return the schema that a header names; None if the header is not valid.
+def header_ref(name: str, found: bytes, message: bytes = b"") -> SchemaRef | None:
+    """Return the schema that headers name; None if they are not valid.
 
-    >>> header_ref("apicurio.value.globalId", bytes(7) + b"\\x03")
-    SchemaRef(kind='global_id', id='3', body_at=0, indexes=None)
+    >>> header_ref("apicurio.value.globalId", bytes(7) + b"\\x03", b"Click")
+    SchemaRef(kind='global_id', id='3', body_at=0, indexes=None, message='Click')
     >>> header_ref("__value_schema_id", b"\\x01" + bytes(15) + b"\\x07\\x02\\x02").indexes
     (1,)
     """
@@ -97,7 +109,8 @@ def header_ref(name: str, found: bytes) -> SchemaRef | None:
             indexes = read[0]
         return SchemaRef("guid", str(UUID(bytes=bytes(found[1:17]))), 0, indexes)
     kind = dict(_ID_HEADERS)[name]
-    return SchemaRef(kind, str(int.from_bytes(found)), 0) if len(found) == 8 else None
+    text = message.decode("utf-8", "replace")
+    return SchemaRef(kind, str(int.from_bytes(found)), 0, message=text) if len(found) == 8 else None
 
 
 def message_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int] | None:

@@ -63,6 +63,11 @@ class ProtobufSchema:
         read = _message_reader(kind)
         return lambda value: read(value[body_at:])
 
+    def named_reader(self, name: str) -> ToJson:
+        """Return a reader of a message by its name without the package; without a name, of the first message. Raises SchemaProblemError."""
+        full = next((message for message in self.messages if message.rpartition(".")[2] == name), name)
+        return self.reader(full)
+
     def reader_at(self, indexes: Sequence[int], body_at: int = 0) -> ToJson:
         """Return a reader of the message at these indexes in the file. Raises SchemaProblemError."""
         kind = self._at(indexes)

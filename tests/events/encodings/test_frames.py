@@ -37,7 +37,8 @@ def test_a_cut_frame_is_no_frame(value: bytes) -> None:
 
 def test_headers_name_a_schema() -> None:
     guid = uuid.UUID("8b9a2e0a-9a5e-4b4b-9d5e-3f2b1a0c9d8e")
-    assert header_key({"other": b"x", "apicurio.value.contentId": bytes(7) + b"\x05"}) == ("apicurio.value.contentId", bytes(7) + b"\x05")
+    key = header_key({"other": b"x", "apicurio.value.contentId": bytes(7) + b"\x05"})
+    assert key == ("apicurio.value.contentId", bytes(7) + b"\x05", b"")
     assert header_key({"__value_schema_id": None, "content-type": b"x"}) is None
     assert header_ref("apicurio.value.contentId", bytes(7) + b"\x05") == SchemaRef("content_id", "5", 0)
     assert header_ref("__value_schema_id", b"\x01" + guid.bytes) == SchemaRef("guid", str(guid), 0)

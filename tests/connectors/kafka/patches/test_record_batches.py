@@ -10,7 +10,8 @@ from kafka.record import MemoryRecords
 
 from streammetrics.connectors.kafka.patches import record_batches
 from streammetrics.connectors.kafka.patches.fast_fetch import FastPartitionRecords
-from tests.connectors.kafka.patches.batches import CODECS, PLACE, RecordFields, batch_of, read_all
+from streammetrics.events.encodings.sent_value import SentValue
+from tests.connectors.kafka.patches.batches import CODECS, PLACE, RecordFields, batch_of, read_all, record_lists
 
 
 class TestColumns:
@@ -46,6 +47,19 @@ class TestColumns:
             except (IndexError, ValueError, CorruptRecordError):
                 results.append(None)
         assert results[0] == results[1]
+
+
+class TestHeaders:
+    @given(records=record_lists)
+    def test_headers_are_those_of_the_client(self, records: list[RecordFields]) -> None:
+        """The last of several headers with one name counts. Records without headers or without a value stay plain."""
+        expected = [dict(headers) if value else {} for _, _, value, headers in records]
+        for decode in (record_batches.columns, record_batches.walk):
+            batch = MemoryRecords(batch_of(records)).next_batch()
+            read = list(decode(batch, True))
+            assert [record.value for record in read] == [value for _, _, value, _ in records]
+            assert [record.value.headers if type(record.value) is SentValue else {} for record in read] == expected
+            assert all(type(record.value) is not SentValue for record in decode(MemoryRecords(batch_of(records)).next_batch()))
 
 
 class TestDamage:
