@@ -161,6 +161,7 @@ def processes_panels() -> tuple[Block, ...]:
     """Make the panels for processes."""
     started = f"time() - {selector('process_start_time_seconds')}"
     version = by("max", ["instance", "version"], selector("streammetrics_build_info"))
+    marked = by("max", ["text", "kind", "experiment"], selector("streammetrics_mark_timestamp_seconds"))
     return (
         lines(
             "CPU",
@@ -235,6 +236,18 @@ def processes_panels() -> tuple[Block, ...]:
                 of_field("Tasks", unit="short"),
             ),
             empty="No process is scraped in this job",
+            width=24,
+            height=7,
+        ),
+        listing(
+            "Deploys and alerts",
+            "What was posted to /api/marks, the newest first. Deploys are also marked on the curves.",
+            {"text": "What", "kind": "Kind", "experiment": "Experiment", "B": "Ago"},
+            Query(marked),
+            Query(f"time() - {marked}"),
+            sort=("Ago", False),
+            rules=(of_field("Ago", unit="s", decimals=0),),
+            empty="Nothing was posted to /api/marks",
             width=24,
             height=7,
         ),

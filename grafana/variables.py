@@ -8,7 +8,7 @@ from typing import Any
 from grafana_foundation_sdk.models import dashboard
 
 from grafana.layout import SOURCE
-from grafana.panels import BLUE, RED
+from grafana.panels import BLUE, GREEN, RED
 from grafana.queries import EXPERIMENT, METRIC, selector
 from streammetrics.metrics.names import METRIC_NAMES
 
@@ -103,13 +103,17 @@ def segments() -> Variable:
 
 
 def marks() -> list[dashboard.AnnotationQuery]:
-    """Annotate firing alerts and new versions."""
+    """Annotate firing alerts, new versions, and the marks that were posted."""
     # StreammetricsAbsent has no job. Alerts of other jobs do not belong on this dashboard.
     alerts = f'ALERTS{{alertstate="firing", alertname=~"{ALERT_PATTERN}", job=~"$job|"}}'
     known = f"group by (version) ({selector('streammetrics_build_info')})"
     before = f"group by (version) ({selector('streammetrics_build_info', offset='5m')})"
+    deploys = selector("streammetrics_mark_timestamp_seconds", kind='="deploy"')
+    newest = f"max by (kind, experiment, text) ({deploys})"
+    posted = f"group by (kind, experiment, text) ((time() - {newest}) < 120 >= 0)"
     return [
         _annotation("Alerts", RED, alerts, "{{alertname}}", "{{severity}} {{experiment}} {{variant}}", "alertname,severity"),
+        _annotation("Deploys", GREEN, posted, "{{text}}", "{{kind}} {{experiment}}", "kind"),
         _annotation("Versions", BLUE, f"{known} unless {before}", "version {{version}}", "new version", "version"),
     ]
 

@@ -30,6 +30,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition, Exposition
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.history_store import HistoryStore
+from streammetrics.runtime.mark_store import MarkStore
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
@@ -190,7 +191,8 @@ def _worker(settings: Settings, engine: Engine, store: MemoryStore, status: Proc
 
 def _views(settings: Settings, engine: Engine, status: ProcessStatus, clock: SystemClock) -> HttpViews:
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic)
+    marks = MarkStore(status, clock.monotonic)
+    return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic, add_marks=marks.add)
 
 
 def _http_server(views: HttpViews, settings: Settings) -> HttpServer:

@@ -57,6 +57,7 @@ from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
+from streammetrics.runtime.mark_store import MARKS_KEY, MarkStore
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus, Trouble
@@ -94,6 +95,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
         control_of=control_of(settings),
         worker_pids=tuple if pool is None else pool.pids,
     )
+    marks_blob = RedisBlobStore(redis_connection(settings), MARKS_KEY)
+    marks = MarkStore(status, clock.monotonic, marks_blob)
     first_events = FirstEvents(settings.kafka.topics, settings.events.format)
     views = HttpViews(
         exposition,
@@ -102,14 +105,21 @@ def run(settings: Settings, stop: threading.Event) -> None:
         first_events=first_events,
         wall_ms=clock.wall_ms,
         stale_ms=settings.exporter.gate_stale_ms,
+        add_marks=None if role == "worker" else marks.add,
     )
+
+    def show(report: Report, history: History) -> None:
+        marks.refresh()
+        views.show(report, history)
+
     server = http_server(views, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
     try:
-        serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, views.show).take, pool)
+        serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, show).take, pool)
     finally:
         server.stop()
+        marks_blob.close()
     log.info("stopped")
 
 

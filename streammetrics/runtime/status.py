@@ -9,6 +9,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.reports.marks import Mark
 
 COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 RATE_SECONDS = 5.0
@@ -94,6 +95,8 @@ class ProcessStatus:
     """Changes that wait to be sent, by any process; None without a webhook."""
     results: Counter[str] = field(default_factory=Counter)
     """Records of results: sent, and failed writes; empty without a topic for them."""
+    marks: tuple[Mark, ...] = ()
+    """Deploys and alerts that others have reported, oldest first."""
     records: Counter[str] = field(default_factory=Counter)
     """Records read, by topic. Records that are read again after a crash count again."""
     paused_inputs: int = 0

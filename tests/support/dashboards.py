@@ -30,6 +30,7 @@ from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
@@ -142,6 +143,7 @@ def scene(folder: Path) -> Iterator[Scene]:
                 paused_inputs=partition,
                 store_nodes=NODES,
                 webhooks=Counter(sent=3, failed=2),
+                marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
                 webhooks_waiting=1,
             )
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())

@@ -113,9 +113,12 @@ _CURVES: Final = _record(
         )
     ),
 )
+_MARK: Final = _record(at_ms=_COUNT, kind={"enum": ["deploy", "alert"]}, text=_TEXT, experiment=_TEXT)
+_MARKS: Final = _record(marks=_list(_MARK))
 _PULSE: Final = _record(
     missing=_list(_TEXT),
     waiting=_list(_TEXT),
+    marks=_list(_MARK),
     publishes=_FLAG,
     report_age_seconds=_SECONDS,
     report_gap_seconds=_SECONDS,
@@ -127,6 +130,26 @@ _PULSE: Final = _record(
     client_rebuilds=_COUNT,
     dead_letters=_COUNT,
 )
+
+
+_POSTED: Final[JsonSchema] = {
+    "type": "object",
+    "description": "A deploy. Messages of Alertmanager's webhook are read too; each firing alert becomes a mark.",
+    "properties": {"text": _TEXT, "experiment": _TEXT, "at": {"type": ["string", "integer"]}},
+}
+_POST_MARK: Final[JsonSchema] = {
+    "post": {
+        "summary": "Mark a deploy on the curves, or the firing alerts of a message of Alertmanager.",
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _POSTED}}},
+        "responses": {
+            "201": {"description": "The marks that were stored.", "content": {"application/json": {"schema": _ref("Marks")}}},
+            **{
+                status: {"description": text, "content": {"application/json": {"schema": _ref("Error")}}}
+                for status, text in {"400": "Not such a body.", "415": "Not JSON.", "503": "Not stored."}.items()
+            },
+        },
+    }
+}
 
 
 @cache
@@ -156,10 +179,15 @@ def openapi_json() -> bytes:
         ),
         "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),
         "/api/pulse": _path("The state of this process.", "Pulse", {}),
+        "/api/marks": _path("Deploys and alerts on the curves, oldest first.", "Marks", {}) | _POST_MARK,
         "/api/openapi.json": {"get": {"summary": "This description.", "responses": {"200": {"description": "OpenAPI 3.1."}}}},
     }
-    schemas = {**components, "Report": _REPORT, "Curves": _CURVES, "Pulse": _PULSE, "Error": _record(error=_TEXT)}
-    info = {"title": "streammetrics", "version": API_VERSION, "description": "Live ranking quality. All paths are read-only."}
+    schemas = {**components, "Report": _REPORT, "Curves": _CURVES, "Pulse": _PULSE, "Marks": _MARKS, "Error": _record(error=_TEXT)}
+    info = {
+        "title": "streammetrics",
+        "version": API_VERSION,
+        "description": "Live ranking quality. Only POST /api/marks writes.",
+    }
     return msgspec.json.encode({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}})
 
 

@@ -29,6 +29,7 @@ SCRIPTS = (
     "verdicts.js",
     "plot.js",
     "chart.js",
+    "marks.js",
     "curves.js",
     "why.js",
     "experiments.js",

@@ -30,8 +30,10 @@ from streammetrics.exporters.http.auth import LOGGED_IN, Login, requiring_login
 from streammetrics.exporters.http.etag import tagged
 from streammetrics.exporters.http.gate import gate_route
 from streammetrics.exporters.http.limits import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol, tls_context
+from streammetrics.exporters.http.marks import MARKS_PATH, marks_route
 from streammetrics.exporters.http.routes import page_routes
 from streammetrics.exporters.http.views import HttpViews, ReadinessFinding
+from streammetrics.reports.marks import BODY_BYTES_MAX
 
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
@@ -54,6 +56,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 _HELP = (
     "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), /api/gate/EXPERIMENT (pass, wait or fail), "
+    "/api/marks (deploys and alerts on the curves; post one here), "
     "/api/openapi.json (describes /api), "
     "/healthz (does the process work), /readyz (is everything available)\n"
 )
@@ -157,6 +160,7 @@ def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
         Route("/readyz", _finding(views.readiness)),
         Route("/api/report", report),
         gate_route(views),
+        marks_route(views),
         *page_routes(views),
     ]
     gzip = Middleware(GZipMiddleware, minimum_size=COMPRESS_BYTES_MIN, compresslevel=COMPRESS_LEVEL)
@@ -191,11 +195,19 @@ def _without_bodies(app: ASGIApp) -> ASGIApp:
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        has_body = b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")
+        has_body = (b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")) and not _may_have_body(scope)
         response = body if has_body else head if _head_bytes(scope) > HEADER_BYTES_MAX else app
         await response(scope, receive, send)
 
     return wrapped
+
+
+def _may_have_body(scope: Scope) -> bool:
+    """Whether a request posts marks, with a length that is known and small."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"")
+    is_small = b"transfer-encoding" not in headers and length.isdigit() and len(length) < 9 and int(length) <= BODY_BYTES_MAX
+    return is_small and scope["method"] == "POST" and scope["path"] == MARKS_PATH
 
 
 def _head_bytes(scope: Scope) -> int:

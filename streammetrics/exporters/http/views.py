@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.freshness import ReportTimes, span_text
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, find_experiment
 from streammetrics.reports.history import History
+from streammetrics.reports.marks import Mark
 from streammetrics.reports.outlook import report_json, with_outlook
 from streammetrics.reports.report import Report, counts_by_reason
 from streammetrics.runtime.status import Rate, Trouble
@@ -47,7 +48,7 @@ class HttpViews:
 
     `monotonic` is the clock of the process status, in seconds, and `wall_ms` the time of day in epoch ms. `publishes` says if this
     process reads committed state. The exposition knows if it consumes. `first_events` says what is waited for while there are no events. A
-    report that is older than `stale_ms` never passes the gate.
+    report that is older than `stale_ms` never passes the gate. `add_marks` stores marks; None: this process cannot.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class HttpViews:
         first_events: FirstEvents | None = None,
         wall_ms: Callable[[], int] = _wall_ms,
         stale_ms: int = STALE_MS,
+        add_marks: Callable[[Iterable[Mark]], None] | None = None,
     ) -> None:
         self._exposition, self._monotonic, self._publishes, self._first_events = exposition, monotonic, publishes, first_events
-        self._wall_ms, self._stale_ms = wall_ms, stale_ms
+        self.wall_ms, self._stale_ms, self.add_marks = wall_ms, stale_ms, add_marks
         self._status = exposition.status
         self._report: tuple[Report, History] | None = None
         self._report_json: tuple[tuple[Report, History], bytes] | None = None
@@ -80,6 +82,10 @@ class HttpViews:
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
         self._events_per_second = self._rate.add(now_seconds, counts_by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
+
+    def marks(self) -> list[dict[str, Any]]:
+        """Return the marks on the curves as plain JSON values, oldest first."""
+        return [msgspec.to_builtins(mark) for mark in self._status.marks]
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the text for Prometheus and its content type; see `Exposition.page`."""
@@ -117,6 +123,7 @@ class HttpViews:
         return {
             "missing": list(self._missing()),
             "waiting": self._waiting(),
+            "marks": self.marks(),
             "publishes": self._publishes,
             "report_age_seconds": age_seconds,
             "report_gap_seconds": self._gap_seconds,
@@ -134,7 +141,7 @@ class HttpViews:
 
         The report is stale if it was read too long ago, if its event time is too far behind, or if this process is behind its inputs.
         """
-        shown, shown_seconds, now_ms = self._report, self._shown_seconds, self._wall_ms()
+        shown, shown_seconds, now_ms = self._report, self._shown_seconds, self.wall_ms()
         if shown is None or shown_seconds is None:
             return None
         report, history = shown

@@ -22,6 +22,7 @@ from streammetrics.exporters.prometheus.experiments import (
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
 from streammetrics.exporters.prometheus.series import sum_series, value_series
 from streammetrics.metrics import Metric, TallyLayout
+from streammetrics.reports.marks import SHOWN_MAX
 from streammetrics.reports.report import Report, Total
 from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
 from streammetrics.windows.panes import Group, GroupValues, Window
@@ -229,6 +230,9 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
                 yield SampleRow(name, (node.name,), float(value))
     for outcome, count in status.results.items():
         yield SampleRow("streammetrics_results_total", (outcome,), count)
+    newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
+    for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
+        yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)
     if status.webhooks_waiting is not None:
         yield SampleRow("streammetrics_webhooks_waiting", (), status.webhooks_waiting)
         for outcome in WEBHOOK_OUTCOMES:

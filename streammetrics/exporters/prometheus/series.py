@@ -325,6 +325,15 @@ TABLE: tuple[Series, ...] = (
     _gauge("series_limit", "Largest number of series that /metrics may have.", origin="exporter"),
     _gauge("series_left_out", "Series that are now folded into _other or left out.", origin="exporter"),
     _counter("series_folded", "Increases of streammetrics_series_left_out, summed.", origin="exporter"),
+    _gauge(
+        "mark_timestamp_seconds",
+        "Time of a deploy or an alert posted to /api/marks.",
+        "kind",
+        "experiment",
+        "text",
+        origin="exporter",
+        unit="seconds",
+    ),
     Series("streammetrics_build_info", "info", "Version of streammetrics.", ("version",), origin="exporter"),
 )
 

@@ -64,6 +64,7 @@ def problems(base: str, path: str) -> list[str]:
         (f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10", 200),
         (f"/api/curves?window_ms={HOUR_MS}&metric=none", 400),
         ("/api/pulse", 200),
+        ("/api/marks", 200),
         ("/api/gate/whole", 200),
         ("/api/gate/whole?variant=treatment", 200),
         ("/api/gate/none", 404),
@@ -96,7 +97,8 @@ def test_a_missing_or_unknown_field_is_found(story: tuple[Story, list[Report]]) 
 def test_the_description_has_a_version_and_each_path_of_the_api(base: str) -> None:
     status, description = answer(base, "/api/openapi.json")
     assert (status, description["openapi"], description["info"]["version"]) == (200, "3.1.0", API_VERSION)
-    assert [*description["paths"]] == ["/api/report", "/api/gate/{experiment}", "/api/curves", "/api/pulse", "/api/openapi.json"]
+    paths = ["/api/report", "/api/gate/{experiment}", "/api/curves", "/api/pulse", "/api/marks", "/api/openapi.json"]
+    assert [*description["paths"]] == paths
     for schema in description["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)
 

@@ -22,6 +22,7 @@ from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposit
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
+from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import ProcessStatus, Trouble
@@ -65,6 +66,7 @@ def busy_status() -> ProcessStatus:
     )
     status.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     status.commits["written"] = 3
+    status.marks = (Mark(1_000, "deploy", "ranker 7.2", "ranker"),)
     status.webhooks["sent"], status.webhooks_waiting = 4, 1
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from streammetrics.reports.history import History
+from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
-from tests.integration.page.visits import DRAWN, Open, Serve, Served, live
+from tests.integration.page.visits import DRAWN, WRITTEN, Open, Serve, Served, clock, live
 from tests.servers.chart_library import originals
 from tests.support.page_story import (
     EXPERIMENT,
@@ -32,6 +33,26 @@ class TestCurves:
         assert shown["ends"][0] == shown["x"][0] == first
         assert shown["x"][1] == reports[-1].entered_ms
         assert len(shown["ends"]) > 30
+
+    def test_marks_have_letters_on_the_curves_and_their_texts_below(
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        end = reports[-1].entered_ms or 0
+        deploys = Mark(0, "deploy", "long ago"), Mark(end - 90_000, "deploy", "ranker 7.2")
+        story.status.marks = (*deploys, Mark(end - 30_000, "alert", "it fell", "other"))
+        try:
+            found = visit(fresh.base)
+            live(found.page)
+            section = found.section(EXPERIMENT)
+            expect(section.get_by_role("list", name="Marks").first).to_contain_text(f"A {clock(end - 90_000)}: deploy: ranker 7.2")
+            expect(section.get_by_role("list", name="Marks").first).not_to_contain_text("it fell")
+            shown = section.locator("figure").first.get_attribute("id")
+            assert ["A", end - 90_000] in found.page.evaluate(DRAWN, shown)["marks"]
+            (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, shown) if text == "A"]
+            assert height <= found.page.evaluate(DRAWN, shown)["box"]["top"]
+        finally:
+            story.status.marks = ()
 
     def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?metric=hit_rate&window=5m")

@@ -6,6 +6,7 @@ import { draw, sweep } from "./plot.js";
 import { MISSING, isNumber, joined, timeText } from "./text.js";
 
 const ZOOM_FACTOR = 2;
+const MARKS_SHOWN = 12;
 const charts = new Map(); // chart id -> what it shows
 const cursors = new Map(); // chart id -> event time that the reader selected; absent for the newest
 const zooms = new Map(); // chart id -> [from, to] that the reader selected; absent for the whole time
@@ -15,7 +16,7 @@ const switched = new Map(); // chart id -> keys of the lines that the reader swi
  * Make a figure from {id, title, note, lines, changing, references, bounds, format}.
  * A line is {key, label, color, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
  * are hidden until the reader switches them on. Titles and labels are text or parts of text. `changing` is the event time after which
- * nothing is final. `references` are horizontal lines: [{value, label, dash}]. `bounds` are the least and greatest possible value, or null.
+ * nothing is final. `marks` are moments: [{at, text}]. `references` are horizontal lines: [{value, label, dash}]. `bounds` are the least and greatest possible value, or null.
  */
 export function chart(given) {
   const all = [...new Set(given.lines.flatMap((line) => line.points.filter((point) => isNumber(point.value)).map((point) => point.end)))];
@@ -24,14 +25,26 @@ export function chart(given) {
   known.lines = given.lines.map((line) => ({ ...line, drawn: line.points, hidden: (switched.get(given.id)?.has(line.key) ?? false) !== (line.off ?? false) }));
   if (all.includes(cursors.get(given.id))) known.cursor = cursors.get(given.id);
   known.zoom = zoomOf(known);
+  known.marks = marksOf(given.marks ?? [], all);
   charts.set(given.id, known);
   const drawable = all.length >= 2;
   return make("figure", { id: given.id, "aria-labelledby": `${given.id}-title` },
     make("figcaption", { id: `${given.id}-title` }, given.title),
     legend(known),
     drawable ? plot(known) : make("p", { class: "waiting" }, "A curve needs at least two points. It appears with the next reports."),
+    markList(known.marks),
     make("p", { class: "fine" }, given.note),
     numbers(known));
+}
+
+/** The marks within the time of a chart, the newest MARKS_SHOWN, each with a letter. */
+function marksOf(marks, ends) {
+  const inside = marks.filter(({ at }) => at >= ends[0] && at <= ends.at(-1)).sort((one, other) => one.at - other.at).slice(-MARKS_SHOWN);
+  return inside.map((mark, index) => ({ ...mark, letter: String.fromCharCode(65 + index) }));
+}
+
+function markList(marks) {
+  return marks.length ? make("ul", { class: "marks fine", "aria-label": "Marks" }, marks.map(({ at, letter, text }) => make("li", {}, make("strong", {}, letter), ` ${timeText(at)}: `, text))) : [];
 }
 
 /** Draw the charts that are on the page. `redraw` is called when the reader moved the cursor or zoomed. */

@@ -4,6 +4,7 @@ import { chart } from "./chart.js";
 import { folded } from "./elements.js";
 import { experimentsEnd, trackName } from "./history.js";
 import { color, confidence, measureOf, windowOf } from "./lookup.js";
+import { marksFor } from "./marks.js";
 import { isNumber, liftText, metricKey, metricText, named, scopeWords, valueText, windowWords } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
@@ -15,7 +16,7 @@ function boundsOf(name) {
   return [0, BOUNDED.includes(name) ? 1 : null];
 }
 
-export function windowChart(view, id, experiment, variants, order) {
+export function windowChart(view, id, experiment, variants, order, stats = null) {
   const { selection } = view;
   const lines = order.flatMap((variant, weight) => ["final", "live"].map((kind) => {
     const name = JSON.stringify([experiment, variant, selection.segment]);
@@ -29,6 +30,7 @@ export function windowChart(view, id, experiment, variants, order) {
     note: "Each point is one whole window, drawn at its end. Solid: final. Dashed: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     changing: windowOf(view, "final")?.end_ms,
+    marks: marksFor(view, experiment, stats),
     bounds: boundsOf(selection.name),
     format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
   });
@@ -63,6 +65,7 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
     title: [`Lift of ${metricText(name, k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
     note: `Final lists only. The band is the interval of the lift: ${confidence(stats, metric)} confidence, safe to check at any time. The chart cuts off wide bands.`,
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
+    marks: marksFor(view, stats.experiment, stats),
     references: [{ value: 0, label: "no difference", dash: [1, 3] }, { value: -stats.margin, label: `margin ${liftText(-stats.margin)}`, dash: [6, 4] }],
     bounds: [-1, null],
     format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(step < 0.01 ? 1 : 0)}\u00a0%`),

@@ -79,7 +79,7 @@ function body(view, id, experiment, stats) {
     preferences(stats),
     make("div", { class: "charts" },
       stats ? liftChart(view, id, stats, variants, order) : null,
-      view.report.windows.length && !view.wholeHistory ? windowChart(view, id, experiment, variants, order) : null),
+      view.report.windows.length && !view.wholeHistory ? windowChart(view, id, experiment, variants, order, stats) : null),
     !view.report.windows.length && !view.report.user_windows.length ? null
       : stats && view.wholeHistory ? folded(`${id}-windows`, `Values of the last ${windowWords(view.selection.windowMs)}`, () => windows(view, experiment, variants, order, stats, control))
         : windows(view, experiment, variants, order, stats, control),

@@ -49,7 +49,7 @@ export function drawn(id) {
   const { x, y } = u.scales;
   const ratio = globalThis.devicePixelRatio;
   const box = Object.fromEntries(Object.entries(u.bbox).map(([name, value]) => [name, value / ratio]));
-  return { ends: [...u.data[0]], series: u.data.slice(1).map((column) => [...column].map((value) => value ?? null)), x: [x.min, x.max], y: [y.min, y.max], box, known: u.known.id };
+  return { marks: (u.known.marks ?? []).map(({ at, letter }) => [letter, at]), ends: [...u.data[0]], series: u.data.slice(1).map((column) => [...column].map((value) => value ?? null)), x: [x.min, x.max], y: [y.min, y.max], box, known: u.known.id };
 }
 
 function remove(id) {
@@ -124,7 +124,7 @@ function options(known, holder, width, moved) {
   const bands = known.lines.flatMap((each, at) => (each.hidden ? [] : [{ series: [3 * at + 3, 3 * at + 2], fill: `${line[each.color]}29` }]));
   const axis = { stroke: paint.soft, font: FONT, grid: { stroke: paint.rule, width: 1 }, ticks: { show: false } };
   return {
-    width, height: HEIGHT, ms: 1, legend: { show: false }, padding: [10, 14, 0, 0],
+    width, height: HEIGHT, ms: 1, legend: { show: false }, padding: [18, 14, 0, 0],
     tzDate: (ms) => globalThis.uPlot.tzDate(new Date(ms), "Etc/UTC"),
     scales: {
       x: { time: true, auto: false },
@@ -139,7 +139,7 @@ function options(known, holder, width, moved) {
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 7 }, bind: { dblclick: (u) => () => moved(u.known.id, null, null) } },
     hooks: {
       drawClear: [(u) => shade(u, paint)],
-      draw: [(u) => levels(u, paint)],
+      draw: [(u) => levels(u, paint), (u) => markers(u, paint)],
       setCursor: [(u) => u.placing || moved(u.known.id, isNumber(u.cursor.idx) && u.cursor.left >= 0 ? nearest(u) : null)],
       setSelect: [(u) => select(u, moved)],
     },
@@ -173,6 +173,29 @@ function shade(u, paint) {
   const from = Math.min(left + width, Math.max(left, u.valToPos(changing, "x", true)));
   u.ctx.fillStyle = paint.changing;
   u.ctx.fillRect(from, top, left + width - from, height);
+}
+
+/** Draw a vertical line for each mark, with its letter above the curves. The list under the chart has their texts. */
+function markers(u, paint) {
+  const { left, top, width, height } = u.bbox;
+  const ratio = globalThis.devicePixelRatio;
+  u.ctx.save();
+  u.ctx.strokeStyle = u.ctx.fillStyle = paint.soft;
+  u.ctx.lineWidth = ratio;
+  u.ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  u.ctx.textAlign = "center";
+  u.ctx.textBaseline = "bottom";
+  for (const { at, letter } of u.known.marks ?? []) {
+    const x = u.valToPos(at, "x", true);
+    if (x < left || x > left + width) continue;
+    u.ctx.setLineDash([2 * ratio, 3 * ratio]);
+    u.ctx.beginPath();
+    u.ctx.moveTo(x, top);
+    u.ctx.lineTo(x, top + height);
+    u.ctx.stroke();
+    u.ctx.fillText(letter, x, top - 2 * ratio);
+  }
+  u.ctx.restore();
 }
 
 /** Draw the dashed horizontal lines. The legend has their names. */

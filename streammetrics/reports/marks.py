@@ -1,0 +1,121 @@
+"""Marks on the curves: deploys and firing alerts that others report. A bounded set, for display only. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from streammetrics.errors import CallerError
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.reports.text import fit
+
+MarkKind: TypeAlias = Literal["deploy", "alert"]
+MARKS_MAX: Final = 100
+"""Most marks of one namespace. The newest are kept."""
+SHOWN_MAX: Final = 20
+"""Most marks as series. Each is a series of its own."""
+TEXT_CHARS_MAX: Final = 120
+BODY_BYTES_MAX: Final = 65_536
+"""Largest request: a group of alerts."""
+_ALLOWED: Final = '{"text": "ranker 7.2", "experiment": "ranker-v7", "at": "2026-01-31T12:00:00Z"}; only text is required'
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mark:
+    """Something that happened at a time (epoch ms). Without an experiment it concerns all of them."""
+
+    at_ms: int
+    kind: MarkKind
+    text: str
+    experiment: str = ""
+
+
+def merged(marks: Iterable[Mark], more: Iterable[Mark]) -> tuple[Mark, ...]:
+    """Return both without repetitions, in the order of time, at most the MARKS_MAX newest.
+
+    >>> one, other = Mark(2, "deploy", "b"), Mark(1, "deploy", "a")
+    >>> [mark.text for mark in merged([one], [other, one])]
+    ['a', 'b']
+    """
+    return tuple(sorted({*marks, *more})[-MARKS_MAX:])
+
+
+def encode_marks(marks: Iterable[Mark]) -> bytes:
+    """Encode marks for the store."""
+    return msgspec.json.encode(list(marks))
+
+
+def decode_marks(stored: bytes | None) -> tuple[Mark, ...]:
+    """Decode stored marks. Returns none if there are none, or if they are of another version; the next write replaces them."""
+    try:
+        return () if stored is None else tuple(msgspec.json.decode(stored, type=list[Mark]))
+    except msgspec.DecodeError:
+        return ()
+
+
+def parse_marks(content: bytes, now_ms: int) -> tuple[Mark, ...]:
+    """Read the body of a request: one deploy, or a message of Alertmanager, of which the firing alerts are marks.
+
+    Raises CallerError for anything else, with what is allowed.
+    """
+    try:
+        given = msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError):
+        raise CallerError("body", f"got no JSON; send a JSON object such as {_ALLOWED}") from None
+    if not isinstance(given, dict):
+        raise CallerError("body", f"got {type(given).__name__}; send a JSON object such as {_ALLOWED}")
+    if isinstance(given.get("alerts"), list):
+        firing = [each for each in given["alerts"] if isinstance(each, dict) and each.get("status") == "firing"]
+        return tuple(_alert(each, now_ms) for each in firing[-MARKS_MAX:])
+    if unknown := given.keys() - {"text", "experiment", "at"}:
+        raise CallerError("body", f"got the field {sorted(unknown)[0]!r}; send {_ALLOWED}")
+    text, experiment = _text("text", given.get("text")), _text("experiment", given.get("experiment", ""), least=0)
+    return (Mark(_time("at", given.get("at"), now_ms), "deploy", text, experiment),)
+
+
+def _alert(given: Mapping[str, Any], now_ms: int) -> Mark:
+    labels = given.get("labels") if isinstance(given.get("labels"), dict) else {}
+    annotations = given.get("annotations") if isinstance(given.get("annotations"), dict) else {}
+    assert labels is not None
+    assert annotations is not None
+    text = annotations.get("summary") or labels.get("alertname") or "alert"
+    experiment = labels.get("experiment", "")
+    return Mark(_time("startsAt", given.get("startsAt"), now_ms), "alert", _shortened(text), _shortened(experiment))
+
+
+def _shortened(value: object) -> str:
+    return fit(str(value))[:TEXT_CHARS_MAX]
+
+
+def _text(name: str, value: object, least: int = 1) -> str:
+    if not isinstance(value, str) or not least <= len(value.strip()) <= TEXT_CHARS_MAX:
+        got = "nothing" if value is None else repr(value)[:TEXT_CHARS_MAX]
+        raise CallerError(name, f"got {got}; allowed are texts of {least} to {TEXT_CHARS_MAX} characters")
+    return fit(value.strip())
+
+
+def _time(name: str, value: object, now_ms: int) -> int:
+    """Return a time in epoch ms: now if there is none, a number of ms, or ISO-8601 with a zone; at most a day ahead."""
+    if value is None:
+        return now_ms
+    rule = "allowed are epoch milliseconds, or a time such as 2026-01-31T12:00:00Z, at most a day ahead"
+    try:
+        ms = value if isinstance(value, int) and not isinstance(value, bool) else _from_iso(value)
+    except (TypeError, ValueError, OverflowError):
+        raise CallerError(name, f"got {str(value)[:TEXT_CHARS_MAX]!r}; {rule}") from None
+    if not 0 <= ms <= now_ms + DAY_MS:
+        raise CallerError(name, f"got {value!r}; {rule}")
+    return ms
+
+
+def _from_iso(value: object) -> int:
+    if not isinstance(value, str):
+        raise TypeError
+    time = datetime.fromisoformat(value)
+    if time.tzinfo is None:
+        raise ValueError
+    return int(time.timestamp() * 1_000)
