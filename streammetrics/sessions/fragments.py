@@ -147,7 +147,7 @@ class FragmentUnion:
     `_keys` are the items in the order of the list. `items` counts items of all fragments, repeated ones included.
     """
 
-    __slots__ = ("_keys", "_source", "items", "places")
+    __slots__ = ("_keys", "_source", "_taken", "items", "places")
 
     def __init__(self, fragments: Iterable[Fragment]) -> None:
         self.places: dict[str, int] = {}
@@ -160,6 +160,7 @@ class FragmentUnion:
                     self.places[item] = place
                     self._source[item] = fragment
         self._keys = sorted((place, item) for item, place in self.places.items())
+        self._taken = set(self.places.values())
 
     def covers(self, fragment: Fragment) -> bool:
         """Return whether a fragment adds nothing, because earlier fragments give all its items the same or a lower position."""
@@ -171,6 +172,10 @@ class FragmentUnion:
         """Return whether a fragment has items, and no other fragment has any of them."""
         return bool(fragment.items) and self.places.keys().isdisjoint(fragment.items)
 
+    def is_free(self, fragment: Fragment) -> bool:
+        """Return whether all items have a position of their own, and a fragment's items would have one, too."""
+        return len(self._taken) == len(self.places) and self._taken.isdisjoint(place for _, place in _places(fragment))
+
     def add(self, fragment: Fragment) -> list[tuple[int, str]]:
         """Add a fragment that is apart. Returns the index and the id of each new item, in order; insert them one after the other."""
         self.items += len(fragment.items)
@@ -178,6 +183,7 @@ class FragmentUnion:
         for item, place in _places(fragment):
             self.places[item] = place
             self._source[item] = fragment
+            self._taken.add(place)
             index = bisect_left(self._keys, (place, item))
             self._keys.insert(index, (place, item))
             added.append((index, item))

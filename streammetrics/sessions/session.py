@@ -23,7 +23,7 @@ from streammetrics.sessions.item_index import ImpressionCopies, ItemIndex
 from streammetrics.sessions.list_order import Begin, begins, linked
 from streammetrics.sessions.msgpack import array_head, pack_into, packed, values_of
 from streammetrics.sessions.rules import EngagementRules, JoinRules
-from streammetrics.sessions.shown_list import NO_HITS, ChangedLists, GradedPositions, ShownList, engage, mark_changed, raise_grade
+from streammetrics.sessions.shown_list import NO_HITS, ChangedLists, GradedPositions, ShownList, engage, mark_changed, placed, raise_grade
 
 
 class StoredFeedback(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -361,14 +361,21 @@ class Session:
             duplicates[fragment.topic] += 1
             return True
         shown = self.lists.get(identity)
-        fits = len(union.places) + len(fragment.items) <= rules.items_max
-        if rules.absolute_positions or not union.is_apart(fragment) or (shown is not None and (not fits or shown.impression.teams)):
+        if not union.is_apart(fragment) or (rules.absolute_positions and not union.is_free(fragment)):
+            return False
+        length = max(fragment.positions) + 1 if rules.absolute_positions else len(union.places) + len(fragment.items)
+        if shown is not None and (length > rules.items_max or shown.impression.teams):
             return False
         at = bisect_right(parts.fragments, fragment)
         self.fragmented[identity] = parts._replace(fragments=(*parts.fragments[:at], fragment, *parts.fragments[at:]))
         added = union.add(fragment)
         if shown is not None:
-            self._insert_items(shown, added, fragment if at == 0 else None, changed)
+            leads = fragment if at == 0 else None
+            if rules.absolute_positions:
+                items = placed(shown.items, [(union.places[item], item) for _, item in added])
+                self._replace_items(shown, items, shown.hits, shown.engagement, leads, changed)
+            else:
+                self._insert_items(shown, added, leads, changed)
         if self._item_index is not None:
             self._item_index.add_fragment(identity, fragment, begun)
         self._join_answers_to(identity, fragment, rules, changed)
@@ -383,6 +390,18 @@ class Session:
                 hits = tuple([value + 1 if at % 2 == 0 and value >= index else value for at, value in enumerate(hits)])
                 engagement = engagement.shifted(index)
             items = (*items[:index], item, *items[index:])
+        self._replace_items(shown, items, hits, engagement, first, changed)
+
+    def _replace_items(
+        self,
+        shown: ShownList,
+        items: tuple[str, ...],
+        hits: GradedPositions | None,
+        engagement: Engagement,
+        first: Fragment | None,
+        changed: ChangedLists,
+    ) -> None:
+        """Give a list other items, with their hits and engagement."""
         labels = shown.impression if first is None else first
         impression = msgspec.structs.replace(
             shown.impression, items=items, experiments=labels.experiments, segments=labels.segments, topic=labels.topic

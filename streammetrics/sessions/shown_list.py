@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
 
 import msgspec
@@ -23,6 +23,19 @@ def hits_of(hits: GradedPositions) -> Iterator[tuple[float, float]]:
     [(2, 1), (0, 3.0)]
     """
     return zip(hits[::2], hits[1::2], strict=True)
+
+
+def placed(items: tuple[str, ...], new: Iterable[tuple[int, str]]) -> tuple[str, ...]:
+    """Return items with new ones at empty places (from 0). An empty text holds an empty place.
+
+    >>> placed(("a", "", "c"), [(1, "b"), (4, "e")])
+    ('a', 'b', 'c', '', 'e')
+    """
+    found = list(items)
+    for place, item in new:
+        found += [""] * (place + 1 - len(found))
+        found[place] = item
+    return tuple(found)
 
 
 class Unchanged:

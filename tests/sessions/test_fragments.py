@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -70,21 +71,22 @@ def tallied(changed: ChangedLists) -> Counter[object]:
     return Counter({key: count for key, count in change.items() if count})
 
 
-@given(steps)
-def test_fragment_by_fragment_gives_what_all_together_give(steps: list[Impression | StoredFeedback | str]) -> None:
+@given(steps, st.booleans())
+def test_fragment_by_fragment_gives_what_all_together_give(steps: list[Impression | StoredFeedback | str], absolute: bool) -> None:
+    rules = replace(RULES, absolute_positions=absolute)
     sides: list[tuple[Session, ChangedLists, Duplicates]] = [(kind(0, 0), [], Counter()) for kind in (Session, Reference)]
     for step in steps:
         changes = []
         for at, (session, changed, duplicates) in enumerate(sides):
             if isinstance(step, Impression):
-                duplicates.update(session.add_impression(step, 0, RULES, changed) or {})
+                duplicates.update(session.add_impression(step, 0, rules, changed) or {})
             elif isinstance(step, StoredFeedback):
-                session.add_feedback(step, RULES, changed)
+                session.add_feedback(step, rules, changed)
             else:
                 changes.append(tallied(changed))
                 if step == "restore":
                     stored = b"".join(session.packed_lists()), b"".join(session.packed_feedback())
-                    sides[at] = (type(session).restore(0, 9, 0, *stored, session.fragmented, RULES), [], duplicates)
+                    sides[at] = (type(session).restore(0, 9, 0, *stored, session.fragmented, rules), [], duplicates)
         assert changes[:1] == changes[1:]
         (one, _, counted), (other, _, expected) = sides
         assert state(one) == state(other)
@@ -92,12 +94,13 @@ def test_fragment_by_fragment_gives_what_all_together_give(steps: list[Impressio
     assert tallied(sides[0][1]) == tallied(sides[1][1])
 
 
-def test_new_items_are_added_without_resolving_the_list_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("absolute", [False, True])
+def test_new_items_are_added_without_resolving_the_list_again(monkeypatch: pytest.MonkeyPatch, absolute: bool) -> None:
     calls = []
     resolve = session_module.resolve
     monkeypatch.setattr(session_module, "resolve", lambda *values: calls.append(values[0]) or resolve(*values))
     session, changed = Session(0, 0), []
-    rules = JoinRules()
+    rules = JoinRules(absolute_positions=absolute)
     for number in range(300):
         session.add_impression(Impression("x", "u", number % 7, (f"i{number}",), positions=(number,)), 0, rules, changed)
         session.add_impression(Impression("x", "u", number % 7, (f"i{number}",), positions=(number,)), 0, rules, changed)
