@@ -191,10 +191,24 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     view = None
     if engine.user_totals is not None:
         experiments = settings.experiments
-        view = ExperimentView(engine.user_totals.measures, experiments.policy, experiments.idle_days * DAY_MS, experiments.patience_ms)
+        view = ExperimentView(
+            engine.user_totals.measures,
+            experiments.policy,
+            experiments.idle_days * DAY_MS,
+            experiments.patience_ms,
+            _credit_actions(engine),
+        )
     lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
     known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: ("impression", "feedback")}
     return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known)
+
+
+def _credit_actions(engine: Engine) -> tuple[str, ...]:
+    """Return the action from which on an item counts, for each level of the credit of interleaved lists."""
+    assert engine.user_totals is not None
+    grades, thresholds = engine.rules.grades, engine.user_totals.credit_thresholds
+    least = [min((each for each in grades.grades if each >= threshold), default=threshold) for threshold in thresholds]
+    return tuple(" or ".join(grades.conditions(each)) for each in least)
 
 
 def build_worker_rules(settings: Settings) -> WorkerRules:

@@ -28,15 +28,15 @@ from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 5
+VERSION = 6
 SCALES = "scales "
 
 _StoredParts = tuple[str, StoredImpression | None, bool, tuple[Fragment, ...]]
 _StoredSession = tuple[int, int, int, msgspec.Raw, msgspec.Raw, list[_StoredParts]]
 """First and last time, number of events, lists, feedback, fragments. The session itself decodes lists and feedback."""
 
-StoredCredit = tuple[str, str, int, int]
-"""Credit of a user's interleaved lists: two teams, the number of lists that compare them, and the credit of the second team."""
+StoredCredit = tuple[str, str, list[int]]
+"""Lists and credits of a user's interleaved lists for two teams: see `interleaving.credit_moments`."""
 StoredTotals = tuple[msgspec.Raw, int, bytes, list[StoredCredit]]
 """A user's totals in scopes where they are equal: the scopes, number of lists, packed sums, credits."""
 StoredScope = tuple[int, int, str | None]

@@ -52,7 +52,7 @@ class Engine:
         self.layout = TallyLayout(scorer, moments=False, engagement=engagement)
         self.user_totals: UserTotalsLayout | None = None
         if rules.experiments is not None:
-            self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics)
+            self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics, rules.grades.grades)
         self.signature = Signature(
             f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, self.layout.metrics))}]"
             + ("" if engagement is None else f" satisfied={engagement.satisfied_grade:g}"),

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from streammetrics.engine.assignments import VariantTarget
 from streammetrics.engine.codec import StoredCredit
-from streammetrics.experiments.interleaving import CREDIT_WIDTH, add_credits, list_credit
+from streammetrics.experiments.interleaving import add_credits, credit_width, drafted_first, list_credit
 from streammetrics.sessions.shown_list import hits_of
 from streammetrics.windows.final_lists import FinalLists
 
@@ -19,20 +19,20 @@ TEAM_PAIRS_MAX: Final = 64
 """Pairs of teams in one scope. Lists of further pairs are counted as `too_many_teams`. The order of lists decides
 which pairs those are."""
 
-Credits: TypeAlias = dict[tuple[str, str], tuple[int, int]]
-"""Number of lists and credit of one user, by pair of teams."""
+Credits: TypeAlias = dict[tuple[str, str], list[int]]
+"""Lists and credits of one user, by pair of teams: see `interleaving.credit_moments`."""
 
 
 class TeamCredits:
     """The credits of those rows of a batch that have interleaved lists."""
 
-    def __init__(self, lists: FinalLists, lists_max: int, relevant_grade: float, counts: Counter[tuple[str, int]]) -> None:
-        self._lists, self._lists_max, self._relevant_grade, self._counts = lists, lists_max, relevant_grade, counts
+    def __init__(self, lists: FinalLists, lists_max: int, thresholds: Sequence[float], counts: Counter[tuple[str, int]]) -> None:
+        self._lists, self._lists_max, self._thresholds, self._counts = lists, lists_max, thresholds, counts
         self._rows: dict[int, Credits] = {}
 
     def restore(self, target: VariantTarget, row: int, stored: Iterable[StoredCredit]) -> None:
         """Start a row with its user's stored credits, and take them out of the target's sums. `put_back` adds the new ones."""
-        credits = self._rows[row] = {(one, other): (shown, credit) for one, other, shown, credit in stored}
+        credits = self._rows[row] = {(one, other): list(sums) for one, other, sums in stored}
         add_credits(target.scope.credits, credits, -1)
 
     def add_lists(self, targets: Sequence[tuple[VariantTarget, int, int]], first: int, end: int) -> None:
@@ -47,13 +47,15 @@ class TeamCredits:
             hits = dict(hits_of(final.hits))
             grades = [hits.get(position, 0) for position in range(len(final.teams))]
             for one, other in combinations(teams, 2):
-                credit = list_credit(final.teams, grades, one, other, self._relevant_grade)
-                assert credit is not None
+                kind = drafted_first(final.teams, one, other)
+                credits = [list_credit(final.teams, grades, one, other, threshold) or 0 for threshold in self._thresholds]
                 for target, row in open_targets:
                     if (one, other) in target.scope.credits or len(target.scope.credits) < TEAM_PAIRS_MAX:
-                        target.scope.credits.setdefault((one, other), [0] * CREDIT_WIDTH)
-                        shown, known = self._rows[row].get((one, other), (0, 0))
-                        self._rows[row][one, other] = shown + 1, known + credit
+                        target.scope.credits.setdefault((one, other), [0] * credit_width(len(credits)))
+                        sums = self._rows[row].setdefault((one, other), [0] * (2 + 2 * len(credits)))
+                        sums[kind] += 1
+                        for level, credit in enumerate(credits):
+                            sums[2 + 2 * level + kind] += credit
                     else:
                         self._counts["too_many_teams", final.topic] += 1
 
@@ -64,4 +66,4 @@ class TeamCredits:
     def stored(self, row: int) -> list[StoredCredit] | None:
         """Return the credits of a row in their stored form. None if the row has no interleaved lists."""
         credits = self._rows.get(row)
-        return None if credits is None else [(*pair, *sums) for pair, sums in credits.items()]
+        return None if credits is None else [(*pair, list(sums)) for pair, sums in credits.items()]

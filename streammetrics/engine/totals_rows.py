@@ -9,6 +9,7 @@ import numpy as np
 
 from streammetrics.engine.packed_sums import unpack_sums
 from streammetrics.experiments import CrossLayout
+from streammetrics.experiments.interleaving import credit_thresholds
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics import TallyLayout
@@ -22,9 +23,12 @@ LISTS_MAX: Final = 1 << 22
 
 
 class UserTotalsLayout:
-    """Which of a tally's columns users' totals hold, what is measured of users, and how many lists of a user fit."""
+    """Which of a tally's columns users' totals hold, what is measured of users, and how many lists of a user fit.
 
-    def __init__(self, layout: TallyLayout, metrics: Sequence[str]) -> None:
+    `grades` are all grades of actions. Interleaved lists have a credit for each of them: see `interleaving.credit_thresholds`.
+    """
+
+    def __init__(self, layout: TallyLayout, metrics: Sequence[str], grades: Sequence[float] = ()) -> None:
         self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
         columns = [index for index, column in enumerate(layout.columns) if not wanted or str(column.metric) in wanted]
         self.measures = Measures([layout.columns[index] for index in columns])
@@ -38,7 +42,7 @@ class UserTotalsLayout:
             best.append(layout.engagement.value_max(scorer.items_max))
         self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
         self.cross = CrossLayout(self.measures)
-        self.relevant_grade = scorer.spec.relevance_threshold
+        self.credit_thresholds = credit_thresholds(grades, scorer.spec.relevance_threshold)
 
     def measures_of(self, covariates: bool) -> Measures:
         """Return the layout of moments with or without covariates."""

@@ -67,7 +67,7 @@ class TotalsBatch:
 
     def __init__(self, targets: ExposureTargets, layout: UserTotalsLayout, lists: FinalLists, counts: Counter[tuple[str, int]]) -> None:
         self.targets, self.layout, self.lists, self._counts = targets, layout, lists, counts
-        self._credits = TeamCredits(lists, layout.lists_max, layout.relevant_grade, counts)
+        self._credits = TeamCredits(lists, layout.lists_max, layout.credit_thresholds, counts)
         self._interleaved: list[tuple[VariantTarget, int, int]] = []
         """Interleaved lists that get credit next: the target, the row, and the number of lists before."""
         self._rows = TotalsRows(layout, lists)

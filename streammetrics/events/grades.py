@@ -77,6 +77,14 @@ class GradeRules:
         """
         return tuple(sorted({0} | {rule.grade for rules in self.table.values() for rule in rules}))
 
+    def conditions(self, grade: float) -> list[str]:
+        """Return the conditions that give exactly this grade, as written.
+
+        >>> parse_grades("purchase=3, watch>=30=2, click=1").conditions(2)
+        ['watch>=30']
+        """
+        return [_condition(action, rule) for action, rules in self.table.items() for rule in rules if rule.grade == grade]
+
 
 def parse_grades(text: str) -> GradeRules:
     """Parse rules such as `purchase=3, watch>=30=2, click=1, skip=0`.
@@ -171,8 +179,11 @@ def _rules(written: list[tuple[str, Rule]]) -> GradeRules:
 
 
 def _spell(action: str, rule: Rule) -> str:
-    condition = f"{rule.operator}{_plain(rule.threshold)}" if rule.operator else ""
-    return f"{action}{condition}={_plain(rule.grade)}"
+    return f"{_condition(action, rule)}={_plain(rule.grade)}"
+
+
+def _condition(action: str, rule: Rule) -> str:
+    return f"{action}{rule.operator}{_plain(rule.threshold)}" if rule.operator else action
 
 
 def _plain(number: float) -> str:

@@ -57,14 +57,13 @@ from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, cre
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users, subtract, zero
 from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.preferences import PreferenceReport, PreferenceRow
 from streammetrics.experiments.report import (
     SINCE_START,
     THIS_DAY,
     ExperimentReport,
     MeasureReport,
     MeasureRow,
-    PreferenceReport,
-    PreferenceRow,
     StageReport,
     StageRow,
     role_of,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from streammetrics.experiments.cell_arms import CellArms
 from streammetrics.experiments.cell_health import cell_health
@@ -12,13 +10,14 @@ from streammetrics.experiments.cells import Cells
 from streammetrics.experiments.comparing import Arms, measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
-from streammetrics.experiments.interleaving import INTERLEAVED, preference, reversed_credit
+from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureReport, PreferenceReport, VariantReport, role_of
+from streammetrics.experiments.preferences import PreferenceReport, preferences_of
+from streammetrics.experiments.report import ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import Verdict, combined, invalid, judge_preference, severity
+from streammetrics.experiments.verdict import Verdict, combined, invalid, severity
 
 
 def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
@@ -44,7 +43,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.arms or ())}, key=lambda name: (name != control, name))
     shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
     variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
-    preferences = tuple(_preferences(policy, state, stored.credits))
+    preferences, by_action = preferences_of(policy, state, stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(
         experiment=stored.experiment,
@@ -58,6 +57,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         verdict=verdict,
         variants=variants,
         preferences=preferences,
+        preferences_by_action=by_action,
         known_from_ms=stored.known_from_ms,
         gate=_gate(verdict, variants, preferences, treatments),
         gate_margin=policy.gate_margin,
@@ -111,35 +111,6 @@ def _gate(
         return whole_gate(decisions)
     words: dict[str, GateWord] = {"improved": "pass", "regressed": "fail"}
     return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.reason) for each in preferences})
-
-
-def _preferences(policy: Policy, state: Health, credits: Mapping[tuple[str, str], Sequence[int]]) -> Iterator[PreferenceReport]:
-    """Yield the report of each team against the control, or against the first team by name if no team is the control."""
-    found = {pair: moments for pair, moments in credits.items() if any(moments)}
-    teams = sorted({team for pair in found for team in pair})
-    named = policy.control if policy.control in teams else replace(policy, control=None, shares=None).control_of(teams)
-    against = named or next(iter(teams), "")
-    for pair, moments in sorted(found.items()):
-        if against in pair:
-            (team,) = {*pair} - {against}
-            yield _preference(policy, state, team, against, moments if pair[0] == against else reversed_credit(moments))
-
-
-def _preference(policy: Policy, state: Health, team: str, against: str, moments: Sequence[int]) -> PreferenceReport:
-    found = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min)
-    assert found is not None, "moments of credit without lists"
-    return PreferenceReport(
-        team=team,
-        against=against,
-        users=found.users,
-        lists=found.lists,
-        credit=found.mean,
-        error=math.sqrt(found.variance) if found.variance < math.inf else None,
-        credit_lower=found.lower,
-        credit_upper=found.upper,
-        alpha=policy.alpha,
-        verdict=invalid(state) if state.troubles else judge_preference(policy, found, team, against),
-    )
 
 
 def _missing_control(experiment: str, control: str, seen: Sequence[str]) -> str:

@@ -1,24 +1,38 @@
-"""Interleaving: two rankers share one list, and users' clicks show which one they prefer. Credits in, an interval on the mean out.
+"""Interleaving: two rankers share one list, and users' actions show which one they prefer. Credits in, an interval on the mean out.
 
 In a team-draft list each item comes from one team (Radlinski, Kurup, Joachims 2008, "How does clickthrough data reflect retrieval
 quality?"). The team with more relevant items wins the list. Each list compares both rankers for the same user at the same moment, so
 interleaving needs far fewer users than two arms. It answers which ranker users prefer, not how much a metric changes. The credit of
-a list is +1, 0 or -1. The mean credit is (lists won - lists lost) / lists, with a variance clustered by user.
+a list is +1, 0 or -1, for each kind of action apart: clicks or better, purchases or better (see `credit_thresholds`).
+
+**Draft bias.** The team that drafts first has the best place, and one item more in a list of odd length. If a coin decides who drafts
+first, this is noise; if one team drafts first more often, it is a bias. So the mean is post-stratified (Holt, Smith 1979, "Post
+stratification"): with m1 the mean credit of lists in which one team drafted first, and m2 that of the others,
+
+    m = (m1 + m2) / 2
+
+If users prefer neither team, the two are opposite and m is 0, however often each of them drafts first. With a fair coin it has less
+variance than the plain mean. Its variance is clustered by user, by the delta method: with r = ((y1 - m1 d1)/D1 + (y2 - m2 d2)/D2) / 2 for
+a user with credit y and lists d of each kind, V = K/(K - 1) * sum of r**2. If one team always drafts first, the bias cannot be removed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Final
 
-from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.sequence import Mixture, one_sided, two_sided
 
-CREDIT_WIDTH: Final = 6
-"""Moments of the mean credit of one team: users, lists, lists squared, credit, credit squared, lists x credit."""
+_LISTS_WIDTH: Final = 6
+"""Moments of lists: users, lists of both kinds, and their three products."""
+_LEVEL_WIDTH: Final = 9
+"""Moments of one level: credit of both kinds, their three products, and their four products with lists."""
+LEVELS_MAX: Final = 8
+"""Most levels of credit: the deciding one and those of the greatest grades."""
 INTERLEAVED: Final = "interleaved"
 """The variant with lists of two rankers. Its lists are compared by team; the variant is compared with no other."""
 MINIMUM_CREDIT: Final = 0.05
@@ -47,47 +61,100 @@ def list_credit(teams: Sequence[str | None], grades: Sequence[float], control: s
     return (ours > theirs) - (ours < theirs)
 
 
-def credit_moments(lists: int, credit: int) -> list[int]:
-    """Return the credit moments of one user with `lists` interleaved lists and a sum of credits; all 0 without lists.
+def credit_thresholds(grades: Sequence[float], relevant: float) -> tuple[float, ...]:
+    """Return the least grade that counts, by level: first that of the deciding credit, then those of the other actions, ascending.
 
-    Add the new and subtract the old, as with the moments of measures. Raises ExperimentError if the credit exceeds the lists.
+    grades: all grades of actions. relevant: the deciding grade. A grade that counts the same items as the deciding one is left out.
 
-    >>> credit_moments(3, -2)
-    [1, 3, 9, -2, 4, -6]
+    >>> credit_thresholds((0, 1, 2, 3), 1), credit_thresholds((0, 1, 3), 2)
+    ((1, 2, 3), (2, 1))
     """
-    if lists < 0 or abs(credit) > lists:
-        raise ExperimentError("credit", f"got {credit} for {lists} lists; must be a sum of -1, 0 or 1 per list")
-    return [1, lists, lists * lists, credit, credit * credit, lists * credit] if lists else [0] * CREDIT_WIDTH
+    same = min((grade for grade in grades if grade >= relevant), default=relevant)
+    others = sorted(grade for grade in set(grades) if grade > 0 and grade != same)
+    return (relevant, *others[-(LEVELS_MAX - 1) :])
 
 
-def add_credits(total: dict[tuple[str, str], list[int]], credits: Mapping[tuple[str, str], tuple[int, int]], times: int) -> None:
-    """Add a user's moments of each pair of teams (lists, credit) `times` times; -1 removes them.
+def drafted_first(teams: Sequence[str | None], one: str, other: str) -> int:
+    """Return 0 if the first item of the two teams is of `one`, 1 if it is of `other`. Both have an item in the list."""
+    return 0 if teams.index(one) < teams.index(other) else 1
+
+
+def credit_width(levels: int) -> int:
+    """Return the number of moments of a pair of teams."""
+    return _LISTS_WIDTH + _LEVEL_WIDTH * levels
+
+
+def credit_levels(moments: Sequence[int]) -> int:
+    """Return the number of levels in moments. Raises ExperimentError for a width that no number of levels has."""
+    levels, rest = divmod(len(moments) - _LISTS_WIDTH, _LEVEL_WIDTH)
+    if levels < 1 or rest:
+        raise ExperimentError("moments", f"got {len(moments)} numbers; must be {_LISTS_WIDTH} + {_LEVEL_WIDTH} per level of credit")
+    return levels
+
+
+def credit_moments(sums: Sequence[int]) -> list[int]:
+    """Return the credit moments of one user; all 0 without lists.
+
+    sums: lists in which the first team drafted first, lists in which the second did, then for each level the credit of the second team
+        in both kinds of lists. Add the new and subtract the old, as with the moments of measures. Raises ExperimentError if the credit
+        exceeds the lists.
+
+    >>> credit_moments([2, 1, -1, 1])
+    [1, 2, 1, 4, 2, 1, -1, 1, 1, -1, 1, -2, -1, 2, 1]
+    """
+    first, second, *credits = sums
+    lists = (first, second)
+    if min(lists) < 0 or any(abs(credit) > lists[at % 2] for at, credit in enumerate(credits)):
+        raise ExperimentError("credit", f"got {credits} for {first} and {second} lists; must be sums of -1, 0 or 1 per list")
+    if not any(lists):
+        return [0] * credit_width(len(credits) // 2)
+    moments = [1, first, second, first * first, first * second, second * second]
+    for one, other in zip(credits[::2], credits[1::2], strict=True):
+        moments += (one, other, one * one, one * other, other * other, one * first, one * second, other * first, other * second)
+    return moments
+
+
+def add_credits(total: dict[tuple[str, str], list[int]], credits: Mapping[tuple[str, str], Sequence[int]], times: int) -> None:
+    """Add a user's moments of each pair of teams `times` times; -1 removes them.
 
     >>> total: dict[tuple[str, str], list[int]] = {}
-    >>> add_credits(total, {("a", "b"): (3, -2)}, 1)
-    >>> total
-    {('a', 'b'): [1, 3, 9, -2, 4, -6]}
+    >>> add_credits(total, {("a", "b"): (2, 1, -1, 1)}, 1)
+    >>> total[("a", "b")][:6]
+    [1, 2, 1, 4, 2, 1]
     """
-    for pair, (lists, credit) in credits.items():
-        known = total.get(pair) or [0] * CREDIT_WIDTH
-        total[pair] = [before + times * change for before, change in zip(known, credit_moments(lists, credit), strict=True)]
+    for pair, sums in credits.items():
+        own = credit_moments(sums)
+        known = total.get(pair) or [0] * len(own)
+        total[pair] = [before + times * change for before, change in zip(known, own, strict=True)]
 
 
 def reversed_credit(moments: Sequence[int]) -> list[int]:
     """Return the moments of the mean credit for the other team of the pair.
 
-    >>> reversed_credit([1, 3, 9, -2, 4, -6])
-    [1, 3, 9, 2, 4, 6]
+    >>> reversed_credit(credit_moments([2, 1, -1, 1])) == credit_moments([1, 2, -1, 1])
+    True
     """
-    users, lists, dd, y, yy, yd = moments
-    return [users, lists, dd, -y, yy, -yd]
+    users, first, second, ff, fs, ss = moments[:_LISTS_WIDTH]
+    turned = [users, second, first, ss, fs, ff]
+    for at in range(credit_levels(moments)):
+        y1, y2, y11, y12, y22, y1f, y1s, y2f, y2s = _level(moments, at)
+        turned += (-y2, -y1, y22, y12, y11, -y2s, -y2f, -y1s, -y1f)
+    return turned
+
+
+def _level(moments: Sequence[int], level: int) -> Sequence[int]:
+    start = _LISTS_WIDTH + _LEVEL_WIDTH * level
+    return moments[start : start + _LEVEL_WIDTH]
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
     """The mean credit of a team against the control: from -1 to 1, above 0 if it is preferred. Bounds are None with too few users.
 
-    `preferred` and `disliked` are one-sided decisions with error alpha over all looks together.
+    mean: corrected for who drafts first; the plain mean if one team always does. plain: lists won less lists lost, as a share of lists.
+    first_share: the share of lists in which the team drafted first.
+    effective_users: Kish's effective sample size by lists. effective_orders: the least of both kinds of lists.
+    preferred, disliked: one-sided decisions with error alpha over all looks together.
     """
 
     users: int
@@ -99,32 +166,62 @@ class Preference:
     upper: float | None
     preferred: bool
     disliked: bool
+    plain: float = 0.0
+    first_share: float = 0.5
+    effective_orders: float = math.inf
 
 
 def preference(
-    moments: Sequence[int], alpha: float, min_users: int = 100, effective_users_min: float = 20.0, tau: float = MINIMUM_CREDIT
+    moments: Sequence[int],
+    alpha: float,
+    min_users: int = 100,
+    effective_users_min: float = 20.0,
+    tau: float = MINIMUM_CREDIT,
+    level: int = 0,
 ) -> Preference | None:
     """Return the interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
 
+    moments: of the team against the control, which is the first of the pair. There is no interval without `effective_users_min`
+    effective users in each kind of lists.
+
     >>> from streammetrics.experiments.moments import add
-    >>> moments = [0] * CREDIT_WIDTH
+    >>> moments = [0] * credit_width(1)
     >>> for user in range(400):
-    ...     moments = add(moments, credit_moments(2, 1 if user % 4 else -1))
+    ...     moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 4 else (-1, -1))]))
     >>> found = preference(moments, alpha=0.05)
-    >>> found.mean, found.preferred, 0 < found.lower < 0.25 < found.upper
-    (0.25, True, True)
+    >>> found.mean, found.preferred, 0 < found.lower < 0.5 < found.upper
+    (0.5, True, True)
     """
-    if len(moments) != CREDIT_WIDTH:
-        raise ExperimentError("moments", f"got {len(moments)} numbers; must be {CREDIT_WIDTH}")
-    users, lists, dd, y, yy, yd = moments
+    credit_levels(moments)
+    users, first, second, ff, fs, ss = moments[:_LISTS_WIDTH]
+    lists = first + second
     if lists <= 0:
         return None
-    mean = y / lists
-    squares = yy * lists * lists - 2 * y * yd * lists + y * y * dd
-    found = Estimate(mean, users * squares / ((users - 1) * lists**4) if users > 1 else math.inf, users)
-    effective = lists * lists / dd
-    if users < min_users or effective < effective_users_min or not 0 < found.variance < math.inf:
-        return Preference(users, lists, effective, mean, found.variance, None, None, False, False)
-    error, mixture = math.sqrt(found.variance), Mixture(tau)
-    half, alarm = (error * boundary(found.variance, mixture, alpha) for boundary in (two_sided, one_sided))
-    return Preference(users, lists, effective, mean, found.variance, mean - half, mean + half, mean > alarm, -mean > alarm)
+    y1, y2, *products = _level(moments, level)
+    plain, effective = (y1 + y2) / lists, lists * lists / (ff + 2 * fs + ss)
+    if not first or not second:
+        return Preference(users, lists, effective, plain, math.inf, None, None, False, False, plain, second / lists, 0.0)
+    m1, m2 = Fraction(y1, first), Fraction(y2, second)
+    mean = float((m1 + m2) / 2)
+    variance = _variance(users, (first, second), (m1, m2), products, (ff, fs, ss))
+    orders = min(first * first / ff, second * second / ss)
+    found = Preference(users, lists, effective, mean, variance, None, None, False, False, plain, second / lists, orders)
+    if users < min_users or min(effective, orders) < effective_users_min or not 0 < variance < math.inf:
+        return found
+    error, mixture = math.sqrt(variance), Mixture(tau)
+    half, alarm = (error * boundary(variance, mixture, alpha) for boundary in (two_sided, one_sided))
+    return replace(found, lower=mean - half, upper=mean + half, preferred=mean > alarm, disliked=-mean > alarm)
+
+
+def _variance(
+    users: int, lists: tuple[int, int], means: tuple[Fraction, Fraction], products: Sequence[int], squares: tuple[int, int, int]
+) -> float:
+    """Return the clustered variance of (m1 + m2) / 2; infinite for a single user."""
+    if users < 2:
+        return math.inf
+    (first, second), (m1, m2), (ff, fs, ss) = lists, means, squares
+    y11, y12, y22, y1f, y1s, y2f, y2s = products
+    one = Fraction(y11 - 2 * m1 * y1f + m1 * m1 * ff) / (first * first)
+    other = Fraction(y22 - 2 * m2 * y2s + m2 * m2 * ss) / (second * second)
+    both = Fraction(y12 - m2 * y1s - m1 * y2f + m1 * m2 * fs) / (first * second)
+    return float(Fraction(users, 4 * (users - 1)) * (one + other + 2 * both))

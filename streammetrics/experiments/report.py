@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.preferences import PreferenceReport, PreferenceRow
 from streammetrics.experiments.verdict import Verdict
 
 SINCE_START, THIS_DAY = "start", "day"
@@ -92,25 +93,6 @@ class MeasureReport:
     reduced: ReducedReport | None = None
     within_gate_margin: bool | None = None
     lower_is_better: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PreferenceReport:
-    """A team of an interleaved experiment against another: (lists won - lists lost) / lists, above 0 if users prefer it.
-
-    The bounds have error alpha over all looks together. `users` and `lists` are those with items of both teams.
-    """
-
-    team: str
-    against: str
-    users: int
-    lists: int
-    credit: float
-    error: float | None
-    credit_lower: float | None
-    credit_upper: float | None
-    alpha: float
-    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,22 +202,12 @@ class MeasureRow(NamedTuple):
     value: float
 
 
-class PreferenceRow(NamedTuple):
-    """One series of a preference: its name after `streammetrics_interleaving_`, its labels, its value."""
-
-    series: str
-    experiment: str
-    team: str
-    against: str
-    scope: str
-    value: float
-
-
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
     """One experiment in one scope.
 
     verdict: invalid, or the worst of the variants' verdicts. If no arms are compared, the worst of the `preferences` between teams.
+    preferences_by_action: the same for the credit of other actions, such as purchases. They decide nothing.
     known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
         another run.
     gate: the decision on all treatments together, with `gate_margin`; None in reports of earlier versions.
@@ -256,6 +228,7 @@ class ExperimentReport:
     verdict: Verdict
     variants: tuple[VariantReport, ...]
     preferences: tuple[PreferenceReport, ...] = ()
+    preferences_by_action: tuple[PreferenceReport, ...] = ()
     known_from_ms: int | None = None
     gate: GateDecision | None = None
     gate_margin: float | None = None

@@ -53,6 +53,7 @@ class Stored:
     multi_exposed_users: int
     joined: Joined = NO_FEEDBACK
     credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
+    credit_actions: tuple[str, ...] = ()
     known_from_ms: int | None = None
     variants_since_ms: Mapping[str, int] = field(default_factory=dict)
     from_ms: int = 0

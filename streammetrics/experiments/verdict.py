@@ -239,6 +239,10 @@ def judge_preference(policy: Policy, found: Preference, team: str, against: str)
     if found.effective_users < policy.effective_users_min:
         few = f"{found.users:,} users count as {found.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
         return Verdict("inconclusive", f"{won} so far; a few users dominate: {few}")
+    if found.effective_orders < policy.effective_users_min:
+        rarely, share = (against, 1 - found.first_share) if found.first_share > 0.5 else (team, found.first_share)
+        few = f"{rarely} drafts first in only {percent(share)} of the lists" if share else f"{rarely} never drafts first"
+        return Verdict("inconclusive", f"{won} so far; {few}, so draft bias cannot be removed: let a coin decide for each list")
     if found.preferred:
         return Verdict("improved", f"{won}; users prefer {team}; {confidence(policy.alpha)}")
     if found.disliked:

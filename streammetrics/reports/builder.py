@@ -51,6 +51,7 @@ class ExperimentView:
     policy: Callable[[str], Policy]
     idle_ms: int
     patience_ms: int = 0
+    credit_actions: tuple[str, ...] = ()
 
     def deciding(self, experiment: str) -> Sequence[str]:
         """Return the names of an experiment's deciding measures."""
@@ -175,6 +176,7 @@ class ReportBuilder:
                 if day == WHOLE
                 else self._feedback_counts(tasks, day, day),
                 credits=scope.credits if all(part.name == OF_RUN for part in parts[name, day]) else {},
+                credit_actions=() if self.experiments is None else self.experiments.credit_actions,
                 known_from_ms=self._first_snapshot_ms(runs[name]) if day == WHOLE else day * DAY_MS + 1,
                 variants_since_ms=since.get(name, {}),
                 from_ms=runs[name].first if day == WHOLE else max(runs[name].first, day * DAY_MS),

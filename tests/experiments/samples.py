@@ -28,7 +28,7 @@ def credits(users: int, mean: float) -> dict[tuple[str, str], list[int]]:
     """Credit moments of users with two lists each. The second team has this mean credit."""
     total: dict[tuple[str, str], list[int]] = {}
     for user in range(users):
-        add_credits(total, {("control", "treatment"): (2, 2 if user < (1 + mean) / 2 * users else -2)}, 1)
+        add_credits(total, {("control", "treatment"): (1, 1, *([1 if user < (1 + mean) / 2 * users else -1] * 2))}, 1)
     return total
 
 

@@ -134,7 +134,7 @@ def test_without_variance_no_verdict_is_certain() -> None:
     assert found.verdict.reason.endswith("so far; all users have the same value, so no confidence can be given")
     credits: dict[tuple[str, str], list[int]] = {}
     for _ in range(500):
-        add_credits(credits, {("new", "old"): (2, -2)}, 1)
+        add_credits(credits, {("new", "old"): (1, 1, -1, -1)}, 1)
     (preference,) = report_of(Policy(), stored({"interleaved": of_users(MEASURES, all_hit)}, credits=credits)).preferences
     wanted = "old won 100 fewer lists in 100 than it lost against new so far; all users have the same value, so no confidence can be given"
     assert (preference.verdict.word, preference.verdict.reason) == ("inconclusive", wanted)
@@ -413,7 +413,8 @@ def credit(users: int, won: float, lists: int = 3) -> list[int]:
     """Moments of users: a share `won` of them prefers the second team in every list, the others the first."""
     total: dict[tuple[str, str], list[int]] = {}
     for user in range(users):
-        add_credits(total, {("a", "b"): (lists, lists if user < won * users else -lists)}, 1)
+        first, sign = lists // 2 + user % 2 * (lists % 2), 1 if user < won * users else -1
+        add_credits(total, {("a", "b"): (first, lists - first, sign * first, sign * (lists - first))}, 1)
     return total["a", "b"]
 
 
@@ -453,6 +454,29 @@ def test_teams_are_compared_with_the_control_or_else_the_first_team(pair: tuple[
     (only,) = found.preferences
     assert (only.against, {only.team, only.against}) == (against, {*pair})
     assert only.credit == pytest.approx(0.2 if against == pair[0] else -0.2)
+
+
+def test_each_action_has_a_preference_of_its_own_that_decides_nothing() -> None:
+    credits: dict[tuple[str, str], list[int]] = {}
+    for user in range(400):
+        click, purchase = 1 if user % 4 else -1, 1 if user % 20 == 0 else -1 if user % 20 < 5 else 0
+        add_credits(credits, {("new", "old"): (1, 1, click, click, purchase, purchase)}, 1)
+    kept = replace(stored({"interleaved": arm(400, 0.4, 1)}, credits=credits), credit_actions=("click", "purchase"))
+    found = report_of(Policy(control="old"), kept)
+    (clicks,), (purchases,) = found.preferences, found.preferences_by_action
+    assert (clicks.action, clicks.credit, clicks.verdict.word) == ("click", -0.5, "regressed")
+    assert (purchases.action, purchases.credit, purchases.verdict.word) == ("purchase", 0.15, "improved")
+    assert found.verdict == clicks.verdict
+    assert {row.value for row in found.preference_rows() if row.series == "credit"} == {-0.5}
+
+
+def test_a_team_that_always_drafts_first_gives_no_verdict() -> None:
+    credits: dict[tuple[str, str], list[int]] = {}
+    for user in range(400):
+        add_credits(credits, {("a", "b"): (3, 0, -2 if user % 9 else 1, 0)}, 1)
+    (only,) = report_of(Policy(control="a"), stored({"interleaved": arm(400, 0.4, 1)}, credits=credits)).preferences
+    assert (only.first_share, only.credit_lower, only.verdict.word) == (0.0, None, "inconclusive")
+    assert only.verdict.reason.endswith("b never drafts first, so draft bias cannot be removed: let a coin decide for each list")
 
 
 def test_an_interleaved_arm_is_not_compared_with_other_arms() -> None:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.estimates import Estimate, difference
-from streammetrics.experiments.interleaving import CREDIT_WIDTH, credit_moments, list_credit, preference
+from streammetrics.experiments.interleaving import (
+    LEVELS_MAX,
+    credit_levels,
+    credit_moments,
+    credit_thresholds,
+    credit_width,
+    drafted_first,
+    list_credit,
+    preference,
+    reversed_credit,
+)
 from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.moments import add
 from streammetrics.experiments.sequence import Mixture
-
-users = st.lists(st.integers(1, 9).flatmap(lambda lists: st.tuples(st.just(lists), st.integers(-lists, lists))), min_size=2, max_size=12)
 
 
 def test_the_team_with_more_relevant_items_wins_the_list() -> None:
@@ -39,52 +48,149 @@ def test_the_outcome_for_one_team_is_the_opposite_of_the_other_s(items: list[tup
     assert one is None or one == -other  # type: ignore[operator]
 
 
-@given(users, st.floats(0.01, 0.5))
-def test_the_interval_equals_that_of_a_difference_with_the_same_variance(all_users: list[tuple[int, int]], alpha: float) -> None:
-    moments = [0] * CREDIT_WIDTH
-    for lists, credit in all_users:
-        moments = add(moments, credit_moments(lists, credit))
-    found = preference(moments, alpha, min_users=2, effective_users_min=0)
+def counted(lists: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(-lists, lists), min_size=2, max_size=2).map(lambda credits: [lists, *credits])
+
+
+kinds = st.integers(0, 5).flatmap(counted)
+one_user = st.tuples(kinds, kinds).map(lambda both: [both[kind][at] for at in range(3) for kind in (0, 1)])
+"""A user's lists of both kinds, and the credits of two levels."""
+users = st.lists(one_user, min_size=2, max_size=12)
+
+
+def summed(all_users: list[list[int]]) -> list[int]:
+    moments = [0] * credit_width(2)
+    for sums in all_users:
+        moments = add(moments, credit_moments(sums))
+    return moments
+
+
+@given(users, st.floats(0.01, 0.5), st.sampled_from([0, 1]))
+def test_the_mean_is_post_stratified_with_a_clustered_variance(all_users: list[list[int]], alpha: float, level: int) -> None:
+    found = preference(summed(all_users), alpha, min_users=2, effective_users_min=0, level=level)
+    counted = [each for each in all_users if each[0] + each[1]]
+    d = [sum(each[kind] for each in counted) for kind in (0, 1)]
+    if not any(d):
+        assert found is None
+        return
     assert found is not None
-    shown = sum(lists for lists, _ in all_users)
-    mean = sum(credit for _, credit in all_users) / shown
-    squares = math.fsum((credit - mean * lists) ** 2 for lists, credit in all_users)
-    assert found.mean == mean
-    assert found.variance == pytest.approx(len(all_users) / (len(all_users) - 1) * squares / shown**2, rel=1e-9, abs=1e-18)
+    y = [[each[2 + 2 * level + kind] for each in counted] for kind in (0, 1)]
+    assert found.plain == pytest.approx((sum(y[0]) + sum(y[1])) / sum(d))
+    assert found.first_share == d[1] / sum(d)
+    if not all(d):
+        assert (found.lower, found.mean, found.effective_orders) == (None, found.plain, 0.0)
+        return
+    means = [sum(y[kind]) / d[kind] for kind in (0, 1)]
+    assert found.mean == pytest.approx(sum(means) / 2, abs=1e-15)
+    rest = [sum((y[kind][at] - means[kind] * each[kind]) / d[kind] for kind in (0, 1)) / 2 for at, each in enumerate(counted)]
+    count = len(counted)
+    if count < 2:
+        assert found.variance == math.inf
+        return
+    assert found.variance == pytest.approx(count / (count - 1) * math.fsum(each * each for each in rest), rel=1e-9, abs=1e-18)
     apart = difference(Estimate(found.mean, found.variance, found.users), Estimate(0.0, 0.0, found.users), Mixture(0.05), alpha)
     assert (None if apart is None else apart[1:]) == (None if found.lower is None else (found.lower, found.upper))
     assert not (found.preferred and found.disliked)
 
 
+@given(users)
+def test_the_other_team_has_the_opposite_mean_and_the_same_variance(all_users: list[list[int]]) -> None:
+    moments = summed(all_users)
+    turned = reversed_credit(moments)
+    assert reversed_credit(turned) == moments
+    one, other = (preference(each, 0.05, min_users=2, effective_users_min=0, level=1) for each in (moments, turned))
+    if one is not None and other is not None:
+        assert (one.mean, one.variance, one.first_share) == (-other.mean, other.variance, pytest.approx(1 - other.first_share))
+
+
+def test_removing_a_user_leaves_the_others() -> None:
+    one, other = [2, 1, -1, 1, 0, 0], [0, 3, 0, -2, 0, 1]
+    assert add(summed([one, other]), [-each for each in credit_moments(other)]) == summed([one])
+    assert credit_moments([0, 0, 0, 0, 0, 0]) == [0] * credit_width(2)
+
+
+@pytest.mark.parametrize("sums", [[1, 0, 2, 0], [1, 0, 0, 1], [-1, 0, 0, 0]])
+def test_credit_beyond_the_lists_is_refused(sums: list[int]) -> None:
+    with pytest.raises(ExperimentError, match="credit"):
+        credit_moments(sums)
+
+
+def test_moments_of_another_width_are_refused() -> None:
+    for width in (0, 6, 14, 16):
+        with pytest.raises(ExperimentError, match="moments"):
+            credit_levels([0] * width)
+
+
+def test_levels_are_the_deciding_grade_and_those_of_other_actions() -> None:
+    assert credit_thresholds((0, 1, 2, 3), 1) == (1, 2, 3)
+    assert credit_thresholds((0, 1, 3), 2) == (2, 1)
+    assert credit_thresholds((0,), 1) == (1,)
+    assert credit_thresholds((0, 1, 2), 0.5) == (0.5, 2)
+    many = credit_thresholds(tuple(range(20)), 1)
+    assert (len(many), many[0], many[-1]) == (LEVELS_MAX, 1, 19)
+
+
+def test_the_team_with_the_first_item_drafted_first() -> None:
+    assert [drafted_first([None, "c", "b", "a"], "a", "b"), drafted_first(["a", "b"], "a", "b")] == [1, 0]
+
+
 def test_there_is_no_interval_with_too_few_users() -> None:
-    moments = [0] * CREDIT_WIDTH
+    moments = [0] * credit_width(1)
     for user in range(99):
-        moments = add(moments, credit_moments(3, 3 if user % 7 else 1))
+        moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 7 else (0, 0))]))
     found = preference(moments, 0.05)
     assert found is not None
     assert (found.users, found.lower, found.upper, found.preferred) == (99, None, None, False)
-    found = preference(add(moments, credit_moments(3, 2)), 0.05)
+    found = preference(add(moments, credit_moments([1, 1, 1, 0])), 0.05)
     assert found is not None
     assert found.preferred
-    assert preference([0] * CREDIT_WIDTH, 0.05) is None
+    assert preference([0] * credit_width(1), 0.05) is None
 
 
 def test_there_is_no_interval_while_a_few_users_dominate() -> None:
-    moments = [0] * CREDIT_WIDTH
+    moments = [0] * credit_width(1)
     for user in range(400):
-        moments = add(moments, credit_moments(2, 1 if user % 4 else -1))
-    found = preference(add(moments, credit_moments(400, 400)), 0.05)
+        moments = add(moments, credit_moments([1, 1, *((1, 1) if user % 4 else (-1, -1))]))
+    found = preference(add(moments, credit_moments([200, 200, 200, 200])), 0.05)
     assert found is not None
     assert (found.lower, found.preferred) == (None, False)
     assert found.effective_users == pytest.approx(1_200**2 / (400 * 4 + 400**2))
 
 
-def test_invalid_arguments_are_rejected() -> None:
-    with pytest.raises(ExperimentError, match="grades: got 1; must be 2"):
-        list_credit(["a", "b"], [1], "a", "b")
-    with pytest.raises(ExperimentError, match="team: got 'a'"):
-        list_credit(["a"], [1], "a", "a")
-    with pytest.raises(ExperimentError, match="credit: got 3 for 2 lists"):
-        credit_moments(2, 3)
-    with pytest.raises(ExperimentError, match="moments: got 2 numbers"):
-        preference([1, 2], 0.05)
+def simulated(seed: int, first_chance: float, appeal: float = 1.0, users: int = 300) -> list[int]:
+    """Moments of users of a draft of two items. The first place gets twice the clicks; the second team's are better by `appeal`."""
+    random = np.random.default_rng(seed)
+    moments = [0] * credit_width(1)
+    for lists in random.geometric(0.3, users).tolist():
+        sums = [0, 0, 0, 0]
+        for kind in (random.random(lists) < first_chance).astype(int).tolist():
+            places = (0.4, 0.2) if kind == 0 else (0.2, 0.4)
+            won = int(random.random() < places[1] * appeal) - int(random.random() < places[0])
+            sums[kind] += 1
+            sums[2 + kind] += won
+        moments = add(moments, credit_moments(sums))
+    return moments
+
+
+@pytest.mark.parametrize("first_chance", [0.5, 0.8, 0.95])
+def test_a_team_that_drafts_first_more_often_has_no_advantage(first_chance: float) -> None:
+    found = [preference(simulated(seed, first_chance), 0.05) for seed in range(200)]
+    assert all(each is not None and each.lower is not None for each in found)
+    known = [each for each in found if each is not None]
+    assert np.mean([each.mean for each in known]) == pytest.approx(0.0, abs=0.01)
+    assert np.mean([each.plain for each in known]) == pytest.approx(0.2 * (2 * first_chance - 1), abs=0.01)
+    assert np.mean([each.mean**2 for each in known]) == pytest.approx(float(np.mean([each.variance for each in known])), rel=0.3)
+    assert np.mean([each.preferred or each.disliked for each in known]) <= 0.05
+
+
+def test_the_correction_makes_a_fair_draft_more_precise() -> None:
+    found = [preference(simulated(seed, 0.5), 0.05) for seed in range(200)]
+    corrected, plain = ([getattr(each, name) for each in found] for name in ("mean", "plain"))
+    assert np.var(corrected) < np.var(plain)
+
+
+def test_a_preference_is_found_in_spite_of_the_draft() -> None:
+    """The second team is better and rarely drafts first. By the plain credit it seems worse."""
+    found = [preference(simulated(seed, 0.1, appeal=1.6, users=1_500), 0.05) for seed in range(20)]
+    assert all(each is not None and each.plain < 0 < each.mean for each in found)
+    assert np.mean([each is not None and each.preferred for each in found]) > 0.8

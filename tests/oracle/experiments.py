@@ -39,8 +39,9 @@ class Scope:
     """One experiment in its whole run, or on one day. `sums` is by (variant, measure); variants without users are absent.
 
     `covariates`, by the same key: over the users, h (1 for users with earlier lists), x (their mean then), and the sums of h, x, xx,
-    xy, xd, hy, hd. Keys with only zeros are absent. `credits` is by pair of teams: users, and their sums of d (lists), dd, y (credit of
-    the second team), yy, dy.
+    xy, xd, hy, hd. Keys with only zeros are absent. `credits` is by pair of teams: users, and their sums of d1 (lists in
+    which the first team has the first item), d2 (the other lists), d1d1, d1d2, d2d2; then for each of `credit_grades` y1, y2 (credit of
+    the second team in both kinds of lists), y1y1, y1y2, y2y2, y1d1, y1d2, y2d1, y2d2.
 
     With stages, or if users have no variant, the sums are those of all `stages` together, without covariates and credits, and `pairs` has
     what two cells have in common. An experiment of which only the stage "" has lists looks like one without stages.
@@ -215,20 +216,35 @@ def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction
 
 def _add_credits(scope: Scope, lists: Sequence[ShownList], settings: Settings) -> None:
     """Add the credits of one user's interleaved lists, for each pair of teams: the second against the first in order."""
-    outcomes: dict[tuple[str, str], list[int]] = {}
+    least = credit_grades(settings)
+    outcomes: dict[tuple[str, str], list[tuple[bool, list[int]]]] = {}
     for shown in lists:
-        hits = Counter({team: 0 for team in shown.teams if team})
-        for team, grade in zip(shown.teams, shown.grades, strict=False):
-            if team and grade >= settings.relevance_min:
-                hits[team] += 1
-        for one in hits:
-            for other in hits:
+        teams = [team for team in shown.teams if team]
+        for one in set(teams):
+            for other in set(teams):
                 if one < other:
-                    outcomes.setdefault((one, other), []).append((hits[other] > hits[one]) - (hits[other] < hits[one]))
-    for pair, won in outcomes.items():
-        d, y = len(won), sum(won)
-        own = (1, d, d * d, y, y * y, d * y)
-        scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * 6), own, strict=True))
+                    won = [_won(shown, other, grade) - _won(shown, one, grade) for grade in least]
+                    outcome = [(each > 0) - (each < 0) for each in won]
+                    outcomes.setdefault((one, other), []).append((teams.index(other) < teams.index(one), outcome))
+    for pair, of_pair in outcomes.items():
+        d = [sum(second is kind for second, _ in of_pair) for kind in (False, True)]
+        own = [1, *d, d[0] ** 2, d[0] * d[1], d[1] ** 2]
+        for level in range(len(least)):
+            y = [sum(won[level] for second, won in of_pair if second is kind) for kind in (False, True)]
+            own += [*y, y[0] ** 2, y[0] * y[1], y[1] ** 2, y[0] * d[0], y[0] * d[1], y[1] * d[0], y[1] * d[1]]
+        scope.credits[pair] = tuple(left + right for left, right in zip(scope.credits.get(pair, (0,) * len(own)), own, strict=True))
+
+
+def _won(shown: ShownList, team: str, least: float) -> int:
+    """Return the number of a team's items with at least this grade."""
+    return sum(of == team and grade >= least for of, grade in zip(shown.teams, shown.grades, strict=False))
+
+
+def credit_grades(settings: Settings) -> list[float]:
+    """Return the least grade of each credit: the relevant one, then each other grade that counts other items."""
+    possible = sorted({rule.grade for rule in settings.rules if rule.grade > 0})
+    same = min((grade for grade in possible if grade >= settings.relevance_min), default=None)
+    return [settings.relevance_min, *(grade for grade in possible if grade != same)]
 
 
 def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[int, int]]:

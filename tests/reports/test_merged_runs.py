@@ -163,7 +163,7 @@ def test_multi_exposed_users_and_credits_are_summed_over_tasks() -> None:
         tasks.pass_time(task, 0)
     stored = read(tasks).stored(2)["ranker", WHOLE]
     assert stored.multi_exposed_users == 2
-    assert {pair: list(moments[:2]) for pair, moments in stored.credits.items()} == {("control", "treatment"): [2, 2]}
+    assert {pair: list(moments[:3]) for pair, moments in stored.credits.items()} == {("control", "treatment"): [2, 2, 0]}
 
 
 def test_the_latest_run_with_enrolled_lists_counts_in_any_order() -> None:

@@ -136,12 +136,13 @@ def _measures(experiment: ExperimentReport, shown: tuple[tuple[str, int], ...] |
 
 
 def _preferences(experiment: ExperimentReport) -> FittingTable:
-    """Build one row per team of an interleaved experiment."""
-    table = FittingTable(("team", "against"), ("users", "lists", "mean credit", "interval"), ("verdict",))
-    for each in experiment.preferences:
+    """Build one row per team of an interleaved experiment and action. The first rows of a team decide."""
+    table = FittingTable(("team", "against", "by"), ("users", "lists", "drafts first", "mean credit", "interval"), ("verdict",))
+    for each in (*experiment.preferences, *experiment.preferences_by_action):
         verdict = Text(each.verdict.word, style=STYLES[each.verdict.word])
-        counts = f"{each.users:,}", f"{each.lists:,}"
-        table.add_row(each.team, each.against, *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
+        counts = f"{each.users:,}", f"{each.lists:,}", share_text(each.first_share)
+        action = each.action or "relevant items"
+        table.add_row(each.team, each.against, action, *counts, f"{each.credit:+.4f}", credit_text(each), verdict)
     return table
 
 

@@ -250,10 +250,11 @@ function stages(stats) {
 
 function preferences(stats) {
   if (!stats?.preferences?.length) return null;
-  const rows = stats.preferences.map((each) => [
-    [named(each.team), " against ", named(each.against)],
+  const rows = [...stats.preferences, ...(stats.preferences_by_action ?? [])].map((each, at) => [
+    [named(each.team), " against ", named(each.against), each.action ? fine("by ", each.action, at < stats.preferences.length ? ", decides" : "") : null],
     [make("span", { class: "value" }, creditText(each.credit)),
-      fine(isNumber(each.credit_lower) ? `${creditText(each.credit_lower)} to ${creditText(each.credit_upper)}` : "no interval yet")],
+      fine(isNumber(each.credit_lower) ? `${creditText(each.credit_lower)} to ${creditText(each.credit_upper)}` : "no interval yet"),
+      isNumber(each.plain_credit) && each.action ? fine(`${creditText(each.plain_credit)} without correction for draft bias; drafts first in ${shareText(each.first_share)} of the lists`) : null],
     [badge(each.verdict), fine(reasonParts(stats, each.verdict.reason))],
     [countText(each.users), fine(`${countText(each.lists)} lists`)],
   ]);
