@@ -250,7 +250,7 @@ def _engagement() -> list[Block]:
     blocks = []
     for metric in ENGAGEMENT_NAMES:
         place = {"k": ANY if metric == "first_click_share" else NONE, **_SPAN}
-        unit = "s" if metric == "time_to_first_click" else "percentunit" if metric.endswith(("_rate", "_share")) else "none"
+        unit = "s" if metric.startswith("time_to_first_click") else "percentunit" if metric.endswith(("_rate", "_share")) else "none"
         for view in ("final", "live"):
             name = value_series(metric, view, False)
             of_all = state(name, experiment=NONE, variant=NONE, **place)
@@ -271,12 +271,13 @@ def _engagement_over_range() -> Block:
         sums = [state_rate(sum_series(metric, kind), **gained, k=k, **groups) for kind in engagement_kinds(metric)]
         return f"{sums[0]} / ({sums[1]} > 0)" if len(sums) == 2 else f"{sums[0]} / on (variant) group_left () ({lists} > 0)"
 
-    letters = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", ENGAGEMENT_NAMES, strict=False))
+    summed = [metric for metric in ENGAGEMENT_NAMES if engagement_kinds(metric)]  # quantiles have no sums
+    letters = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", summed, strict=False))
     return listing(
         "Engagement over the selected time range",
         "All engagement metrics over the lists that became final in the time range of the dashboard.",
         {"variant": "Variant", "k": "First k", **letters},
-        *(Query(mean(metric)) for metric in ENGAGEMENT_NAMES),
+        *(Query(mean(metric)) for metric in summed),
         sort=("Variant", False),
         rules=(of_field("First k", decimals=0),),
         unit="none",

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from streammetrics.config.fields import Listed, Number, Section, Text, Whole, milliseconds, setting, shown
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
-from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.metrics.engagement import QUANTILES, EngagementLayout
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, FORMS
 from streammetrics.sessions.rules import EngagementRules
 
@@ -160,6 +160,11 @@ class EngagementSettings(Section):
         _RULES.reformulation_ms,
         "With reformulation_rate: how soon the next list of a session follows a list that it replaces. At most join.attribution_ms.",
     )
+
+    @property
+    def measured(self) -> tuple[Metric, ...]:
+        """The metrics that experiments can measure: all but quantiles."""
+        return tuple(metric for metric in self.metrics if metric.name not in QUANTILES)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:

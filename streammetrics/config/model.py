@@ -144,7 +144,7 @@ class Settings(Section):
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
-        known = tuple(map(str, (*self.metrics.metrics, *self.engagement.metrics)))
+        known = tuple(map(str, (*self.metrics.metrics, *self.engagement.measured)))
         chosen = self.experiments.metrics or known
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
         yield from self.experiments.conflicts(known, (*chosen, *users))

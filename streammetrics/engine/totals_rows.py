@@ -30,7 +30,9 @@ class UserTotalsLayout:
 
     def __init__(self, layout: TallyLayout, metrics: Sequence[str], grades: Sequence[float] = ()) -> None:
         self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
-        columns = [index for index, column in enumerate(layout.columns) if not wanted or str(column.metric) in wanted]
+        columns = [
+            index for index, column in enumerate(layout.columns) if column.kind != "bucket" and (not wanted or str(column.metric) in wanted)
+        ]
         self.measures = Measures([layout.columns[index] for index in columns])
         scored = len(scorer.columns)
         self.places = [layout.place_of(index) for index in columns if index < scored]

@@ -9,6 +9,7 @@ Each metric is a mean over lists, or a ratio of two sums over lists. The stream 
 | `first_click_share@k` | 1 with the first click at rank k or better | 1 with a click |
 | `first_click_rank` | rank of the first click | 1 with a click |
 | `time_to_first_click` | seconds from the list to the first click, in ms | 1 with a click |
+| `time_to_first_click_p50`, `_p90`, `_p99` | quantile in seconds, from a histogram | |
 | `satisfied_rate` | 1 with an item of the satisfied grade or above | 1 |
 | `reformulation_rate` | 1 without positive feedback and followed by another list soon | 1 |
 | `lists_per_session` | 1 | 1 for the first list of a session |
@@ -24,7 +25,7 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from streammetrics.metrics.arrays import Ints
-from streammetrics.metrics.names import ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
+from streammetrics.metrics.names import CLICK_TIME_BUCKET, ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
 
 VALUE_BITS: Final = 16
 """The value of a purchase is kept in units of 2**-16."""
@@ -51,6 +52,13 @@ class EngagementFacts(NamedTuple):
     followed: Ints
 
 
+QUANTILES: Final = {"time_to_first_click_p50": 50, "time_to_first_click_p90": 90, "time_to_first_click_p99": 99}
+"""The metrics that are quantiles, in per cent of the lists with a click."""
+
+_R10: Final = (100, 125, 160, 200, 250, 315, 400, 500, 630, 800)
+BOUNDS_MS: Final = (*(step * 10**power for power in range(4) for step in _R10), 1_000_000)
+"""The inclusive upper bounds of the histogram's buckets, in ms: the series R10 of ISO 3. Each is at most 1.28 times the one before."""
+
 _Rows: TypeAlias = Callable[[EngagementFacts, int], Iterable[Ints]]
 _SUM: Final[tuple[ColumnKind, ...]] = ("sum",)
 _RATIO: Final[tuple[ColumnKind, ...]] = ("numerator", "denominator")
@@ -70,6 +78,7 @@ _METRICS: Final[dict[str, tuple[tuple[ColumnKind, ...], int, _Rows]]] = {
     "first_click_share": (_RATIO, 0, lambda facts, k: [_whole((facts.rank > 0) & (facts.rank <= k)), _clicked(facts)]),
     "first_click_rank": (_RATIO, 0, lambda facts, _: [facts.rank, _clicked(facts)]),
     "time_to_first_click": (_RATIO, 0, lambda facts, _: [facts.delay_ms * _clicked(facts), 1_000 * _clicked(facts)]),
+    **{name: ((), 0, lambda facts, _: []) for name in QUANTILES},
     "satisfied_rate": (_SUM, 0, lambda facts, _: [facts.satisfied]),
     "reformulation_rate": (_SUM, 0, lambda facts, _: [_whole((facts.rank == 0) & (facts.followed > 0))]),
     "lists_per_session": (_RATIO, 0, lambda facts, _: [np.ones_like(facts.items), facts.opens]),
@@ -88,6 +97,22 @@ def engagement_kinds(name: str) -> tuple[ColumnKind, ...]:
     return _METRICS[name][0]
 
 
+def _quantile(buckets: Sequence[int], per_cent: int) -> tuple[int, int]:
+    """Return the quantile in seconds, as a numerator and a denominator: the upper bound of the bucket that it falls into.
+
+    The quantile of n clicks is the click at place ceil(n * per_cent / 100) in order. 0 / 0 without clicks, and beyond the last bound.
+
+    >>> _quantile([0, 3, 0, 1] + [0] * 38, 50), _quantile([0] * 42, 50)
+    ((125, 1000), (0, 0))
+    """
+    place, seen = -(-sum(buckets) * per_cent // 100), 0
+    for bound, count in zip(BOUNDS_MS, buckets, strict=False):
+        seen += count
+        if seen >= place > 0:
+            return bound, 1_000
+    return 0, 0
+
+
 class EngagementLayout:
     """The columns of some engagement metrics, in the order of the metrics.
 
@@ -104,9 +129,11 @@ class EngagementLayout:
         self.satisfied_grade = satisfied_grade
         if others := [metric for metric in self.metrics if metric.name not in ENGAGEMENT_NAMES]:
             raise MetricError("engagement metric", f"got {others[0]}; allowed are {', '.join(ENGAGEMENT_NAMES)}")
-        self.columns = tuple(
-            Column(metric, kind, _METRICS[metric.name][1]) for metric in self.metrics for kind in engagement_kinds(metric.name)
-        )
+        columns = [Column(metric, kind, _METRICS[metric.name][1]) for metric in self.metrics for kind in engagement_kinds(metric.name)]
+        self._first_bucket = len(columns)
+        if any(metric.name in QUANTILES for metric in self.metrics):
+            columns += [Column(Metric(CLICK_TIME_BUCKET, bound), "bucket", 0) for bound in (*BOUNDS_MS, 0)]
+        self.columns = tuple(columns)
 
     def ratios(self, sums: Sequence[int], lists: int) -> Iterator[tuple[str, int, int]]:
         """Return the name of each metric with the two integers whose quotient it is, from the sums of its columns over lists."""
@@ -115,6 +142,9 @@ class EngagementLayout:
                 yield str(column.metric), sums[index], lists << column.scale_bits
             elif column.kind == "numerator":
                 yield str(column.metric), sums[index], sums[index + 1]
+        for metric in self.metrics:
+            if metric.name in QUANTILES:
+                yield str(metric), *_quantile(sums[self._first_bucket :], QUANTILES[metric.name])
 
     def value_max(self, items_max: int) -> int:
         """Return the greatest value of a column for one list of at most `items_max` items."""
@@ -123,4 +153,7 @@ class EngagementLayout:
     def rows(self, facts: EngagementFacts) -> Ints:
         """Return the columns of each list: int64, shape (L, columns)."""
         columns = [column for metric in self.metrics for column in _METRICS[metric.name][2](facts, metric.k)]
+        if self._first_bucket < len(self.columns):
+            bucket = np.where(facts.rank > 0, np.searchsorted(BOUNDS_MS, facts.delay_ms), -1)
+            columns += [_whole(bucket == each) for each in range(len(BOUNDS_MS) + 1)]
         return np.stack(columns, axis=1) if columns else np.zeros((len(facts.items), 0), dtype=np.int64)

@@ -65,12 +65,18 @@ _ENGAGEMENT: Final = {
     "first_click_share": MetricForm("required"),
     "first_click_rank": MetricForm("none"),
     "time_to_first_click": MetricForm("none"),
+    "time_to_first_click_p50": MetricForm("none"),
+    "time_to_first_click_p90": MetricForm("none"),
+    "time_to_first_click_p99": MetricForm("none"),
     "satisfied_rate": MetricForm("none"),
     "reformulation_rate": MetricForm("none"),
     "lists_per_session": MetricForm("none"),
     "purchases_per_list": MetricForm("none"),
     "value_per_list": MetricForm("none"),
 }
+
+CLICK_TIME_BUCKET: Final = "time_to_first_click_bucket"
+"""Lists whose first click came within k ms, and not within the bound before. Without k: after the last bound."""
 
 METRIC_NAMES: Final = tuple(_STREAM)
 """The metrics that the stream publishes, in display order."""
@@ -84,7 +90,7 @@ EVALUATE_NAMES: Final = tuple(_EVALUATE)
 ENGAGEMENT_NAMES: Final = tuple(_ENGAGEMENT)
 """The engagement metrics, which only the stream computes."""
 
-FORMS: Final = {**_STREAM, **_SCORER, **_EVALUATE, **_ENGAGEMENT}
+FORMS: Final = {**_STREAM, **_SCORER, **_EVALUATE, **_ENGAGEMENT, CLICK_TIME_BUCKET: MetricForm("optional")}
 """Name -> form, for all metrics."""
 
 WHOLE_LIST_NAMES: Final = tuple(name for name in ALL_METRIC_NAMES if FORMS[name].cutoff != "required")
@@ -124,7 +130,7 @@ K_MAX: Final = 1_000_000
 BETA_MAX: Final = 1_000.0
 """The largest beta: beyond it, F-beta and recall are the same number."""
 
-ColumnKind: TypeAlias = Literal["sum", "hits", "places", "numerator", "denominator"]
+ColumnKind: TypeAlias = Literal["sum", "hits", "places", "numerator", "denominator", "bucket"]
 
 _SEPARATORS: Final = re.compile(r"[-_ ]")
 _SPELLINGS: Final = {**{_SEPARATORS.sub("", name): name for name in FORMS}, **ALIASES}
@@ -240,7 +246,7 @@ class Column:
     """One int64 column of scores. The value of a list is the integer divided by 2**scale_bits.
 
     kind: `sum` for metrics that are means over lists; `hits` and `places` for the two sums of `item_hit_rate`; `numerator` and
-        `denominator` for those of an engagement metric that is a ratio.
+        `denominator` for those of an engagement metric that is a ratio; `bucket` for the lists in one bucket of a histogram.
     """
 
     metric: Metric

@@ -46,7 +46,7 @@ def places_of(layout: TallyLayout, name: str) -> MeasurePlaces | None:
     (MeasurePlaces(lists=0, top=3, bottom=4, scale_bits=0), None)
     """
     for index, column in enumerate(layout.columns):
-        if str(column.metric) == name and column.kind in ("sum", "hits"):
+        if str(column.metric) == name and column.kind in ("sum", "hits", "numerator"):
             place = layout.place_of(index)
             return MeasurePlaces(LISTS, place, LISTS if column.kind == "sum" else place + 1, column.scale_bits)
     return None

@@ -51,6 +51,6 @@ def _of_group(start_ms: int, group: Group, tally: list[int], view: str, pane_ms:
         if column.kind in ("hits", "numerator"):
             above = total
             continue
-        numerator, denominator = (total, lists) if column.kind == "sum" else (above, total)
+        numerator, denominator = (total, lists) if column.kind in ("sum", "bucket") else (above, total)
         key = (start_ms, pane_ms, group.experiment, group.variant, segments, view, lists, with_feedback)
         yield PaneRow(*key, column.metric.name, column.metric.k, numerator, denominator, column.scale_bits)

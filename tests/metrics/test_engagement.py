@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from streammetrics.metrics import Metric, MetricError, Scorer, Tally, TallyLayout
-from streammetrics.metrics.engagement import EngagementFacts, EngagementLayout
+from streammetrics.metrics.engagement import BOUNDS_MS, EngagementFacts, EngagementLayout
 from streammetrics.metrics.names import ENGAGEMENT_NAMES
 
 METRICS = [Metric(name, 2 if name == "first_click_share" else 0) for name in ENGAGEMENT_NAMES]
@@ -28,6 +30,9 @@ MEANS = {
     "first_click_share@2": 0.5,
     "first_click_rank": 2.0,
     "time_to_first_click": 3.0,
+    "time_to_first_click_p50": 2.0,
+    "time_to_first_click_p90": 4.0,
+    "time_to_first_click_p99": 4.0,
     "satisfied_rate": 0.25,
     "reformulation_rate": 0.5,
     "lists_per_session": 2.0,
@@ -58,6 +63,24 @@ def test_engagement_metrics_are_the_last_numbers_of_a_tally() -> None:
     assert layout.means(total, "with_feedback").keys() == {"mrr@3"}
     assert layout.sums(total)[1:] == tuple(total[layout.engagement_from :])
     assert [layout.place_of(index) for index in range(len(layout.columns))] == [2, *range(3, layout.width)]
+
+
+def test_a_quantile_is_the_bound_of_its_bucket() -> None:
+    layout = EngagementLayout([Metric("time_to_first_click_p50")])
+    delays = [0, 100, 101, 125, 126, 1_000_000, 1_000_001, 0]
+    lists = {name: [1] * len(delays) for name in FOUR_LISTS} | {"delay_ms": delays, "rank": [1] * 7 + [0]}
+    rows = layout.rows(facts(lists))
+    assert [layout.columns[at].metric.k for at in rows.argmax(axis=1)[:7]] == [100, 100, 125, 125, 160, 1_000_000, 0]
+    assert rows.sum(axis=1).tolist() == [1] * 7 + [0]
+    assert [(name, above / below) for name, above, below in layout.ratios(rows.sum(axis=0).tolist(), 8)] == [
+        ("time_to_first_click_p50", 0.125)
+    ]
+    assert list(layout.ratios([0] * 41 + [3], 3)) == [("time_to_first_click_p50", 0, 0)]  # beyond the last bound
+
+
+def test_the_bounds_of_the_histogram_have_the_stated_resolution() -> None:
+    assert all(after / before <= 1.28 for before, after in pairwise(BOUNDS_MS))
+    assert (BOUNDS_MS[0], BOUNDS_MS[-1], len(BOUNDS_MS)) == (100, 1_000_000, 41)
 
 
 def test_a_ratio_of_no_clicks_is_left_out() -> None:

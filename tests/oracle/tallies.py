@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from tests.oracle.engagement import add_pairs, engagement_sums
 from tests.oracle.scores import stored_values
 from tests.oracle.values import Group, Panes, Settings, ShownList, Tally, Window
+
+NameT = TypeVar("NameT", str, int)
 
 
 def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
@@ -41,6 +44,7 @@ def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
         places=places,
         places_with_feedback={name: count if has_feedback else 0 for name, count in places.items()},
         engagement=engagement_sums(shown, settings),
+        delays={} if shown.engagement.delay_ms is None else {shown.engagement.delay_ms: 1},
     )
 
 
@@ -53,11 +57,12 @@ def add_up(tallies: Sequence[Tally]) -> Tally:
         places=_sum_by_name([tally.places for tally in tallies]),
         places_with_feedback=_sum_by_name([tally.places_with_feedback for tally in tallies]),
         engagement=add_pairs([tally.engagement for tally in tallies]),
+        delays=_sum_by_name([tally.delays for tally in tallies]),
     )
 
 
-def _sum_by_name(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
+def _sum_by_name(parts: Iterable[Mapping[NameT, int]]) -> dict[NameT, int]:
+    total: Counter[NameT] = Counter()
     for part in parts:
         total.update(part)
     return dict(total)

@@ -140,7 +140,8 @@ class Tally:
     """Sums over the lists of one (pane, group), or over several panes of one group.
 
     `sums` are the scaled integers of the list metrics by name. `hits`, `places` and `places_with_feedback` belong to the item hit rate.
-    The latter is over lists with feedback only. `engagement` has the numerator and denominator of each engagement metric.
+    The latter is over lists with feedback only. `engagement` has the numerator and denominator of each engagement metric,
+    `delays` the number of lists by the time to their first click in ms.
     """
 
     lists: int
@@ -150,6 +151,7 @@ class Tally:
     places: Mapping[str, int]
     places_with_feedback: Mapping[str, int]
     engagement: Mapping[str, tuple[int, int]]
+    delays: Mapping[int, int]
 
 
 Panes: TypeAlias = dict[tuple[int, Group], Tally]

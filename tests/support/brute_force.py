@@ -34,8 +34,13 @@ def row_of(tally: Tally, machine: Machine) -> list[int]:
         name = str(column.metric)
         row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
     row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
+    bounds = [-1]
     for column in () if layout.engagement is None else layout.engagement.columns:
-        row.append(tally.engagement[str(column.metric)][column.kind == "denominator"])
+        if column.kind == "bucket":
+            bounds.append(column.metric.k or FOR_EVER_MS)
+            row.append(sum(count for delay, count in tally.delays.items() if bounds[-2] < delay <= bounds[-1]))
+        else:
+            row.append(tally.engagement[str(column.metric)][column.kind == "denominator"])
     return row
 
 

@@ -78,7 +78,7 @@ def engine_of(
         unique_users=unique_users,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
-    metrics = [parse_metric(name) for name in ENGAGEMENT]
+    metrics = [parse_metric(name) for name in (*ENGAGEMENT, "time_to_first_click_p90")]
     return Engine(rules, scorer, EngagementLayout(metrics, settings.satisfied_min) if engagement else None)
 
 

@@ -150,6 +150,8 @@ class ReportRows:
         yield ScaledCounter("streammetrics_final_lists_total", labels), self._layout.lists(total.tally)
         yield ScaledCounter("streammetrics_final_lists_with_feedback_total", labels), self._layout.lists_with_feedback(total.tally)
         for column, value in zip(self._layout.columns, self._layout.sums(total.tally), strict=True):
+            if column.kind == "bucket":
+                continue
             name, k = sum_series(column.metric.name, column.kind), _cutoff(column.metric)
             yield ScaledCounter(name, (*labels, k), column.scale_bits), value
 

@@ -68,6 +68,7 @@ def busy_status() -> ProcessStatus:
     status.commits["written"] = 3
     status.marks = (Mark(1_000, "deploy", "ranker 7.2", "ranker"),)
     status.webhooks["sent"], status.webhooks_waiting = 4, 1
+    status.results["sent"] = 5
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)
     return status

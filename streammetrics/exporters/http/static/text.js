@@ -16,7 +16,9 @@ const METRICS = {
   precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
   f1: "F1", r_precision: "R-precision", rbp: "RBP", err: "ERR",
   zero_result_rate: "Zero-result rate", abandonment_rate: "Abandonment rate", first_click_share: "Share of first clicks",
-  first_click_rank: "Rank of the first click", time_to_first_click: "Seconds to the first click", satisfied_rate: "Satisfied rate",
+  first_click_rank: "Rank of the first click", time_to_first_click: "Seconds to the first click",
+  time_to_first_click_p50: "Seconds to the first click, median", time_to_first_click_p90: "Seconds to the first click, 90 %",
+  time_to_first_click_p99: "Seconds to the first click, 99 %", satisfied_rate: "Satisfied rate",
   reformulation_rate: "Reformulation rate", lists_per_session: "Lists per session", purchases_per_list: "Purchases per list",
   value_per_list: "Value per list",
 };
