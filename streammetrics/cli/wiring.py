@@ -304,14 +304,11 @@ def http_users(http: HttpSettings) -> dict[str, PasswordHash]:
 
 
 def webhook_sender(settings: Settings, store: RecordStore, clock: Clock, status: ProcessStatus) -> WebhookSender:
-    """Build the sender of the webhook, whose URL must be set."""
+    """Build the sender of the webhook, whose URL must be set. Raises ConfigError for authorities that cannot be used."""
     webhook = settings.webhook
-    receiver = WebhookReceiver(
-        url=_secret(webhook.url) or "",
-        client=HttpClient(section="webhook", timeout_seconds=webhook.timeout_ms / 1_000, cafile=webhook.ssl_cafile),
-        wall_ms=clock.wall_ms,
-        secret=_secret(webhook.secret),
-    )
+    client = HttpClient(section="webhook", timeout_seconds=webhook.timeout_ms / 1_000, cafile=webhook.ssl_cafile)
+    client.check()
+    receiver = WebhookReceiver(url=_secret(webhook.url) or "", client=client, wall_ms=clock.wall_ms, secret=_secret(webhook.secret))
     rules = WebhookRules(
         source=settings.redis.namespace,
         watched=frozenset(webhook.on),

@@ -47,6 +47,10 @@ class HttpClient:
     timeout_seconds: float
     cafile: str | None = None
 
+    def check(self) -> None:
+        """Raise ConfigError if `cafile` cannot be used."""
+        self._tls()
+
     def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
         """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for a wrong `cafile`."""
         parts = urlsplit(url)

@@ -6,11 +6,15 @@ import tomllib
 
 import pytest
 
-from streammetrics.cli.wiring import build_engine, kafka_connection
+from streammetrics.cli.wiring import build_engine, kafka_connection, webhook_sender
 from streammetrics.config import (
     render_effective,
 )
+from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.errors import ConfigError
 from streammetrics.events.json_text import iso_ms
+from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.support.settings import NAMED, by_flags, configured
 
@@ -86,3 +90,9 @@ def test_users_are_counted_in_windows_if_enabled_or_with_experiments(tmp_path, u
     text = f'[windows]\nusers = "{users}"\n[experiments]\nenabled = {str(enabled).lower()}\npatience_ms = 7\n'
     rules = build_engine(configured(tmp_path, text).settings, ["events"]).rules.unique_users
     assert rules == (UniqueUserRules(panes=60, patience_ms=7) if counted else None)
+
+
+def test_authorities_of_a_webhook_that_cannot_be_read_are_reported_at_the_start(tmp_path):
+    given = {"webhook.url": "https://receiver/hook", "webhook.secret": "s3cret", "webhook.ssl_cafile": str(tmp_path / "none.pem")}
+    with pytest.raises(ConfigError, match=r"webhook\.ssl_cafile"):
+        webhook_sender(by_flags(given).settings, MemoryStore(), SystemClock(), ProcessStatus())
