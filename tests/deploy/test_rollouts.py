@@ -134,6 +134,7 @@ def test_the_metric_templates_of_flagger_have_the_documented_fields() -> None:
 
 
 def test_the_workflow_has_its_shape_and_leaves_no_door_open() -> None:
+    assert f"pipx install streammetrics=={__version__}\n" in WORKFLOW.read_text(encoding="utf-8")
     assert_clean([program("check-jsonschema", "the package check-jsonschema"), "--builtin-schema", "vendor.github-workflows", WORKFLOW])
     assert_clean([program("zizmor", "the package zizmor"), "--offline", "--no-progress", WORKFLOW])
 
