@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, lines, listing, of_field, of_query
 from grafana.pipeline_limits import LIMITS, NO_NODE, NO_STATE, NO_WORKER, ZERO_IS_GOOD
-from grafana.queries import by, loop, loop_rate, quantile, selector, state
+from grafana.queries import by, loop, loop_rate, quantile, selector, state, state_rate
 
 
 def commits_panels() -> tuple[Block, ...]:
@@ -42,6 +42,19 @@ def commits_panels() -> tuple[Block, ...]:
             least=0,
             soft_max=0.001,
             empty="No commits in this time range",
+            width=8,
+        ),
+        lines(
+            "State written per event",
+            "Bytes of state that commits wrote for each event read. It does not grow with the length of sessions; many experiments, "
+            "segments or metrics raise it, and so do few events per commit.",
+            "bytes",
+            Query(
+                f"{loop_rate('streammetrics_state_written_bytes_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)",
+                "per event",
+            ),
+            least=0,
+            empty=NO_WORKER,
             width=8,
         ),
         lines(

@@ -56,6 +56,8 @@ class _Task:
         self.seq, self.control = commit.seq, bytes(changes.control)
         self.panes_from_ms, self.user_counts_from_ms = changes.panes_from_ms, changes.user_counts_from_ms
         self.users.update(changes.users)
+        for user, piece in changes.pieces.items():
+            self.users[user] += piece.data
         self.panes.update(changes.panes)
         self.user_counts.update(changes.user_counts)
         self.totals.update(changes.totals)

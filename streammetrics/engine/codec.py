@@ -1,4 +1,4 @@
-"""The stored form of a task's state. It is written and read only here.
+"""The stored form of a task's state, except users' sessions (`user_codec`). It is written and read only here.
 
 Every value carries a version; another version is rejected with what to do. What is stored by user, and unique users, is MessagePack.
 Panes, sums of experiments and the control record are JSON, because their integers may exceed 64 bits.
@@ -18,22 +18,14 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
-from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
-from streammetrics.sessions.msgpack import array_head, pack
-from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session import Session
-from streammetrics.sessions.user import User
+from streammetrics.sessions.msgpack import pack
 from streammetrics.windows.last_seen import SeenArms, StoredLastSeen
 from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 6
+VERSION = 7
 SCALES = "scales "
-
-_StoredParts = tuple[str, StoredImpression | None, bool, tuple[Fragment, ...]]
-_StoredSession = tuple[int, int, int, msgspec.Raw, msgspec.Raw, list[_StoredParts]]
-"""First and last time, number of events, lists, feedback, fragments. The session itself decodes lists and feedback."""
 
 StoredCredit = tuple[str, str, list[int]]
 """Lists and credits of a user's interleaved lists for two teams: see `interleaving.credit_moments`."""
@@ -44,7 +36,6 @@ StoredScope = tuple[int, int, str | None]
 StoredEarlier = tuple[CovariatePeriod, int, bytes]
 """A user's totals before an experiment: the period, number of lists, packed sums."""
 
-_decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
 _decode_user_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
 _decode_scopes = msgspec.msgpack.Decoder(list[StoredScope]).decode
 _decode_user_counts = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
@@ -131,37 +122,6 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
 _decode_control = msgspec.json.Decoder(Control).decode
 
 
-_USER_HEAD, _SESSION_HEAD, _NO_PARTS = array_head(3) + pack(VERSION), array_head(6), array_head(0)
-
-
-def encode_user(user: User) -> bytes:
-    """Encode a user's open sessions. Hits are left out, because they follow from lists and feedback."""
-    pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.enrolled_before), array_head(len(user.sessions))]
-    for session in user.sessions:
-        pieces += (_SESSION_HEAD, pack(session.first), pack(session.last), pack(session.size))
-        pieces += session.packed_lists()
-        pieces += session.packed_feedback()
-        pieces.append(pack([(identity, *parts) for identity, parts in session.fragmented.items()]) if session.fragmented else _NO_PARTS)
-    return b"".join(pieces)
-
-
-def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) -> User:
-    """Decode a user and join every session."""
-    try:
-        version, entered, sessions = _decode_user(stored)
-        _check(version, "a user's sessions")
-        return User(wrong_partition, entered, tuple([_session_of(*stored_session, rules) for stored_session in sessions]))
-    except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_msgpack, "a user's sessions", error) from error
-
-
-def _session_of(
-    first: int, last: int, size: int, lists: msgspec.Raw, feedback: msgspec.Raw, parts: list[_StoredParts], rules: JoinRules
-) -> Session:
-    fragments_of = {identity: Fragments(whole, seen, fragments) for identity, whole, seen, fragments in parts}
-    return Session.restore(first, last, size, bytes(lists), bytes(feedback), fragments_of, rules)
-
-
 def encode_pane(pane: Pane) -> bytes:
     return _encode_json((VERSION, [(*group, tally) for group, tally in pane.items()]))
 
@@ -170,8 +130,8 @@ def decode_pane(stored: bytes) -> Pane:
     try:
         version, tallies = _decode_pane(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_json, "a pane", error) from error
-    _check(version, "a pane")
+        raise refusal(stored, _plain_json, "a pane", error) from error
+    check_version(version, "a pane")
     return {Group(*group): tally for *group, tally in tallies}
 
 
@@ -183,8 +143,8 @@ def decode_user_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEa
     try:
         version, totals, earlier, last_seen = _decode_user_totals(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
-    _check(version, "a user's totals")
+        raise refusal(stored, _plain_msgpack, "a user's totals", error) from error
+    check_version(version, "a user's totals")
     return totals, earlier, last_seen
 
 
@@ -197,7 +157,7 @@ def decode_scopes(stored: bytes) -> list[StoredScope]:
     try:
         return _decode_scopes(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
+        raise refusal(stored, _plain_msgpack, "a user's totals", error) from error
 
 
 def decode_arms(stored: bytes) -> SeenArms:
@@ -205,7 +165,7 @@ def decode_arms(stored: bytes) -> SeenArms:
     try:
         return _decode_arms(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_msgpack, "a user's totals", error) from error
+        raise refusal(stored, _plain_msgpack, "a user's totals", error) from error
 
 
 def encode_user_counts(pane: PaneUserCounts) -> bytes:
@@ -216,8 +176,8 @@ def decode_user_counts(stored: bytes) -> PaneUserCounts:
     try:
         version, variants = _decode_user_counts(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_msgpack, "the user counts of a pane", error) from error
-    _check(version, "the user counts of a pane")
+        raise refusal(stored, _plain_msgpack, "the user counts of a pane", error) from error
+    check_version(version, "the user counts of a pane")
     return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in variants}
 
 
@@ -231,8 +191,8 @@ def decode_scope(stored: bytes) -> Scope:
     try:
         found = _decode_scope(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_json, "an experiment", error) from error
-    _check(found.version, "an experiment")
+        raise refusal(stored, _plain_json, "an experiment", error) from error
+    check_version(found.version, "an experiment")
     scope.first_exposures, scope.multi_exposed, scope.moments = found.first_exposures, found.multi_exposed, found.moments
     scope.credits, scope.pairs = dict(found.credits), dict(found.pairs)
     return scope
@@ -272,8 +232,8 @@ def decode_scales(stored: bytes) -> Scales:
     try:
         version, until, by_measure = _decode_scales(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_json, "an experiment's scales", error) from error
-    _check(version, "an experiment's scales")
+        raise refusal(stored, _plain_json, "an experiment's scales", error) from error
+    check_version(version, "an experiment's scales")
     return Scales(until, by_measure)
 
 
@@ -299,12 +259,13 @@ def decode_control(stored: bytes) -> Control:
     try:
         control = _decode_control(stored)
     except msgspec.DecodeError as error:
-        raise _refusal(stored, _plain_json, "a task's control record", error) from error
-    _check(control.version, "a task's control record")
+        raise refusal(stored, _plain_json, "a task's control record", error) from error
+    check_version(control.version, "a task's control record")
     return control
 
 
-def _check(version: Any, what: str) -> None:
+def check_version(version: Any, what: str) -> None:
+    """Raise StateError for state of another version."""
     if version != VERSION:
         raise StateError(
             f"{what} in the store has version {version}, this program reads version {VERSION}",
@@ -312,10 +273,10 @@ def _check(version: Any, what: str) -> None:
         )
 
 
-def _refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exception) -> StateError:
+def refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exception) -> StateError:
     """Return the error for bytes that cannot be decoded. If they name another version, that is the reason."""
     with contextlib.suppress(msgspec.DecodeError):
         found = plain(stored)
         if isinstance(found, list) and found and isinstance(found[0], int):
-            _check(found[0], what)
+            check_version(found[0], what)
     return StateError(f"{what} in the store cannot be read ({error})", "start a new redis.namespace and replay from the topics")

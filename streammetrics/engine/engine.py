@@ -152,6 +152,8 @@ class Engine:
             users=sessions.users,
             due=sessions.due,
             users_gone=sessions.gone,
+            pieces=sessions.pieces,
+            pieces_gone=sessions.pieces_gone,
             panes=panes.panes,
             panes_gone=panes.gone,
             totals=enrolled.totals,

@@ -8,10 +8,12 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypedDict
 
-from streammetrics.engine.codec import Control, decode_user, encode_user
+from streammetrics.engine.codec import Control
 from streammetrics.engine.enrolment import Enrolments
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.stored_state import StatePiece
+from streammetrics.engine.user_codec import decode_user, save_user
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.sessions.outcomes import count_outcomes
 from streammetrics.sessions.user import User
@@ -25,9 +27,14 @@ FindMisplaced: TypeAlias = Callable[[Sequence[str]], AbstractSet[str]]
 
 
 class SessionChanges(NamedTuple):
-    """What a commit writes of users: those with open sessions, when (event time, ms) users are due, and those without sessions."""
+    """What a commit writes of users: those with open sessions, when (event time, ms) users are due, and those without sessions.
+
+    `pieces` are appended to the states of users, and `pieces_gone` of these are deleted.
+    """
 
     users: dict[str, bytes]
+    pieces: dict[str, StatePiece]
+    pieces_gone: dict[str, int]
     due: dict[str, int]
     gone: list[str]
 
@@ -110,21 +117,29 @@ class SessionStore:
     def changes(self, records_due: Mapping[str, int]) -> SessionChanges:
         """Return what to commit, and drop users without sessions. `records_due`: when (ms) users' totals no longer matter."""
         users: dict[str, bytes] = {}
+        pieces: dict[str, StatePiece] = {}
+        pieces_gone: dict[str, int] = {}
         gone: list[str] = []
         for user_id, user in self.dirty.items():
-            if user.sessions:
-                users[user_id] = encode_user(user)
-                user.recently_saved = True
-            else:
+            before, saved = user.stored.pieces, save_user(user) if user.sessions else None
+            if isinstance(saved, StatePiece):
+                pieces[user_id] = saved
+            elif before > 0:
+                pieces_gone[user_id] = before
+            if isinstance(saved, bytes):
+                users[user_id] = saved
+            if saved is None:
                 del self.users[user_id]
                 gone.append(user_id)
-        due = {user_id: self._due_of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in users}
+            else:
+                user.recently_saved = True
+        due = {user_id: self._due_of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in users or user_id in pieces}
         due |= {user_id: records_due[user_id] for user_id in gone if user_id in records_due}
         if due:
             self.next_due = min(self.next_due, *due.values())
         self.dirty, self.due_changed = {}, set()
         self._due_requested = False
-        return SessionChanges(users, due, gone)
+        return SessionChanges(users, pieces, pieces_gone, due, gone)
 
     def _due_of(self, user_id: str, user: User) -> int:
         """When (ms) a user is due: the first session may have ended, or the turn of the first list that is not enrolled is final."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+GROWS: Final = b"\xc1"
+"""The first byte of a user's state to which pieces may be appended. No MessagePack begins with it."""
+
+
+class StatePiece(NamedTuple):
+    """A piece that is appended to a user's state: its number, from 1 on; its bytes; and the bytes of the state with it."""
+
+    number: int
+    data: bytes
+    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +23,8 @@ class StateChanges:
     """All changes of one commit. They are written together or not at all.
 
     - `users` are encoded sessions by user. `users_gone` have no sessions any more.
+    - `pieces` are appended to the states of users. They are read together with the state that they follow, which begins with GROWS.
+    - `pieces_gone` is the number of pieces to delete by user: the state is written whole again, or the user is gone.
     - `due` is the event time (ms) at which a user must be loaded again. Users in `users_gone` are due only if they are in `due`.
     - `totals` are users' totals in experiments. They are stored apart, because they outlast the user's sessions.
     - `experiments` are the sums of experiments, by names that only the engine understands.
@@ -33,6 +46,19 @@ class StateChanges:
     experiments_gone: Sequence[str] = ()
     user_counts: Mapping[int, bytes] = field(default_factory=dict)
     user_counts_from_ms: int = 0
+    pieces: Mapping[str, StatePiece] = field(default_factory=dict)
+    pieces_gone: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def value_bytes(self) -> int:
+        """Bytes of all values that are written.
+
+        >>> StateChanges(b"control", 0, users={"u": b"123"}, pieces={"v": StatePiece(1, b"45", 900)}, totals_gone=["w"]).value_bytes
+        12
+        """
+        values = (self.users, self.panes, self.totals, self.experiments, self.user_counts)
+        pieces = sum([len(piece.data) for piece in self.pieces.values()])
+        return len(self.control) + pieces + sum([sum(map(len, of_kind.values())) for of_kind in values])
 
 
 class CommitMark(NamedTuple):

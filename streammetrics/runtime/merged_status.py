@@ -32,6 +32,7 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
     everyone = [*ended, *running]
     merged.commits = sum((each.commits for each in everyone), Counter())
     merged.records = sum((each.records for each in everyone), Counter())
+    merged.state_bytes = sum(each.state_bytes for each in everyone)
     merged.rebalances = sum(each.rebalances for each in everyone)
     merged.client_rebuilds = sum(each.client_rebuilds for each in everyone)
     merged.dead_letters = sum(each.dead_letters for each in everyone)

@@ -86,6 +86,8 @@ class ProcessStatus:
     commit_times: CommitTimes = field(default_factory=CommitTimes)
     commits: Counter[str] = field(default_factory=Counter)
     """By outcome: written, already, fenced, conflict, failed."""
+    state_bytes: int = 0
+    """Bytes of state that commits wrote, keys and names not counted."""
     rebalances: int = 0
     client_rebuilds: int = 0
     dead_letters: int = 0

@@ -218,12 +218,12 @@ class TaskRunner:
         self._write_letters(task)
         assert task.backlog.due is None, "due users were requested and not processed"
         changes, final_panes = self.engine.save(task.state)
-        task.backlog.sizes.commit_made(changes.users, changes.users_gone)
+        task.backlog.sizes.commit_made(changes.users, changes.pieces, changes.users_gone)
         if changes.totals:  # totals are not measured one by one: those of the next commit are about as large
             task.backlog.users_max = self.rules.users_max(sum(map(len, changes.totals.values())) // len(changes.totals))
         if final_panes and self._on_final is not None:
             self._on_final(final_panes)
-        self._users.forget_written(task, {*changes.users, *changes.users_gone})
+        self._users.forget_written(task, {*changes.users, *changes.pieces, *changes.users_gone})
         assignment = task.assignment
         commit = Commit(task.number, assignment.epoch, assignment.token, assignment.seq + 1, changes)
         offsets = {origin: offset for origin, offset in zip(task.inputs, task.state.progress.offsets, strict=True) if offset is not None}
@@ -259,6 +259,7 @@ class TaskRunner:
             self._give_up(task, outcome)
         else:
             self.status.commit_times.observe(seconds)
+            self.status.state_bytes += sent.commit.changes.value_bytes
             self._committed(task, sent)
 
     def _send(self, commit: Commit) -> CommitReply:

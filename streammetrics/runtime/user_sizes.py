@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streammetrics.engine.stored_state import StatePiece
+
 LARGE_BYTES = 4_096
 """A user with at least this many bytes of stored state is large. A typical user has less than a thousand."""
 
@@ -29,16 +31,21 @@ class UserSizes:
         (None, None, {'u2': 9000, 'u1': 6000})
         """
         for user_id, state in stored.items():
-            if user_id in self.large:
-                self.total_bytes -= self.large.pop(user_id)
-            if len(state) >= LARGE_BYTES:
-                self.large[user_id] = len(state)
-                self.total_bytes += len(state)
+            self._note(user_id, len(state))
 
-    def commit_made(self, stored: Mapping[str, bytes], gone: Collection[str]) -> None:
-        """Record what a commit writes and which users it deletes. The next commit begins empty."""
+    def _note(self, user_id: str, size: int) -> None:
+        if user_id in self.large:
+            self.total_bytes -= self.large.pop(user_id)
+        if size >= LARGE_BYTES:
+            self.large[user_id] = size
+            self.total_bytes += size
+
+    def commit_made(self, stored: Mapping[str, bytes], pieces: Mapping[str, StatePiece], gone: Collection[str]) -> None:
+        """Record what a commit writes or appends, and which users it deletes. The next commit begins empty."""
         self.taken_bytes = 0
         self.observe(stored)
+        for user_id, piece in pieces.items():
+            self._note(user_id, piece.state_bytes)
         for user_id in gone if self.large else ():
             self.total_bytes -= self.large.pop(user_id, 0)
 

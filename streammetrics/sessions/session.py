@@ -51,7 +51,8 @@ class Session:
 
     Feedback is kept in its stored form only, because it is seldom needed again before the session closes. `fragmented` has the events
     of lists with fragments, by the list's id. `orphans` is the feedback whose list is missing, by the list's id. `_packed_lists` is
-    None when the lists must be packed again. `_latest` is the last list to begin, if engagement metrics are computed. `_older` is how
+    None when the lists must be packed again. Once the session is saved with a `number`, it has the lists since then, and `touched` are the
+    ids of lists that have changed otherwise. `_latest` is the last list to begin, if engagement metrics are computed. `_older` is how
     many of the first lists `lists_from` skips. `_unions` speeds up lists of many fragments; `_answered` is the feedback by item for that.
     """
 
@@ -60,17 +61,22 @@ class Session:
         "_feedbacks",
         "_item_index",
         "_latest",
+        "_new_lists",
         "_older",
         "_packed_feedback",
         "_packed_lists",
+        "_saved_bytes",
+        "_saved_feedbacks",
         "_unions",
         "first",
         "fragmented",
         "last",
         "latest_without_id",
         "lists",
+        "number",
         "orphans",
         "size",
+        "touched",
     )
 
     def __init__(self, first: int, last: int, size: int = 0) -> None:
@@ -88,7 +94,9 @@ class Session:
         self._older = 0
         self._packed_lists: bytearray | None = bytearray()
         self._packed_feedback = bytearray()
-        self._feedbacks = 0
+        self._feedbacks = self._new_lists = self._saved_feedbacks = self._saved_bytes = 0
+        self.number = 0
+        self.touched: dict[str, None] = {}
 
     @classmethod
     def restore(
@@ -123,6 +131,8 @@ class Session:
 
     def packed_lists(self) -> tuple[bytes, bytearray]:
         """Return the stored form of all lists: the head of an array, and its values."""
+        if self.number:  # `_packed_lists` has new lists only
+            return array_head(len(self.lists)), packed(shown.impression for shown in self.lists.values())
         if self._packed_lists is None:
             self._packed_lists = packed(shown.impression for shown in self.lists.values())
         return array_head(len(self.lists)), self._packed_lists
@@ -130,6 +140,23 @@ class Session:
     def packed_feedback(self) -> tuple[bytes, bytearray]:
         """Return the stored form of all feedback: the head of an array, and its values."""
         return array_head(self._feedbacks), self._packed_feedback
+
+    def packed_new_lists(self) -> tuple[bytes, bytearray]:
+        """Return the stored form of the lists since the last call of `mark_saved`."""
+        assert self._packed_lists is not None
+        return array_head(self._new_lists), self._packed_lists
+
+    def packed_new_feedback(self) -> tuple[bytes, bytearray]:
+        """Return the stored form of the feedback since the last call of `mark_saved`."""
+        return array_head(self._feedbacks - self._saved_feedbacks), self._packed_feedback[self._saved_bytes :]
+
+    def mark_saved(self, number: int) -> None:
+        """Note that all is stored, as the session with this number (from 1 on). From then on, changes are packed only."""
+        self.number = number
+        self._packed_lists, self._new_lists = bytearray(), 0
+        self._saved_feedbacks, self._saved_bytes = self._feedbacks, len(self._packed_feedback)
+        if self.touched:
+            self.touched = {}
 
     def lists_from(self, since: int) -> list[ShownList]:
         """Return the lists from a time (ms) on. `since` must not decrease from call to call: older lists are not looked at again."""
@@ -199,7 +226,7 @@ class Session:
         self._packed_feedback += other._packed_feedback
         self._feedbacks += other._feedbacks
         self._item_index = self._packed_lists = self._answered = None
-        self._older = 0
+        self._older = self.number = 0
         self._unions.clear()
         duplicates: Duplicates = Counter()
         for identity in {*other.lists, *other.fragmented}:
@@ -300,17 +327,25 @@ class Session:
         shown = ShownList.new(stored)
         changed.append(shown)
         self.lists[stored.impression_id] = shown
-        if self._packed_lists is not None:
+        if self._packed_lists is not None and stored.impression_id not in self.touched:
             pack_into(stored, self._packed_lists, -1)
+            self._new_lists += 1
         return shown
 
     def _remove(self, identity: str, changed: ChangedLists) -> None:
         shown = self.lists.pop(identity, None)
         if shown is not None:
-            self._packed_lists = None
+            self._touch(identity)
             self._older = 0
             mark_changed(shown, changed)
             shown.hits = None
+
+    def _touch(self, identity: str) -> None:
+        """Note that the list or the fragments of an id are not as they were packed."""
+        if self.number:
+            self.touched[identity] = None
+        else:
+            self._packed_lists = None
 
     def _events_of(self, identity: str) -> Fragments:
         parts = self.fragmented.get(identity)
@@ -368,6 +403,7 @@ class Session:
             return False
         at = bisect_right(parts.fragments, fragment)
         self.fragmented[identity] = parts._replace(fragments=(*parts.fragments[:at], fragment, *parts.fragments[at:]))
+        self._touch(identity)
         added = union.add(fragment)
         if shown is not None:
             leads = fragment if at == 0 else None
@@ -413,7 +449,6 @@ class Session:
             changed.append(shown)
             self.lists[impression.impression_id] = shown
         shown.impression, shown.items, shown.hits, shown.engagement = impression, items, hits, engagement
-        self._packed_lists = None
 
     def _join_answers_to(self, identity: str, fragment: Fragment, rules: JoinRules, changed: ChangedLists) -> None:
         """Join the feedback that a fragment with new items can change: the feedback to these items."""
@@ -440,6 +475,7 @@ class Session:
         after: ImpressionCopies = stored, parts if parts.fragments else None
         if after == before:
             return False
+        self._touch(identity)
         if parts.fragments:
             self.fragmented[identity] = parts
         else:

@@ -12,6 +12,15 @@ from streammetrics.sessions.session import Session
 from streammetrics.sessions.shown_list import ChangedLists
 
 
+class StoredSize:
+    """How a user is stored: the number of pieces after the whole state (-1: none may follow), and the bytes of both."""
+
+    __slots__ = ("piece_bytes", "pieces", "whole_bytes")
+
+    def __init__(self) -> None:
+        self.pieces, self.whole_bytes, self.piece_bytes = -1, 0, 0
+
+
 class User:
     """One user's open sessions in order of time.
 
@@ -20,12 +29,13 @@ class User:
     check. `sampled_from`: start (ms) of the period in which the user was last added to the task's sample of users.
     """
 
-    __slots__ = ("enrolled_before", "recently_saved", "sampled_from", "sessions", "wrong_partition")
+    __slots__ = ("enrolled_before", "recently_saved", "sampled_from", "sessions", "stored", "wrong_partition")
 
     def __init__(self, wrong_partition: bool = False, enrolled_before: int = -1, sessions: tuple[Session, ...] = ()) -> None:
         self.sessions = sessions
         self.wrong_partition = wrong_partition
         self.recently_saved = False
+        self.stored = StoredSize()
         self.sampled_from = NEVER
         self.enrolled_before = enrolled_before
 

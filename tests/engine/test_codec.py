@@ -15,12 +15,11 @@ from streammetrics.engine.codec import (
     decode_pane,
     decode_scales,
     decode_scope,
-    decode_user,
     decode_user_counts,
     decode_user_totals,
     encode_pane,
-    encode_user,
 )
+from streammetrics.engine.user_codec import decode_user, encode_user
 from streammetrics.errors import StateError
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.shown_list import hits_of

@@ -22,7 +22,7 @@ from tests.support.command_line import COMMAND, environment, streammetrics
 from tests.support.paths import ROOT
 
 TASKS = 5
-KEYS = TASKS * 6 + 3
+KEYS = TASKS * 7 + 3
 """Six per task; three per namespace: its size, the frozen scales, and the history."""
 USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
 

@@ -24,7 +24,7 @@ def test_tasks_are_spread_over_the_cluster_and_each_is_in_one_slot(
     for task in range(12):
         Owner(cluster_store, task).must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
         keys = TaskKeys.of(namespace, task)
-        assert client.exists(*keys) == 6
+        assert client.exists(*keys) == 7
         assert len({client.keyslot(key) for key in keys}) == 1
         ports.add(client.get_node_from_key(keys.ctl).port)
     assert len(ports) == 3

@@ -13,6 +13,7 @@ from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.redis.transaction import transact
+from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.errors import StateError, StoreError
 from tests.servers.process import HOST
 from tests.servers.redis import RedisCluster, RedisServer
@@ -20,7 +21,9 @@ from tests.support.faults import EXECUTED, JUDGED, ReplyThief
 from tests.support.store_contract import Owner, everything
 
 CHANGES: dict[str, Any] = {
-    "users": {"a": b"2", "b": b"2"},
+    "users": {"a": b"2", "b": GROWS},
+    "pieces": {"b": StatePiece(1, b"2", 2)},
+    "pieces_gone": {"c": 1},
     "due": {"a": 5},
     "users_gone": ["c"],
     "panes": {1: b"q"},
@@ -137,7 +140,7 @@ def test_a_commit_counts_once_whichever_reply_is_lost(
         assert store.commit(owner.next(**CHANGES)) in outcomes
         assert thief.satisfied
         assert store.commit(owner.next(**CHANGES)) is CommitOutcome.ALREADY
-        assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
+        assert owner.load(USERS).users == {"a": b"2", "b": GROWS + b"2"}
         assert owner.view().mark.seq == 2
         store.close()
 
@@ -243,7 +246,7 @@ def test_a_slot_that_moves_before_the_write_is_followed(redis_cluster: RedisClus
     assert store.commit(commit) is CommitOutcome.WRITTEN
     assert commit.outcomes_seen == [CommitOutcome.WRITTEN] * 2
     owner.seq += 1
-    assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
+    assert owner.load(USERS).users == {"a": b"2", "b": GROWS + b"2"}
     owner.must_commit()
     store.close()
 
@@ -277,7 +280,7 @@ def test_nothing_seems_lost_while_only_some_keys_have_moved(redis_cluster: Redis
                     ask()
     assert everything(store, 0, USERS) == before
     owner.must_commit(**CHANGES)
-    assert owner.load(USERS).users == {"a": b"2", "b": b"2"}
+    assert owner.load(USERS).users == {"a": b"2", "b": GROWS + b"2"}
     store.close()
 
 

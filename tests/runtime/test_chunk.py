@@ -46,7 +46,7 @@ def commits(chunk: Chunk, large: dict[str, bytes], users_max: int, bytes_max: in
             made[-1] += [record.offset for record in taken.records]
             dirty |= taken.batch.users
         if rest is not None:
-            sizes.commit_made({}, ())
+            sizes.commit_made({}, {}, ())
             dirty.clear()
             made.append([])
     return made
@@ -116,9 +116,10 @@ class TestCommitBounds:
         items = tuple(f"{number:0100}" for number in range(60))
 
         def largest() -> int:
-            sizes = [sum(map(len, commit.changes.users.values())) for commit in bench.store.written]
+            changes = [commit.changes for commit in bench.store.written]
             bench.store.written.clear()
-            return max(sizes)
+            pieces = [sum(piece.state_bytes for piece in each.pieces.values()) for each in changes]
+            return max(sum(map(len, each.users.values())) + of_pieces for each, of_pieces in zip(changes, pieces, strict=True))
 
         for number in range(users):
             shown = Impression(f"list-{number}", f"u{number}", START_MS, items)
@@ -126,7 +127,7 @@ class TestCommitBounds:
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [users, 0]
         assert 4 * 6_000 < largest() <= bytes_max
-        for _ in range(2):  # a click is small, but its whole user is written again
+        for _ in range(2):  # a click is small, but the whole state of its user may be read and written
             for number in range(users):
                 bench.click(0, user=f"u{number}")
             bench.turn(2, seconds=2.0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from streammetrics.connectors.base import READ_SLICE, Claim, Commit, CommitOutcome, DueQuery, LoadedUsers, Store
-from streammetrics.engine.stored_state import CommitMark, StateChanges, TaskView
+from streammetrics.engine.stored_state import GROWS, CommitMark, StateChanges, StatePiece, TaskView
 from streammetrics.errors import StateError
 
 ODD_USERS = ["", "_", "u", "u_", " ", "\n", "\x00", "0", "a:b{c}", "\u00e9", "e\u0301", "日本", "\U0001f600", "\ufeff", "x" * 512]
@@ -211,6 +211,45 @@ class StoreContract:
         owner.must_commit(users_gone=["a", "never there"])
         assert owner.load(["a", "b"], due_before(100)) == LoadedUsers({"b": b"1"}, ["b"], None)
         assert owner.view().users == 1
+
+    def test_pieces_are_read_with_the_state_that_they_follow(self, store: Store, owner: Owner) -> None:
+        def read() -> list[Mapping[str, bytes]]:
+            reply = store.request(owner.task, ["a", "b", "x"])
+            assert reply is not None
+            requested = reply()
+            assert requested is not None
+            return [requested, owner.load(["a", "b", "x"]).users, owner.load(["a", "b", "x"], due_before(0)).users]
+
+        whole = GROWS + b"whole"
+        owner.must_commit(users={"a": whole, "b": b"1"})
+        assert read() == [{"a": whole, "b": b"1"}] * 3
+        for number, data in enumerate((b"-1", b"\x00\xff", GROWS), 1):
+            owner.must_commit(pieces={"a": StatePiece(number, data, 9)})
+        assert read() == [{"a": whole + b"-1\x00\xff" + GROWS, "b": b"1"}] * 3
+        assert owner.view().users == 2
+        owner.must_commit(users={"a": GROWS + b"new"}, pieces_gone={"a": 3})
+        owner.must_commit(pieces={"a": StatePiece(1, b"-2", 9)})
+        assert read() == [{"a": GROWS + b"new-2", "b": b"1"}] * 3
+        owner.must_commit(users_gone=["a"], pieces_gone={"a": 1})
+        assert read() == [{"b": b"1"}] * 3
+        owner.must_commit(users={"a": whole})
+        assert read() == [{"a": whole, "b": b"1"}] * 3
+
+    def test_any_user_may_have_pieces(self, owner: Owner) -> None:
+        users = [*ODD_USERS, "1:u", "11", "1"]
+        owner.must_commit(users=dict.fromkeys(users, GROWS))
+        for number in (1, 2):
+            owner.must_commit(pieces={user: StatePiece(number, user.encode() + b"%d" % number, 1) for user in users})
+        assert owner.load(users).users == {user: GROWS + user.encode() + b"1" + user.encode() + b"2" for user in users}
+
+    def test_pieces_count_towards_the_byte_limits(self, store: Store, owner: Owner) -> None:
+        users = [f"user-{number:03}" for number in range(3 * READ_SLICE)]
+        owner.must_commit(users=dict.fromkeys(users, GROWS), due=dict.fromkeys(users, 5))
+        owner.must_commit(pieces={user: StatePiece(1, bytes(99), 100) for user in users})
+        for reader in (owner, Owner(store, owner.task)):
+            loaded = reader.load(users, bytes_max=READ_SLICE * 100 + 1)
+            assert list(loaded.users) == users[: 2 * READ_SLICE]
+            assert len(reader.load([], DueQuery(6, 1_000, READ_SLICE * 100 + 1)).due) == 2 * READ_SLICE
 
     def test_a_commit_of_five_thousand_users_is_complete(self, owner: Owner) -> None:
         users = {f"user-{number}": b"%d" % number for number in range(5_000)}

@@ -1,6 +1,6 @@
 """Names a task's keys and fields in Redis, and builds the commands that write a commit. Sends nothing.
 
-Task p of namespace n has six keys. All have the hash tag {n:p}, so they share one slot:
+Task p of namespace n has seven keys. All have the hash tag {n:p}, so they share one slot:
 
 - `ctl` (hash): epoch, token, seq, control, panes_from_ms, reaches_from_ms (of user counts), user_bytes_max, version
 - `users` (hash): "u" + user -> state
@@ -8,6 +8,7 @@ Task p of namespace n has six keys. All have the hash tag {n:p}, so they share o
 - `panes` (hash): start in ms -> pane, "r" + start -> the pane's user counts
 - `totals` (hash): "u" + user -> totals
 - `experiments` (hash): "e" + name -> cell
+- `pieces` (hash): number + ":u" + user -> a piece of a state that begins with GROWS
 
 After the first claim every key except `ctl` has a placeholder `_`, which equals no other field.
 """
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 from streammetrics.connectors.base import Commit
 from streammetrics.connectors.redis.transaction import Command
 
-LAYOUT_VERSION = "3"
+LAYOUT_VERSION = "4"
 """The version of the keys and fields above. Their values have versions of their own."""
 PLACEHOLDER = b"_"
 ARGUMENTS_MAX = 256
@@ -41,6 +42,7 @@ class TaskKeys(NamedTuple):
     panes: str
     totals: str
     experiments: str
+    pieces: str
 
     @classmethod
     def of(cls, namespace: str, task: int) -> TaskKeys:
@@ -60,6 +62,8 @@ def writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
     panes_gone = [field for start in changes.panes_gone for field in (start, _user_counts(start))]
     totals = [part for user, sums in changes.totals.items() for part in (field_of(user), sums)]
     cells = [part for name, cell in changes.experiments.items() for part in (_cell(name), cell)]
+    pieces = [part for user, piece in changes.pieces.items() for part in (_piece(user, piece.number), piece.data)]
+    pieces_gone = [_piece(user, number) for user, last in changes.pieces_gone.items() for number in range(1, last + 1)]
     users_gone, totals_gone = ([field_of(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
     return [
         (
@@ -68,10 +72,12 @@ def writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
             *(("user_bytes_max", int(largest)) if largest < inf else ()),
         ),
         *_slices("HSET", keys.users, users),
+        *_slices("HSET", keys.pieces, pieces),
         *_slices("HSET", keys.panes, panes),
         *_slices("HSET", keys.totals, totals),
         *_slices("HSET", keys.experiments, cells),
         *_slices("HDEL", keys.users, users_gone),
+        *_slices("HDEL", keys.pieces, pieces_gone),
         *_slices("ZREM", keys.due, users_gone),
         *_slices("ZADD", keys.due, due),  # after ZREM: a user whose state was deleted may still be due
         *_slices("HDEL", keys.panes, panes_gone),
@@ -91,6 +97,10 @@ def present(users: Iterable[str], states: Iterable[bytes | None]) -> dict[str, b
 
 def field_of(user: str) -> str:
     return f"u{user}"
+
+
+def _piece(user: str, number: int) -> str:
+    return f"{number}:{field_of(user)}"
 
 
 def user_of(member: bytes) -> str:

@@ -40,7 +40,7 @@ from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
 from streammetrics.connectors.redis.scripts import Script
 from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_server_info
 from streammetrics.connectors.redis.transaction import Command, transact
-from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.engine.stored_state import GROWS, CommitMark, TaskView
 
 ReplyT = TypeVar("ReplyT")
 
@@ -98,21 +98,36 @@ class RedisStore:
     ) -> LoadedUsers:
         """See `Store.load`. Without due users and with room for all, it sends HMGET, which costs Redis less than the script."""
         keys, state_users, total_users = self._keys(task), list(users), list(totals)
-        fields, total_fields = [field_of(user) for user in state_users], [field_of(user) for user in total_users]
         if due is None and self._fits(task, len(state_users), bytes_max):
-            states, sums = self._call(lambda client: _read(client, ((keys.users, fields), (keys.totals, total_fields))))
-            return LoadedUsers(present(state_users, states), [], None, present(total_users, sums))
-        bounds = (*(due or NOBODY_DUE), BYTES_MAX if bytes_max is None else bytes_max)
-        args: tuple[str | int, ...] = (READ_SLICE, *bounds, len(fields), *fields, *total_fields)
-        loaded = _loaded(state_users, total_users, self._call(lambda client: self._load(client, _read_keys(keys), args)))
+            wanted = [(keys.users, list(map(field_of, state_users))), (keys.totals, list(map(field_of, total_users)))]
+            states, sums = self._call(lambda client: _read(client, wanted))
+            return LoadedUsers(self._complete(keys, present(state_users, states)), [], None, present(total_users, sums))
+        loaded = self._load_by_script(keys, state_users, due or NOBODY_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
         return loaded if due is not None else replace(loaded, next_due_ms=None)
+
+    def _load_by_script(
+        self, keys: TaskKeys, users: Sequence[str], due: DueQuery, totals: Sequence[str] = (), bytes_max: int = BYTES_MAX
+    ) -> LoadedUsers:
+        fields = [field_of(user) for user in (*users, *totals)]
+        args: tuple[str | int, ...] = (READ_SLICE, *due, bytes_max, len(users), *fields)
+        return _loaded(users, totals, self._call(lambda client: self._load(client, _read_keys(keys), args)))
+
+    def _complete(self, keys: TaskKeys, states: dict[str, bytes]) -> dict[str, bytes]:
+        """Read growing states again, with their pieces. The others are complete."""
+        growing = [user for user, state in states.items() if state.startswith(GROWS)]
+        if growing:
+            for user in growing:
+                del states[user]
+            states |= self._load_by_script(keys, growing, NOBODY_DUE).users
+        return states
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
         """See `Store.request`. Returns None for too many users, and for users that may be too large."""
-        key, names = self._keys(task).users, list(users)
+        keys, names = self._keys(task), list(users)
         if len(names) > FIELDS_MAX or not self._fits(task, len(names), bytes_max):
             return None
-        return self._prefetch(key, ("HMGET", key, *map(field_of, names)), lambda states: present(names, states))
+        command = ("HMGET", keys.users, *map(field_of, names))
+        return self._prefetch(keys.users, command, lambda states: self._complete(keys, present(names, states)))
 
     def request_due(self, task: int, due: DueQuery) -> PendingDueUsers | None:
         """See `Store.request_due`. The reply is lost if the server does not know the script yet."""
@@ -144,7 +159,8 @@ class RedisStore:
         Raises StateError when a key is missing that a claim has created. The commit would create it again, with only its own changes.
         """
         keys = self._keys(commit.task)
-        largest = max(self._largest.get(commit.task, inf), *map(len, commit.changes.users.values()), 0)
+        pieces = [piece.state_bytes for piece in commit.changes.pieces.values()]
+        largest = max(self._largest.get(commit.task, inf), *map(len, commit.changes.users.values()), *pieces, 0)
         self._largest[commit.task] = largest
         commands = writes(keys, commit, largest)
 
@@ -287,8 +303,8 @@ def _read(client: Client, wanted: Sequence[tuple[str, Sequence[str]]]) -> list[l
     return found
 
 
-def _read_keys(keys: TaskKeys) -> tuple[str, str, str]:
-    return keys.users, keys.due, keys.totals
+def _read_keys(keys: TaskKeys) -> tuple[str, str, str, str]:
+    return keys.users, keys.due, keys.totals, keys.pieces
 
 
 def _loaded(state_users: Sequence[str], total_users: Sequence[str], reply: Sequence[Any]) -> LoadedUsers:

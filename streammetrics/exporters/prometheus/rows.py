@@ -250,6 +250,7 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
     yield SampleRow("streammetrics_paused_inputs", (), status.paused_inputs)
     for outcome in COMMIT_STATUSES:
         yield SampleRow("streammetrics_commits_total", (outcome,), status.commits[outcome])
+    yield SampleRow("streammetrics_state_written_bytes_total", (), status.state_bytes)
     yield from _commit_times(status)
     # Copy first, because the loop adds and removes inputs at the same time.
     for origin, records in sorted(dict(status.lag_records).items()):

@@ -308,6 +308,7 @@ TABLE: tuple[Series, ...] = (
     _gauge("lag_seconds", "Age of the last record read; 0 at the end of the input.", "topic", "partition", origin="loop", unit="seconds"),
     Series("streammetrics_commit_seconds", "histogram", "Duration of a commit.", unit="seconds", origin="loop"),
     _counter("commits", "Commits by result: written, already, fenced, conflict or failed.", "status", origin="loop"),
+    _counter("state_written_bytes", "Bytes of state that commits wrote, without names and keys.", origin="loop"),
     _counter("rebalances", "Rebalances: changes of the tasks that this worker owns.", origin="loop"),
     _counter("client_rebuilds", "Kafka clients replaced because they stalled.", origin="loop"),
     _counter("dead_letters", "Refused records written to the dead-letter topic. After a crash some are written again.", origin="loop"),
