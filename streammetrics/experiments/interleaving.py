@@ -2,7 +2,7 @@
 
 In a team-draft list each item comes from one team (Radlinski, Kurup, Joachims 2008, "How does clickthrough data reflect retrieval
 quality?"). The team with more relevant items wins the list. Each list compares both rankers for the same user at the same moment, so
-interleaving needs far fewer users than two arms. It answers which ranker users prefer, not how much a metric changes. The credit of
+interleaving needs fewer users than two arms. It answers which ranker users prefer, not how much a metric changes. The credit of
 a list is +1, 0 or -1, for each kind of action apart: clicks or better, purchases or better (see `credit_thresholds`).
 
 **Draft bias.** The team that drafts first has the best place, and one item more in a list of odd length. If a coin decides who drafts

@@ -41,6 +41,7 @@ VARIANTS_MAX: Final = 6
 """Most variants of an experiment that are explained."""
 VALUES_MAX: Final = 12
 """Most values of a segment that are shown; the others are added up."""
+STAGES_POOLED: Final = "lists of all stages are pooled here, so a change of shares may look like a difference"
 LISTS_MIN: Final = 20
 """Lists that a segment value, or a span of time, needs in each arm to have an effect of its own."""
 
@@ -119,7 +120,8 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         onset=_onset(recent, case),
         summary=(),
     )
-    return replace(found, summary=tuple(summary_of(found)))
+    pooled = [STAGES_POOLED] if len(case.experiment.stages) > 1 else []
+    return replace(found, summary=(*summary_of(found), *pooled))
 
 
 def _ranks(

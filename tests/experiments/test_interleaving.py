@@ -183,6 +183,19 @@ def test_a_team_that_drafts_first_more_often_has_no_advantage(first_chance: floa
     assert np.mean([each.preferred or each.disliked for each in known]) <= 0.05
 
 
+@pytest.mark.parametrize("first_chance", [0.5, 0.9])
+def test_without_a_preference_it_is_rarely_ever_wrong_at_many_looks(first_chance: float) -> None:
+    ever_outside = 0
+    for seed in range(150):
+        moments, outside = [0] * credit_width(1), False
+        for look in range(30):
+            moments = add(moments, simulated(1_000 * look + seed, first_chance, users=50))
+            found = preference(moments, 0.05)
+            outside = outside or (found is not None and found.lower is not None and not found.lower <= 0 <= (found.upper or 0))
+        ever_outside += outside
+    assert ever_outside / 150 <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 150)
+
+
 def test_the_correction_makes_a_fair_draft_more_precise() -> None:
     found = [preference(simulated(seed, 0.5), 0.05) for seed in range(200)]
     corrected, plain = ([getattr(each, name) for each in found] for name in ("mean", "plain"))

@@ -11,13 +11,14 @@ import pytest
 
 from streammetrics.experiments import ExperimentReport, MeasureReport
 from streammetrics.experiments.health import Health
-from streammetrics.experiments.report import VariantReport
+from streammetrics.experiments.report import StageReport, VariantReport
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.reports.explanation import LISTS_MIN, VALUES_MAX, explanations
+from streammetrics.reports.explanation import LISTS_MIN, STAGES_POOLED, VALUES_MAX, explanations
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.measure_places import places_of
 from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.reports.report import Report
 from streammetrics.windows.pane_trail import TrailSpan
 from streammetrics.windows.panes import Group
 from tests.support.committed_state import HOUR_MS, MINUTE_MS, START_MS, two_variants
@@ -56,7 +57,12 @@ def recent_lists(
 
 
 def explained(recent: RecentLists) -> tuple[Explanation, ...]:
-    """Explain these lists, with the errors of a user who has one list."""
+    """Explain these lists."""
+    return explanations(report_of(recent), LAYOUT)
+
+
+def report_of(recent: RecentLists) -> Report:
+    """A report of these lists, with the errors of users who have one list each."""
     variants = []
     for variant in ("control", "treatment"):
         tally = recent.tallies[Group("ranker", variant)]
@@ -72,8 +78,7 @@ def explained(recent: RecentLists) -> tuple[Explanation, ...]:
         variants.append(VariantReport(variant, role, lists, lists, lists, tuple(measures), verdict=measures[0].verdict))
     health = Health(None, 0.0, None, ())
     experiment = ExperimentReport("ranker", "start", "control", 0.05, 0.01, 100, 0, health, Verdict("regressed", ""), tuple(variants))
-    report = replace(two_variants().report(), recent=recent, experiments=(experiment,))
-    return explanations(report, LAYOUT)
+    return replace(two_variants().report(), recent=recent, experiments=(experiment,))
 
 
 def planted(variant: str, surface: str, rank: int, minute: int) -> float:
@@ -153,6 +158,15 @@ def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
     assert (rare.lift_lower, rare.lift_upper) == (None, None)
     assert rare.shrunk == rare.mix
     assert ndcg.segments[0].values[0].value == "home"
+
+
+def test_of_an_experiment_with_stages_it_says_that_lists_are_pooled() -> None:
+    report = report_of(recent_lists(planted))
+    (experiment,) = report.experiments
+    stages = tuple(StageReport(name, None, None, False, (), None, 0) for name in ("five", "half"))
+    for count, pooled in ((1, False), (2, True)):
+        staged = replace(report, experiments=(replace(experiment, stages=stages[:count]),))
+        assert [each.summary[-1] == STAGES_POOLED for each in explanations(staged, LAYOUT)] == [pooled, pooled]
 
 
 def test_a_committed_report_has_exact_sums_of_its_variants() -> None:

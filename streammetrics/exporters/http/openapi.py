@@ -17,7 +17,7 @@ from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.history import HistorySeries
 
-API_VERSION: Final = "1.1.0"
+API_VERSION: Final = "1.2.0"
 GATE_SCOPES: Final = (SINCE_START, THIS_DAY)
 JsonSchema: TypeAlias = dict[str, Any]
 
