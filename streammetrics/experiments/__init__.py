@@ -64,11 +64,17 @@ from streammetrics.experiments.report import (
     ExperimentReport,
     MeasureReport,
     MeasureRow,
+<<<<<<< HEAD
     StageReport,
     StageRow,
+=======
+    PreferenceReport,
+    PreferenceRow,
+>>>>>>> ac5dc47 (tests: simulate ramps and lists assigned one by one)
     role_of,
 )
 from streammetrics.experiments.scales import choose_scales
+from streammetrics.experiments.stage_values import StageReport, StageRow
 from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
 

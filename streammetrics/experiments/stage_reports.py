@@ -5,7 +5,8 @@ from __future__ import annotations
 from streammetrics.experiments.cell_health import check_stage
 from streammetrics.experiments.cells import Cells, StageCounts
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT
-from streammetrics.experiments.report import StageArm, StageReport, role_of
+from streammetrics.experiments.report import role_of
+from streammetrics.experiments.stage_values import StageArm, StageReport
 
 
 def stage_reports(cells: Cells, control: str | None) -> tuple[StageReport, ...]:

@@ -5,7 +5,8 @@ Both arms are the same (an A/A test). The harness draws traffic from a seed, loo
 drop is found. For one experiment in fifty the numpy sums are compared with the package's exact ones before anything is printed.
 
 One regime also goes through the product: events, engine, store, reports. The reports must decide at the same looks as numpy. Hard
-traffic (bots, one dominant user, late arms, many arms) is judged by the package's own reports at every look.
+traffic (bots, one dominant user, late arms, many arms) and rollouts (stages, lists assigned one by one) are judged by the package's own
+reports at every look.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.bench.aa_check import check_against_package
 from tests.bench.aa_engine import SETTINGS, arms_of, run
 from tests.bench.aa_hard import HARD, HARD_EXPERIMENTS, HARD_LOOKS, WORDS, ever_wrong
 from tests.bench.aa_power import planned_users
+from tests.bench.aa_ramps import LIFTED, LIFTS, RAMP_LOOKS, RAMPS, SPLITS, ramp_rates
 from tests.bench.aa_rules import ALPHA, FIXED, OURS, POLICY, RULES, judge
 from tests.bench.aa_traffic import REGIMES, STRESSES, Regime, draw
 
@@ -43,6 +45,7 @@ BY_ENGINE = ("interval", "alarm", "user hits", "fixed")
 """Rules whose row comes from the reports. The others come from numpy on the same lists."""
 DROPS = {0.2: (4_000, 2_000), 0.1: (12_000, 5_500)}
 """True drops, with the users of an experiment and the most users until the median experiment finds the drop."""
+VERDICTS = ("regressed", "improved", "mixed", "safe")
 CHECK_EVERY = 50
 ENOUGH = 500
 """Experiments that a goal needs to be judged."""
@@ -180,6 +183,30 @@ def show_hard(experiments: int, seed: int) -> None:
     console.print(goal(worst <= ALPHA, experiments, f"hard traffic: {worst:.1%} ever wrong at most, wanted at most {ALPHA:.0%}"))
 
 
+def show_ramps(experiments: int, seed: int) -> None:
+    """Show how often reports are ever wrong in rollouts by stages and by list, and what they find of a true lift."""
+    title = f"A/A in rollouts, judged by the package's reports ({experiments:,} experiments, {RAMP_LOOKS} looks, error {ALPHA:.0%})"
+    table = Table("rollout", *WORDS, "ever wrong", "looks with a verdict", title=title, box=MARKDOWN)
+    worst = 0.0
+    for ramp in (*RAMPS, *SPLITS):
+        with progress(ramp.name, experiments) as advance:
+            found = ramp_rates(ramp, experiments, seed, advance)
+        error = binomial_error(round(found.wrong * experiments), experiments)
+        words = (f"{found.ever.get(word, 0):.1%}" for word in WORDS)
+        table.add_row(ramp.name, *words, f"{found.wrong:.1%} ± {error:.1%}", f"{found.open_share:.0%}")
+        worst = max(worst, *(found.ever.get(word, 0) for word in WORDS))
+    console.print(table)
+    console.print(goal(worst <= ALPHA, experiments, f"rollouts: {worst:.1%} at most of each word, wanted at most {ALPHA:.0%}"))
+    table = Table("rollout", "true lift", *VERDICTS, "before the last stage", title="Verdicts that ever came up", box=MARKDOWN)
+    for ramp in LIFTED:
+        for lift in LIFTS:
+            with progress(f"{ramp.name}, {lift:+.0%}", max(experiments // 4, 1)) as advance:
+                found = ramp_rates(ramp, max(experiments // 4, 1), seed, advance, lift)
+            early = f"{found.early:.0%}" if len(ramp.shares) > 1 else "-"
+            table.add_row(ramp.name, f"{lift:+.0%}", *(f"{found.verdicts.get(word, 0):.1%}" for word in VERDICTS), early)
+    console.print(table)
+
+
 def show_planned(experiments: int, seed: int) -> None:
     """Show the users of both arms that a verdict takes, by `minimum_lift`, margin and true lift."""
     title = f"Users of both arms until a verdict, CV 0.85 ({experiments:,} paths)"
@@ -234,6 +261,7 @@ def main(quick: bool, experiments: int | None, looks: int, seed: int) -> None:
     console.print(table)
     console.print("The fixed rules find drops early because they also find drops that are not there.")
     show_hard(min(count, HARD_EXPERIMENTS), seed)
+    show_ramps(min(count, HARD_EXPERIMENTS), seed)
     show_planned(count, seed)
 
 

@@ -6,7 +6,8 @@ sums are integers, with the cross moments of cells, so a look equals the engine'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -75,17 +76,54 @@ SPLITS = (
 )
 
 
+LIFTS = (-0.2, -0.05, 0.05)
+"""True lifts of which the verdicts are counted. Verdicts of the other direction are wrong."""
+LIFTED = (
+    Ramp("5 → 50 %, 20,000 users", (0.05, 0.5), 20_000),
+    Ramp("1 → 5 → 25 → 50 %, all return and move", STEPS, 8_000, early=True, drift=0.4),
+    Ramp("by list, 50 %", (0.5,), 2_000, by_list=True),
+)
+
+
 @dataclass(slots=True)
 class RampResult:
-    """What ever came up in an experiment. `found`: the first look with the verdict `regressed`, as a share of the time; None: never.
+    """What ever came up in an experiment.
 
-    wrong: of WORDS. users: those of both arms that count at that look. open_share: looks with an interval, as a share of all.
+    wrong: of WORDS. words: the verdicts on the experiment. found: the first look with the verdict `regressed`, as a share of the time;
+    None: never. open_share: looks with an interval, as a share of all.
     """
 
     wrong: set[str] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
     found: float | None = None
     open_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RampRates:
+    """Shares of experiments: by word that ever came up, with any of WORDS, by verdict, and with `regressed` before the last stage."""
+
+    ever: Mapping[str, float]
+    wrong: float
+    verdicts: Mapping[str, float]
+    early: float
+    open_share: float
+
+
+def ramp_rates(ramp: Ramp, experiments: int, seed: int, advance: Callable[[int], None], lift: float = 0.0) -> RampRates:
+    """Judge experiments at every look."""
+    ever, verdicts, wrong, early, opened = Counter[str](), Counter[str](), 0, 0, 0.0
+    last_stage = (len(ramp.shares) - 1) / len(ramp.shares)
+    for number in range(experiments):
+        result = judge_ramp(ramp, np.random.default_rng((seed, number, round(1_000 * lift) + 1_000, *ramp.name.encode())), lift)
+        ever.update(result.wrong)
+        verdicts.update(result.words)
+        wrong += bool(result.wrong)
+        early += result.found is not None and result.found <= last_stage
+        opened += result.open_share
+        advance(1)
+    shares = [{word: count / experiments for word, count in counts.items()} for counts in (ever, verdicts)]
+    return RampRates(shares[0], wrong / experiments, shares[1], early / experiments, opened / experiments)
 
 
 def judge_ramp(ramp: Ramp, random: np.random.Generator, lift: float = 0.0, policy: Policy | None = None) -> RampResult:

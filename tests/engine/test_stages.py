@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +13,21 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Step
 from tests.support.brute_force import FOR_EVER_MS
-from tests.support.enrolments import DUE_MAX, PATIENCE, expected, found, machine_for
+from tests.support.enrolments import (
+    DAY_MS,
+    DUE_MAX,
+    NOON_MS,
+    PATIENCE,
+    RANKER,
+    clock,
+    expected,
+    found,
+    kept,
+    machine_for,
+    machine_of,
+    shown,
+    take,
+)
 from tests.support.strategies import START_MS, USERS, Case, batches, cases, interleavings, settings
 
 BOUNDARIES = st.lists(st.integers(0, 30), min_size=1, max_size=3, unique=True).map(sorted)
@@ -90,3 +106,37 @@ def test_stages_within_the_time_of_their_experiment(
             machine.commit()
     machine.finish(flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
+
+
+def test_a_plain_experiment_stores_nothing_of_stages() -> None:
+    """Its scopes have five parts and its record has no parts of runs, even beside an experiment with stages."""
+    machine = machine_of(plans={"layout": StagePlan((("", NEVER), ("5", 5)))})
+    take(machine, shown("u", NOON_MS, RANKER), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 10_000))
+    _, _, cells = kept(machine, "u")
+    assert {len(json.loads(cell)) for cell in cells.values()} == {5}
+    assert machine.state.labels.stored()["parts"] == []
+
+
+def test_stages_may_be_added_to_a_running_experiment() -> None:
+    """The first stage goes on with what was counted before, and users who return are in both."""
+    plan = StagePlan((("", NEVER), ("later", NOON_MS + 5_000)))
+    machine = machine_of()
+    take(machine, shown("u", NOON_MS, RANKER), shown("v", NOON_MS, RANKER), clock(NOON_MS + 4_000))
+    later = machine_of(plans={"ranker": plan}, store=machine.store)
+    take(later, shown("u", NOON_MS + 6_000, (("ranker", "b"),)), clock(NOON_MS + 12_000), clock(NOON_MS + 12_000))
+    scope = found(later)["ranker", None]
+    assert {stage: each.first_exposures for stage, each in scope.stages.items()} == {"": {"a": 2}, "later": {"b": 1}}
+    assert scope.multi_exposed == 0
+    assert scope.pairs[("", "a"), ("later", "b")]["hit_rate@1"] == (1, 1, 0, 0, 0)
+
+
+def test_nothing_of_an_ended_rollout_is_left() -> None:
+    plan = StagePlan((("", NEVER), ("later", NOON_MS + 5_000)), by_list=True)
+    machine = machine_of(due_max=1, idle_ms=DAY_MS, plans={"ranker": plan})
+    lists = [shown("u", NOON_MS + at, (("ranker", variant),)) for at, variant in ((0, "a"), (10, "b"), (6_000, "a"), (6_010, "b"))]
+    take(machine, *lists, clock(NOON_MS + 20_000), clock(NOON_MS + 20_000))
+    totals, _, cells = kept(machine, "u")
+    assert (set(totals), len(cells)) == ({"u"}, 8)
+    take(machine, clock(NOON_MS + 7_000 + DAY_MS), clock(NOON_MS + 7_000 + DAY_MS))
+    assert kept(machine, "u") == ({}, ["clock"], {})
+    assert machine.state.labels.stored()["parts"] == []

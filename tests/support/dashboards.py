@@ -25,8 +25,9 @@ from streammetrics.connectors.base import Input, StoreNode
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow, StageRow
+from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow
 from streammetrics.experiments.scales import choose_scales
+from streammetrics.experiments.stage_values import StageRow
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics.names import METRIC_NAMES

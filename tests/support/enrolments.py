@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from streammetrics.connectors.base import Store
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.model import Feedback, Impression
@@ -73,9 +74,9 @@ def clicked(user: str, ts: int) -> Arrival:
     return Arrival("events", Feedback(user, ts, "i", "click"))
 
 
-def machine_of(due_max: int = 1_000, **rules: Any) -> Machine:
+def machine_of(due_max: int = 1_000, store: Store | None = None, **rules: Any) -> Machine:
     limits = {name: rules.pop(name) for name in ("retention_ms",) if name in rules}
-    return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, due_max=due_max)
+    return Machine(engine_of(SETTINGS, experiments=ExperimentRules(**rules), **limits), SETTINGS, store, due_max=due_max)
 
 
 def take(machine: Machine, *steps: Arrival) -> None:
