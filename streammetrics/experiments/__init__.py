@@ -64,13 +64,6 @@ from streammetrics.experiments.report import (
     ExperimentReport,
     MeasureReport,
     MeasureRow,
-<<<<<<< HEAD
-    StageReport,
-    StageRow,
-=======
-    PreferenceReport,
-    PreferenceRow,
->>>>>>> ac5dc47 (tests: simulate ramps and lists assigned one by one)
     role_of,
 )
 from streammetrics.experiments.scales import choose_scales

@@ -12,11 +12,8 @@ from typing import Any, Literal, NamedTuple
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
-<<<<<<< HEAD
 from streammetrics.experiments.preferences import PreferenceReport, PreferenceRow
-=======
 from streammetrics.experiments.stage_values import StageReport, StageRow
->>>>>>> ac5dc47 (tests: simulate ramps and lists assigned one by one)
 from streammetrics.experiments.verdict import Verdict
 
 SINCE_START, THIS_DAY = "start", "day"
