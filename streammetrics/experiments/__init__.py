@@ -25,8 +25,13 @@ store them as text or bytes, because 64 bits are too few. All these are sums ove
 Only commits are visible. So it is enough, and several times faster, to apply one such change per commit for each experiment, scope
 and variant.
 
-**An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that can be
-frozen now, from the merged moments since the start. Store each of them once; the first writer wins.
+**Cells.** In a rollout with stages a user belongs to (stage, variant) and, with unit "list", to every variant that they saw. Each stage
+has all of the above for itself. For each two cells the engine also keeps the cross moments of the users in both:
+`cross_of_users(layout, totals in one, totals in the other)`. When a user's totals in a cell change, so do the cross moments with each other
+cell of that user, by the difference of the products.
+
+**An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_stored_scales` returns the numbers that
+can be frozen now, from what is stored since the start. Store each of them once; the first writer wins.
 
 **A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state. `to_json` and `rows` print it.
 Of the days, show the one that contains the time up to which everything is final in all tasks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from streammetrics.experiments.cell_arms import CellArms
 from streammetrics.experiments.cell_health import cell_health
@@ -32,7 +33,8 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     arms: Arms
-    if policy.in_cells or stored.in_cells:
+    in_cells = policy.in_cells or stored.in_cells
+    if in_cells:
         cells = Cells(measures, policy, stored)
         state, arms = cell_health(cells), CellArms(cells, control, scales)
         stages = stage_reports(cells, control) if policy.stages else ()
@@ -43,7 +45,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     names = sorted({*stored.moments, *stored.first_exposures, *(policy.arms or ())}, key=lambda name: (name != control, name))
     shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
     variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
-    preferences, by_action = preferences_of(policy, state, stored)
+    preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if in_cells else stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(
         experiment=stored.experiment,

@@ -60,7 +60,7 @@ RAMPS = (
     Ramp("5 → 50 %, 40 % fewer clicks in stage 2", (0.05, 0.5), drift=0.4),
     Ramp("1 → 5 → 25 → 50 %, heavy early users, drift", STEPS, 8_000, heavy=True, drift=0.4),
     Ramp("1 → 5 → 25 → 50 %, another taste in each stage", STEPS, 8_000, own=True),
-    Ramp("1 → 5 → 25 → 50 %, arms drawn anew in each stage", STEPS, 8_000, anew=True),
+    Ramp("1 → 5 → 25 → 50 %, arms drawn again in each stage", STEPS, 8_000, anew=True),
     Ramp("5 → 50 %, hits are rare (2 %)", (0.05, 0.5), 8_000, hits=0.02),
     Ramp("1 → 5 → 25 → 50 %, hits are rare (4 %)", STEPS, 8_000, hits=0.04),
     Ramp("50 → 25 → 5 %, shares fall", (0.5, 0.25, 0.05), drift=0.4),

@@ -95,6 +95,14 @@ def test_lists_of_other_stages_or_of_another_unit_make_it_invalid() -> None:
     assert report(replace(STAGES, unit="list"), kept).verdict.word == "invalid"
 
 
+def test_interleaved_lists_are_not_compared_by_team() -> None:
+    teams: list[dict[Cell, Totals]] = [{("", "interleaved"): own} for user in ramp({"": 0.3}, {"": 0.6}) for own in user.values()]
+    kept = replace(stored_cells([*ramp({"": 0.05}, {"": 0.6}), *teams]), credits={("a", "b"): [120, 240, 480, 20, 60, 40]})
+    found = report(STAGES, kept)
+    assert found.preferences == ()
+    assert "lists of the variant interleaved are not compared by team" in found.health.notes[-1]
+
+
 def by_list(lift: float, users: int = 1_500) -> list[dict[Cell, Totals]]:
     """Each user has lists of both arms."""
     halves = ramp({"control": 0.0, "treatment": 1.0}, {"control": 0.6, "treatment": 0.6 * (1 + lift)}, users=users, nested=False)

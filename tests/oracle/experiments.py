@@ -172,14 +172,14 @@ def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, set
     of_stages: dict[str, list[tuple[ShownList, str]]] = {}
     for shown, variant in lists:
         of_stages.setdefault(stage_of(shown, rollout) or "", []).append((shown, variant))
+    if set(of_stages) == {""} and not rollout.by_list:
+        return _scope(lists, None, settings)
     stages = {}
     for stage, own in of_stages.items():
         groups = [[one for one in own if one[1] == variant] for variant in {variant for _, variant in own}] if rollout.by_list else [own]
         stages[stage] = _sum_scopes([_scope(group, None, settings) for group in groups])
         stages[stage].credits = {}
     total = _sum_scopes(list(stages.values()))
-    if set(stages) == {""} and not rollout.by_list:
-        return total
     total.stages = stages
     users = []
     for user in {shown.user_id for shown, _ in lists}:
