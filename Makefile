@@ -128,7 +128,7 @@ stack-regress: ## make the treatment of the stack worse, and wait for the alert 
 stack-down: ## stop the stack and delete its files
 	@$(RUN) tests.servers.stack_command down
 
-story: setup servers ## three simulated experiments through real servers: a drop is found, no effect stays quiet, a broken split is reported
+story: setup servers ## simulated experiments through real servers: a drop, no effect, a broken split, and a bad ranker that is stopped at 5 %
 	@mkdir -p .cache/story
 	@$(RUN) tests.story .cache/story
 

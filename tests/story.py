@@ -1,4 +1,4 @@
-"""Three experiments from simulated clicks to an alert, by real servers: a ranker that got worse, one that did not, and a broken split.
+"""Experiments from simulated clicks to an alert, by real servers: a ranker that got worse, one that did not, a broken split, and a ramp.
 
 `python -m tests.story` (after `make servers`) starts Kafka, Redis and Prometheus, lets `streammetrics simulate` send the traffic of
 each experiment, runs `streammetrics run` on it, and shows what Prometheus saw and what `streammetrics report` says.
@@ -17,6 +17,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
+from tests.story_ramp import ENOUGH_USERS, watch_ramp
 from tests.support.command_line import streammetrics
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Service, start_ms
 from tests.support.report_page import embedded
@@ -117,6 +118,11 @@ def main() -> None:
             print(f"\n{story.name}: {story.says}")
             print(f"Prometheus {prometheus.url}: verdict {seen.code:g} of {seen.users:,.0f} users, least verdict ever {seen.least:g}")
             print(f"page: {folder / story.name}.html\n\n{seen.text}")
+        ramp = watch_ramp(broker, redis.fresh_url(), prometheus, folder)
+        print("\nramp: a ranker that is 20 % worse goes 1 → 5 → 25 %")
+        print(f"steps made: {', '.join(f'{step} %' for step in ramp.steps)}; the gate said {', then '.join(ramp.words)}: {ramp.reason}")
+        print(f"{ENOUGH_USERS} treated users had a list {ramp.enough_seconds:.0f} s after the step to 5 %")
+        print(f"from then to the failed gate: {ramp.gate_seconds:.0f} s (target: 300 s); to the webhook: {ramp.webhook_seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 from tests.servers.kafka import KafkaBroker
 from tests.servers.prometheus import PrometheusServer
 from tests.story import STORIES, Seen, watch
+from tests.story_ramp import watch_ramp
 
 WORSE, SAME, UNEVEN = STORIES
 
@@ -43,3 +44,13 @@ def test_a_split_of_45_to_55_makes_the_experiment_invalid_and_raises_no_ranking_
     assert (observed.code, observed.least) == (-2, -2)
     assert "INVALID  users are not split as configured" in observed.text
     assert "regressed" not in observed.text.lower()
+
+
+@pytest.mark.timeout(1_200)
+def test_a_bad_ranker_that_ramps_up_is_stopped_at_5_percent(
+    kafka_broker: KafkaBroker, redis_url: str, prometheus_server: PrometheusServer, tmp_path: Path
+) -> None:
+    seen = watch_ramp(kafka_broker, redis_url, prometheus_server, tmp_path)
+    assert (seen.steps, seen.words, seen.series) == ([1, 5], ["wait", "fail"], -1)
+    assert seen.reason.startswith("treatment: ")
+    assert "95 % confidence, safe to check at any time" in seen.reason
