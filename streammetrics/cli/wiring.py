@@ -33,8 +33,9 @@ from streammetrics.events.mappings.presets import preset_digest
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.experiments import Policy, stage_key
-from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.changes import json_message, slack_message
+from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.runtime.rules import WorkerRules
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.webhook import RecordStore, WebhookRules, WebhookSender

@@ -6,8 +6,7 @@ Pure. `report` defines the content of a report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -23,13 +22,12 @@ from streammetrics.experiments import (
     THIS_DAY,
     ExperimentReport,
     Joined,
-    Measures,
-    Policy,
     Stored,
     build_report,
     choose_stored_scales,
 )
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.recent_lists import RecentReader
@@ -41,26 +39,6 @@ from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, Window
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentView:
-    """How experiments are reported: the measures of users, the policy of each experiment, and the times of its rules."""
-
-    measures: Measures
-    policy: Callable[[str], Policy]
-    idle_ms: int
-    patience_ms: int = 0
-    credit_actions: tuple[str, ...] = ()
-
-    def deciding(self, experiment: str) -> Sequence[str]:
-        """Return the names of an experiment's deciding measures."""
-        return self.policy(experiment).deciding(self.measures).paging
-
-    def measures_of(self, kept: Stored) -> Measures:
-        """Return the layout of an experiment's moments. Their number shows whether they have covariates."""
-        wide = self.measures.with_covariates
-        return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
 
 
 class ReportBuilder:

@@ -17,7 +17,8 @@ from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.experiments import ExperimentReport, Policy
 from streammetrics.metrics import Scorer, Spec
 from streammetrics.metrics.units import TOTAL_MAX
-from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus

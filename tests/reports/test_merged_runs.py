@@ -14,7 +14,8 @@ from streammetrics.engine.codec import Scales, decode_control, decode_scales, en
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
-from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.history import History
 from streammetrics.reports.merged_runs import FrozenScales, MergedRun, join_runs, started_runs
 from streammetrics.reports.report import Report

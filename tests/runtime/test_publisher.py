@@ -19,7 +19,8 @@ from streammetrics.engine.signature import Signature
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
-from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change
 from streammetrics.reports.report import Report
 from streammetrics.reports.unknown_names import UnknownName

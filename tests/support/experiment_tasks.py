@@ -11,7 +11,8 @@ from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
-from streammetrics.reports.builder import ExperimentView, ReportBuilder
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus

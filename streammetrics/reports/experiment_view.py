@@ -1,0 +1,31 @@
+"""How experiments are reported: their measures and policies, and the times of their rules. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streammetrics.experiments import Measures, Policy, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentView:
+    """How experiments are reported: the measures of users, the policy of each experiment, and the times of its rules.
+
+    credit_actions: the action from which on an item counts, for each level of the credit of interleaved lists.
+    """
+
+    measures: Measures
+    policy: Callable[[str], Policy]
+    idle_ms: int
+    patience_ms: int = 0
+    credit_actions: tuple[str, ...] = ()
+
+    def deciding(self, experiment: str) -> Sequence[str]:
+        """Return the names of an experiment's deciding measures."""
+        return self.policy(experiment).deciding(self.measures).paging
+
+    def measures_of(self, kept: Stored) -> Measures:
+        """Return the layout of an experiment's moments. Their number shows whether they have covariates."""
+        wide = self.measures.with_covariates
+        return wide if any(len(moments) == wide.moments_width for moments in kept.moments.values()) else self.measures
