@@ -16,6 +16,7 @@ from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResu
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.output.verdict_tables import verdict_lines
 from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.cli.stored_panes import write_stored_panes
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
@@ -26,12 +27,21 @@ STDIN = Path("-")
 
 
 def show_report(
-    settings: Settings, file: Path | None, *, form: Literal["text", "json"], html: Path | None, names: Sequence[str], all_measures: bool
+    settings: Settings,
+    file: Path | None,
+    *,
+    form: Literal["text", "json"],
+    html: Path | None,
+    panes: Path | None,
+    names: Sequence[str],
+    all_measures: bool,
 ) -> None:
     """Read the report and show it. Raises ConfigError for files that cannot be read or written, StoreError and StateError."""
-    require_distinct([] if file is None or file == STDIN else [file], {"--html": html})
+    require_distinct([] if file is None or file == STDIN else [file], {"--html": html, "--panes": panes})
+    if panes is not None and (file is not None or settings.client.url):
+        raise ConfigError([Problem("--panes", str(panes), "must not be given with FILE or client.url: panes are in Redis only")])
     configure_quiet_logs(settings.log.level, settings.log.format)
-    plain, where = read_plain(settings, file)
+    plain, where = read_plain(settings, file, panes)
     results = read_report(plain, where).only(names)
     if html is not None:
         with AtomicFile("--html", html) as page_file:
@@ -44,8 +54,10 @@ def show_report(
         _print(results, all_measures)
 
 
-def read_plain(settings: Settings, file: Path | None) -> tuple[object, str]:
+def read_plain(settings: Settings, file: Path | None, panes: Path | None = None) -> tuple[object, str]:
     """Return a report as plain values, and the name of its place: a file, the exporter at `client.url`, or the state in Redis.
+
+    panes: write the final panes of the state in Redis to this file.
 
     Raises ConfigError for a file that cannot be read, StreammetricsError for one that is no report, HttpError, StoreError and StateError.
     """
@@ -55,7 +67,7 @@ def read_plain(settings: Settings, file: Path | None) -> tuple[object, str]:
     if settings.client.url:
         client = ExporterClient(settings.client)
         return client.report(), client.url
-    return live_report(settings), f"redis.namespace {settings.redis.namespace!r}"
+    return live_report(settings, panes), f"redis.namespace {settings.redis.namespace!r}"
 
 
 def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:
@@ -68,8 +80,8 @@ def page_of(results: ExperimentResults, plain: object, where: str, *, whole: boo
     return page_file({**rest, **to_json(results), "where": where, "empty_text": results.empty_text()}, title)
 
 
-def live_report(settings: Settings) -> dict[str, Any]:
-    """Return the report of the committed state, with its history, as `/api/report` serves it."""
+def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
+    """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there."""
     from streammetrics.cli.wiring import (  # noqa: PLC0415
         build_engine,
         build_report_builder,
@@ -90,7 +102,10 @@ def live_report(settings: Settings) -> dict[str, Any]:
                 f"redis.namespace {settings.redis.namespace!r} has no state; check redis.url and redis.namespace, or start a worker"
             )
         read_committed(store, builder, tasks)
-        return report_json(builder.report(tasks), engine.layout, decode_history(history_blob.read()))
+        report = builder.report(tasks)
+        if panes is not None:
+            write_stored_panes(panes, builder, report)
+        return report_json(report, engine.layout, decode_history(history_blob.read()))
     finally:
         history_blob.close()
         store.close()

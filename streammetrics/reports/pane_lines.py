@@ -15,11 +15,14 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.windows.panes import Pane
 
 
-def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout) -> Iterator[bytes]:
-    """Return the lines of one pane, each ending with a newline. `final`: the pane can no longer change."""
+def pane_lines(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout, live: bool = True) -> Iterator[bytes]:
+    """Return the lines of one pane, each ending with a newline.
+
+    `final`: the pane can no longer change. `live`: whether the live view has lines too.
+    """
     for group in sorted(pane):
         tally = pane[group]
-        for view in ("final", "live") if final else ("live",):
+        for view in ("final",) * final + ("live",) * live:
             line = {
                 "pane_start_ms": start_ms,
                 "pane_ms": pane_ms,

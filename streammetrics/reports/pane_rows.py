@@ -36,10 +36,13 @@ class PaneRow(NamedTuple):
         return self.numerator / (self.denominator << self.scale_bits) if self.denominator else None
 
 
-def pane_rows(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout) -> Iterator[PaneRow]:
-    """Yield the rows of one pane, sorted like the lines of `pane_lines`. `final`: the pane can no longer change."""
+def pane_rows(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout, live: bool = True) -> Iterator[PaneRow]:
+    """Yield the rows of one pane, sorted like the lines of `pane_lines`.
+
+    `final`: the pane can no longer change. `live`: whether the live view has rows too.
+    """
     for group in sorted(pane):
-        for view in ("final", "live") if final else ("live",):
+        for view in ("final",) * final + ("live",) * live:
             yield from _of_group(start_ms, group, pane[group], view, pane_ms, layout)
 
 

@@ -28,9 +28,8 @@ class ResultRecord(NamedTuple):
 def pane_records(start_ms: int, pane: Pane, *, pane_ms: int, layout: TallyLayout) -> Iterator[ResultRecord]:
     """Yield one record per group of a final pane, merged over all tasks."""
     rows: dict[tuple[str, str, str], list[PaneRow]] = {}
-    for row in pane_rows(start_ms, pane, final=True, pane_ms=pane_ms, layout=layout):
-        if row.view == "final":
-            rows.setdefault((row.experiment, row.variant, row.segments), []).append(row)
+    for row in pane_rows(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout):
+        rows.setdefault((row.experiment, row.variant, row.segments), []).append(row)
     for (experiment, variant, segments), of_group in rows.items():
         key = {"type": "pane", "pane_start_ms": start_ms, "experiment": experiment, "variant": variant, "segments": segments}
         counts = {"pane_ms": pane_ms, "lists": of_group[0].lists, "lists_with_feedback": of_group[0].lists_with_feedback}

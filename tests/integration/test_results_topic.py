@@ -16,6 +16,7 @@ from streammetrics.reports.pane_rows import pane_rows
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
+from tests.support.command_line import called
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, start_ms
 
 RECORDS = 2_400
@@ -103,5 +104,10 @@ def test_a_warehouse_gets_the_integers_of_the_store_through_crashes(pipeline: Pi
         assert len(wanted) > 2_000
         (repeated,) = database.execute(f"select (select count(*) from '{path}') - (select count(*) from newest)").fetchall()
         assert repeated[0] > 0, "two processes and two crashes repeat records"
+        panes = tmp_path / "panes.parquet"
+        done = called("report", "--config", services[0].config, "--panes", panes)
+        assert (done.returncode, done.stderr) == (0, "")
+        names = "pane_start_ms, experiment, variant, segments, lists, metric, k, numerator, denominator"
+        assert set(database.execute(f"select {names} from '{panes}' where view = 'final'").fetchall()) == wanted
         verdicts = database.execute("select experiment, variant, verdict from newest where type = 'verdict'").fetchall()
         assert {(experiment, variant) for experiment, variant, _ in verdicts} >= {("ranker", ""), ("ranker", "treatment")}

@@ -18,6 +18,7 @@ from streammetrics.cli.option_types import OutputFile
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format.")
 @click.option("--url", help="Read the report of this exporter, such as https://exporter:9464. Sets client.url.")
 @click.option("--html", type=OutputFile(), help="Also write a self-contained HTML page with the intervals over time.")
+@click.option("--panes", type=OutputFile(), help="Also write the final panes in Redis: NDJSON, or Parquet if it is named .parquet.")
 @click.option("--experiment", "names", multiple=True, metavar="NAME", help="Show only this experiment. May be repeated.")
 @click.option("--all", "all_measures", is_flag=True, help="Show all measures, not only the main ones.")
 def report(
@@ -28,6 +29,7 @@ def report(
     url: str | None,
     form: Literal["text", "json"],
     html: Path | None,
+    panes: Path | None,
     names: tuple[str, ...],
     all_measures: bool,
 ) -> None:
@@ -50,4 +52,4 @@ def report(
 
     loaded = load_settings(config_path, settings_given, client__url=url)
     with interrupt_on_signals():
-        show_report(loaded.settings, file, form=form, html=html, names=names, all_measures=all_measures)
+        show_report(loaded.settings, file, form=form, html=html, panes=panes, names=names, all_measures=all_measures)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import structlog
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.topic_settings import topic_settings
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import SourceError
 
 WRITE_MS_MAX = 15_000
+
+log = structlog.get_logger("streammetrics.kafka")
 
 
 class KafkaResults:
@@ -24,6 +28,9 @@ class KafkaResults:
         client_log()
         self._topic = topic
         describe_topics(settings, [topic]).require_all("kafka.results_topic", ", or leave the setting empty")
+        policy = topic_settings(settings, [topic]).get(topic)
+        if policy is not None and "compact" not in policy.cleanup_policy:
+            log.warning("the topic of results keeps every repeated record: set its cleanup.policy to compact", topic=topic)
         with starting("the Kafka producer for results", settings) as network:
             self._producer: Any = KafkaProducer(
                 **connection_options(settings),

@@ -1,4 +1,4 @@
-"""Reads the settings of topics that matter for streammetrics. For `doctor`; changes nothing."""
+"""Reads the settings of topics that matter for streammetrics. Changes nothing."""
 
 from __future__ import annotations
 
