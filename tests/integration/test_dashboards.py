@@ -198,6 +198,7 @@ def test_means_over_the_time_range_cover_its_lists(shown: Scene) -> None:
         metric: answer(shown, query, {**CHOSEN, "__range": "1m"}) for metric, query in zip(METRIC_NAMES, letters.values(), strict=True)
     }
     arms = {("10", "control"), ("10", "treatment")}
+    assert means.pop("r_precision").keys() == {("control",), ("treatment",)}  # it has no cut-off
     assert all(found.keys() == arms for found in means.values())
     for arm in arms:
         mean = {metric: found[arm] for metric, found in means.items()}

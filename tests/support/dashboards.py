@@ -144,13 +144,15 @@ def scene(folder: Path) -> Iterator[Scene]:
                 paused_inputs=partition,
                 store_nodes=NODES,
                 webhooks=Counter(sent=3, failed=2),
+                results=Counter(sent=40, failed=1),
                 marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
                 webhooks_waiting=1,
             )
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
             views.show(pipeline.report())
             pages.append(stack.enter_context(served(views)).removeprefix("http://"))
-        young = stack.enter_context(served(HttpViews(pipeline.exposition(ProcessStatus(store_nodes=NODES), loop=False), Now())))
+        sending = ProcessStatus(store_nodes=NODES, results=Counter(sent=4, failed=0), webhooks=Counter(sent=1), webhooks_waiting=0)
+        young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}
         prometheus.start()
         prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
