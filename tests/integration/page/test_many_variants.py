@@ -23,6 +23,8 @@ from tests.support.page_story import (
     with_experiments,
 )
 
+FAILS = "gate: fail"
+
 
 class TestManyVariants:
     @pytest.fixture
@@ -49,8 +51,21 @@ class TestManyVariants:
         rows = found.section("six").locator(".rows").first.locator("tbody tr")
         expect(rows.locator("th .variant")).to_have_text(["control", "popularity", "item-knn", "gru4rec", "sasrec", "two-tower"])
         expect(rows.locator("td:last-child")).to_have_text(
-            ["", "▼ Regressed", "▼ Regressed", "▼ Regressed", "○ Inconclusive", "▲ Improved"]
+            ["", *[f"▼ Regressed{FAILS}"] * 3, "○ Inconclusivegate: wait", "▲ Improvedgate: pass"]
         )
+
+    @pytest.mark.parametrize(("chance", "users", "word"), [(0.3, 400, "wait"), (0.15, 3_000, "fail"), (0.45, 3_000, "pass")])
+    def test_the_gate_is_beside_the_verdict_with_its_reason(self, show: Callable[..., Visit], chance: float, users: int, word: str) -> None:
+        found = show(experiment({"control": 0.3, "treatment": chance}, name="rollout", users=users))
+        (rollout,) = fetched(found.base)["experiments"]
+        assert rollout["gate"]["word"] == word
+        shown = found.section("rollout").locator(".verdict .gate")
+        reason = rollout["gate"]["reason"]
+        expect(shown).to_contain_text(f"Gate: {word}. {reason[0].upper()}{reason[1:]}")
+        needed = rollout["variants"][1]["gate_needed"]
+        assert (needed is not None) == (word == "wait")
+        if needed:
+            expect(shown).to_contain_text(re.compile(r"It passes after about [\d,.]+( million)? more users, if there is no difference\."))
 
     def test_an_undecided_variant_shows_what_it_still_needs(self, show: Callable[..., Visit]) -> None:
         found = show(experiment({"control": 0.3, "treatment": 0.3}, name="even", users=400))

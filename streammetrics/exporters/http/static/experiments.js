@@ -9,7 +9,7 @@ import {
   MISSING, countText, inOrder, isNumber, joined, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText, windowWords,
 } from "./text.js";
-import { badge, banner, explanation, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
+import { badge, banner, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
 import { chosenSegment, why } from "./why.js";
 
 const CARDS_OPEN = 3; // with more experiments, only the first card is open
@@ -114,7 +114,7 @@ function verdict(view, stats) {
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
     make("div", {}, make("p", { class: "reason" }, banner(stats)),
-      explanation(stats) ? make("p", {}, explanation(stats)) : null, needs(stats).slice(0, NEEDS_SHOWN).map((parts) => make("p", { class: "needs" }, parts)),
+      explanation(stats) ? make("p", {}, explanation(stats)) : null, gate(stats) ? make("p", { class: "gate" }, gate(stats)) : null, needs(stats).slice(0, NEEDS_SHOWN).map((parts) => make("p", { class: "needs" }, parts)),
       make("p", { class: "fine" }, shared, excluded), notes(stats)));
 }
 
@@ -137,6 +137,7 @@ function comparison(view, experiment, variants, order, stats, control) {
     [[`${confidence(stats, metric)} interval`, fine("safe to check at any time")], compared.length ? scale(axis) : null],
     [["Users ", scopeWords(stats.scope)]], [["Verdict on ", metricText(name, k)]],
   ];
+  const several = stats.variants.filter((each) => each.gate).length > 1;
   const rows = order.map((variant) => {
     const measure = measures.get(variant);
     const own = stats.variants.find((each) => each.variant === variant);
@@ -144,7 +145,7 @@ function comparison(view, experiment, variants, order, stats, control) {
     return [
       variantHead(experiment, variant, variants.indexOf(variant), control), meanCell(measure), word ? fine(word) : measure ? liftCell(measure) : MISSING,
       word || !measure ? "" : bar(axis, measure, stats.margin, known(measure.verdict?.word)),
-      variantUsersCell(own), word ? "" : measure?.verdict ? badge(measure.verdict) : MISSING,
+      variantUsersCell(own), word ? "" : measure?.verdict ? [badge(measure.verdict), several && own?.gate ? fine(`gate: ${own.gate.word}`) : null] : MISSING,
     ];
   });
   const reasons = order.map((variant) => [variant, measureOf(stats, variant, metric)])

@@ -85,6 +85,18 @@ export function needs(stats) {
   ]);
 }
 
+/** The gate of a rollout, as parts of a sentence, with the users that it still waits for; null without treatments to decide about. */
+export function gate(stats) {
+  if (!stats.gate) return null;
+  const waiting = stats.variants.map((each) => each.gate_needed).filter(Boolean).sort((one, other) => other.users - one.users)[0];
+  const more = stats.gate.word === "wait" && waiting ? `. It passes after about ${roundedText(waiting.users)} more users, if there is no difference` : "";
+  return [make("strong", {}, `Gate: ${stats.gate.word}`), ". ", reasonParts(stats, upperFirst(stats.gate.reason)), more, "."];
+}
+
+function upperFirst(text) {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+}
+
 function aim({ verdict, lift }) {
   return verdict === "safe" ? "to be safe, if there is no difference" : `to find a ${lift < 0 ? "drop" : "rise"} of ${percentText(Math.abs(lift))}`;
 }

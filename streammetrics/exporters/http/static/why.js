@@ -92,7 +92,7 @@ export function chosenSegment(view, experiment, stats) {
   ]);
   const [[{ from_ms: from, end_ms: end }]] = found;
   return make("div", { class: "numbers segment" },
-    table([`${metricText(name, k)} on `, segment, ", exploratory"].join(""), ["Variant", "Mean", "Lift, interval for one look", "Shrunk lift", "Lists"], rows, "rows", [null, "Mean", "Lift", "Shrunk lift", "Lists"]),
+    table([`${metricText(name, k)} on `, segmentWords(segment), ", exploratory"], ["Variant", "Mean", "Lift, interval for one look", "Shrunk lift", "Lists"], rows, "rows", [null, "Mean", "Lift", "Shrunk lift", "Lists"]),
     make("p", { class: "note" }, `Final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}. The intervals share their error among all values of the segment. `
       + "They hold for one look, and take the variance per list from all lists of a variant. There is no verdict on a segment."));
 }
