@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streammetrics.runtime.rules import WorkerRules
-from tests.bench import commit, decoding, decoding_encoded, end_to_end, importing, live, machine, parts, pool
+from tests.bench import commit, decoding, decoding_encoded, end_to_end, growth_tables, importing, live, machine, parts, pool
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 
 COMMIT_USERS = 2_000
@@ -28,6 +28,7 @@ PARTS = (
     "pool",
     "experiments",
     "engine",
+    "growth",
     "decoding",
     "encodings",
     "commit",
@@ -217,6 +218,17 @@ def part_engine(quick: bool, rounds: int, say: Say) -> None:
         console.print(goal(spread <= 2, f"the fastest size is {spread:.2f} times the slowest, experiments {words}, wanted at most 2"))
 
 
+def part_growth(quick: bool, rounds: int, say: Say) -> None:
+    found = growth_tables.measure(quick, rounds, say)
+    console.print(f"\n[bold]Growth[/bold], engine alone in steady state (answer checked: {found.checked} users and lists of variants)")
+    console.print(found.costs())
+    console.print("\n[bold]Bytes per event[/bold] of users with four events a second, one session each")
+    console.print(found.bytes_by_minute())
+    console.print(goal(found.enter_us <= 8, f"{found.enter_us:.1f} µs per list to enter one experiment, wanted at most 8"))
+    console.print(goal(found.sixteen <= 1.5, f"16 experiments cost {found.sixteen:.2f} times as much as one, wanted at most 1.5"))
+    console.print(goal(found.aof_bytes <= 600, f"{found.aof_bytes:,.0f} bytes per event in the append-only file, wanted at most 600"))
+
+
 def part_decoding(quick: bool, rounds: int, say: Say) -> None:
     say("decoding")
     table = Table("event", "native, us", "mapped, us", "ratio")
@@ -311,6 +323,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "pool": part_pool,
         "experiments": part_experiments,
         "engine": part_engine,
+        "growth": part_growth,
         "decoding": part_decoding,
         "encodings": part_encodings,
         "commit": part_commit,

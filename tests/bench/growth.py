@@ -1,0 +1,185 @@
+"""How the cost of an event grows with experiments, variants and the length of sessions; a child process of its own for each case.
+
+Users show one list a minute, and four lists of ten get a click. Each list is in every experiment, and each experiment has a split of its
+own. Time is the processor's, of the engine alone: a second of event time is one commit. With `redis_url`, the state goes to a Redis, and
+what its append-only file grew by is measured as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from random import Random
+from zlib import crc32
+
+import redis
+
+from streammetrics.cli.process.gc_tuning import tune_garbage_collection
+from streammetrics.cli.wiring import build_engine
+from streammetrics.config import Settings
+from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.ingest import Batch
+from streammetrics.events.model import Event, Feedback, Impression, Labels
+from streammetrics.experiments.measures import LISTS_AT
+from tests.bench.engine_alone import ITEMS, START_MS, Timed
+from tests.bench.parts import WrongAnswerError, read_given, reply
+from tests.bench.truth import INPUTS
+
+EVENTS_PER_LIST = 1.4
+"""A list, and the clicks of four lists of ten."""
+SEGMENTS = (("surface", "home"),)
+MINUTE_MS = 60_000
+JOIN = {"attribution_ms": MINUTE_MS, "gap_ms": 2 * MINUTE_MS}
+REST_MS = 4 * MINUTE_MS
+"""Between two sessions of a user: more than the gap."""
+
+
+class Arms:
+    """The variants of a user: each experiment splits the users anew. Equal label sets are one object, as the decoder makes them."""
+
+    def __init__(self, experiments: int, variants: int) -> None:
+        self._experiments, self._variants = experiments, variants
+        self._known: dict[Labels, Labels] = {}
+
+    def of(self, user: int) -> Labels:
+        labels = tuple(
+            (f"e{number:02}", f"v{crc32(b'%d of %d' % (user, number)) % self._variants:02}") for number in range(self._experiments)
+        )
+        return self._known.setdefault(labels, labels)
+
+
+def events_of(
+    user: int, users: int, arms: Arms, every_ms: int, per_session: int, seconds: int, random: Random
+) -> Iterator[tuple[int, int, Event]]:
+    """Return a user's lists and clicks: time, topic, event. `per_session` lists are one session; 0: the session never ends."""
+    labels, shown = arms.of(user), user % per_session if per_session else 0
+    ts = START_MS + user * every_ms // users
+    while ts < START_MS + seconds * 1_000:
+        first = random.randrange(len(ITEMS) - 10)
+        identity, items = f"r{user}-{ts - START_MS}", tuple(ITEMS[first : first + 10])
+        yield ts, 0, Impression(identity, f"u{user}", ts, items, labels, SEGMENTS)
+        if random.random() < 0.4:
+            clicked = ts + random.randrange(50, max(51, every_ms // 3))
+            yield clicked, 1, Feedback(f"u{user}", clicked, items[random.randrange(10)], "click", None, identity)
+        shown += 1
+        ts += every_ms
+        if per_session and shown % per_session == 0:
+            ts += REST_MS
+
+
+class Spent:
+    """Processor time, bytes of state, and events since `begin`."""
+
+    def __init__(self, timed: Timed) -> None:
+        self._timed = timed
+        self.events = self.value_bytes = 0
+        self._before = 0.0
+        save = timed.engine.save
+
+        def counted(state: object) -> object:
+            found = save(state)  # type: ignore[arg-type]
+            self.value_bytes += found.changes.value_bytes
+            return found
+
+        timed.engine.save = counted  # type: ignore[method-assign,assignment]
+
+    def begin(self) -> None:
+        self.events = self.value_bytes = 0
+        self._before = self._timed.step_seconds + self._timed.save_seconds
+
+    @property
+    def us_per_event(self) -> float:
+        return (self._timed.step_seconds + self._timed.save_seconds - self._before) * 1e6 / max(self.events, 1)
+
+
+def main() -> None:
+    given = read_given()
+    settings = Settings.model_validate(
+        {"experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"]}, "join": JOIN, "windows": {"users": "auto"}}
+    )
+    engine = build_engine(settings, INPUTS)
+    users, random = given["users"], Random(7)
+    arms = Arms(given["experiments"], given["variants"])
+    events = sorted(
+        (
+            each
+            for user in range(users)
+            for each in events_of(user, users, arms, given["every_ms"], given["per_session"], given["seconds"], random)
+        ),
+        key=lambda each: each[:2],
+    )
+    tune_garbage_collection()
+    timed = Timed(engine, users + 10_000)
+    with contextlib.ExitStack() as stack:
+        aof = None
+        if given.get("redis_url"):
+            store = stack.enter_context(contextlib.closing(RedisStore(RedisConnection(url=given["redis_url"], namespace="growth"))))
+            timed.store, timed.claim = store, store.claim(0, "bench")  # type: ignore[assignment]
+            aof = stack.enter_context(redis.from_url(given["redis_url"]))
+        marks = feed(timed, events, given["marks"], aof)
+        timed.finish()
+    checked = check(timed, events, settings)
+    reply({"marks": marks, "checked": checked, "lists": sum(topic == 0 for _, topic, _ in events)})
+
+
+def feed(timed: Timed, events: list[tuple[int, int, Event]], at_seconds: list[int], aof: redis.Redis | None) -> list[dict[str, float]]:
+    """Take all events, one commit a second. Returns what was spent from each of the given seconds to the next one, or to the end."""
+    spent, offsets, marks, aof_before = Spent(timed), [0, 0], list[dict[str, float]](), 0
+
+    def mark() -> None:
+        nonlocal aof_before
+        aof_now, seen = aof_bytes(aof), max(spent.events, 1)
+        marks.append({"us": spent.us_per_event, "bytes": spent.value_bytes / seen, "aof_bytes": (aof_now - aof_before) / seen})
+        aof_before = aof_now
+        spent.begin()
+
+    waiting = [*at_seconds]
+    for second, of_second in groupby(events, key=lambda each: (each[0] - START_MS) // 1_000):
+        if waiting and second >= waiting[0]:
+            waiting.pop(0)
+            mark()
+        taken = list(of_second)
+        for topic in (0, 1):
+            records = [(offsets[topic] + place, -1, (event,)) for place, (_, of, event) in enumerate(taken) if of == topic]
+            if records:
+                offsets[topic] = records[-1][0] + 1
+                timed.step(Batch(topic, records, offsets[topic]))
+        spent.events += len(taken)
+        timed.save()
+    mark()
+    return marks[1:]
+
+
+def aof_bytes(client: redis.Redis | None) -> int:
+    """Return the size of the append-only file, once Redis has written all that it knows."""
+    if client is None:
+        return 0
+    time.sleep(0.2)
+    return int(client.info("persistence")["aof_current_size"])
+
+
+def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings) -> int:
+    """Compare users and lists of every variant with plain counting. Returns how many numbers are equal."""
+    if not settings.experiments.enabled:
+        return 0
+    lists = Counter(label for _, _, event in events if isinstance(event, Impression) for label in event.experiments)
+    shown = {event.user_id: event.experiments for _, _, event in events if isinstance(event, Impression)}
+    users = Counter(label for labels in shown.values() for label in labels)
+    for run in timed.state.labels.runs:
+        scope = run.scopes[WHOLE]
+        for variant, moments in scope.moments.items():
+            label = run.experiment, variant
+            if (scope.first_exposures[variant], moments[LISTS_AT]) != (users.pop(label), lists.pop(label)):
+                raise WrongAnswerError(f"{label} has other users or lists than plain counting finds")
+    if users or lists:
+        raise WrongAnswerError(f"{len(users)} variants were not counted")
+    return 2 * sum(len(run.scopes[WHOLE].moments) for run in timed.state.labels.runs)
+
+
+if __name__ == "__main__":
+    main()

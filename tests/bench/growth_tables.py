@@ -1,0 +1,105 @@
+"""The cases of `growth`, in turns with and without experiments, and their tables."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.table import Table
+
+from tests.bench import parts
+from tests.bench.growth import EVENTS_PER_LIST
+from tests.servers.redis import DeployedRedis
+
+ONE, SIXTEEN = "1 experiment", "16 experiments"
+CASES: Mapping[str, Mapping[str, int]] = {
+    ONE: {},
+    "4 experiments": {"experiments": 4},
+    SIXTEEN: {"experiments": 16},
+    "10 variants": {"variants": 10},
+    "50 variants": {"variants": 50},
+    "sessions of 1 list": {"per_session": 1},
+    "sessions of 8 lists": {"per_session": 8},
+    "each final list alone": {"patience_ms": 0},
+}
+"""Sessions never end unless a case says otherwise."""
+
+
+class CaseCosts(NamedTuple):
+    """Microseconds per event with and without experiments, and bytes of state per event."""
+
+    on_us: float
+    off_us: float
+    state_bytes: float
+
+    @property
+    def enter_us(self) -> float:
+        """Microseconds per list that experiments add."""
+        return (self.on_us - self.off_us) * EVENTS_PER_LIST
+
+
+class Growth(NamedTuple):
+    """The median of each case, and bytes per event minute by minute."""
+
+    cases: Mapping[str, CaseCosts]
+    minutes: list[dict[str, float]]
+    checked: int
+
+    @property
+    def enter_us(self) -> float:
+        return self.cases[ONE].enter_us
+
+    @property
+    def sixteen(self) -> float:
+        return self.cases[SIXTEEN].on_us / self.cases[ONE].on_us
+
+    @property
+    def aof_bytes(self) -> float:
+        return max(minute["aof_bytes"] for minute in self.minutes)
+
+    def costs(self) -> Table:
+        table = Table("", "µs per event", "experiments off", "µs per list to enter", "times 1 experiment", "bytes written per event")
+        for name, case in self.cases.items():
+            times = case.on_us / self.cases[ONE].on_us
+            costs = (f"{number:.1f}" for number in (case.on_us, case.off_us, case.enter_us))
+            table.add_row(name, *costs, f"{times:.2f}", f"{case.state_bytes:,.0f}")
+        return table
+
+    def bytes_by_minute(self) -> Table:
+        table = Table("minute of the session", "values, bytes per event", "append-only file of Redis, bytes per event")
+        for number, minute in enumerate(self.minutes, 1):
+            table.add_row(str(number), f"{minute['bytes']:,.0f}", f"{minute['aof_bytes']:,.0f}")
+        return table
+
+
+def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
+    seconds = 1_000 if quick else 1_320
+    base: dict[str, Any] = {"experiments": 1, "variants": 2, "per_session": 0, "patience_ms": 600_000, "every_ms": 60_000}
+    base |= {"users": 600 if quick else 6_000, "seconds": seconds, "marks": [seconds // 2 + 150]}
+    found: dict[str, list[CaseCosts]] = {name: [] for name in CASES}
+    checked = 0
+    with tempfile.TemporaryDirectory(prefix="streammetrics-bench-") as directory:
+        log = Path(directory) / "log"
+        for number in range(rounds):
+            for name, changed in CASES.items():
+                say(f"growth: {name}, round {number + 1} of {rounds}")
+                on, off = (parts.measure("growth", {**base, **changed, "enabled": enabled}, log) for enabled in (True, False))
+                checked += on["checked"]
+                found[name].append(CaseCosts(on["marks"][0]["us"], off["marks"][0]["us"], on["marks"][0]["bytes"]))
+        say("growth: bytes per event")
+        minutes = _busy_users(quick, base, log)
+    medians = {name: CaseCosts(*(statistics.median(column) for column in zip(*of, strict=True))) for name, of in found.items()}
+    return Growth(medians, minutes, checked)
+
+
+def _busy_users(quick: bool, base: Mapping[str, Any], log: Path) -> list[dict[str, float]]:
+    """Measure the bytes that users with four events a second write in each minute of their sessions, with a real Redis."""
+    minutes = 3 if quick else 6
+    busy = {"users": 50 if quick else 200, "every_ms": 350, "seconds": 60 * minutes, "marks": [60 * at for at in range(minutes)]}
+    with DeployedRedis() as server:
+        given = {**base, **busy, "enabled": True, "redis_url": server.fresh_url()}
+        marks: list[dict[str, float]] = parts.measure("growth", given, log)["marks"]
+    return marks
