@@ -21,6 +21,7 @@ SINGLE_OBJECT_BYTES: Final = 10
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 _PLAIN_LOGICAL: Final = ("timestamp-millis", "uuid", "timestamp-nanos", "local-timestamp-nanos", "duration")
 """Logical types that are read as their plain type."""
+_KINDS: Final = ("record", "error", "enum", "array", "map", "fixed", "union")
 _PRIMITIVE_BYTES: Final = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8, "bytes": 1, "string": 1, "enum": 1}
 
 
@@ -153,6 +154,8 @@ class _Shape:
 
     def _record(self, schema: Mapping[str, Any]) -> int:
         name = schema["name"]
+        if name in _KINDS:
+            raise SchemaProblemError(f"a type is named {name}, which fastavro cannot read; give it a namespace")
         self._open.add(name)
         self._known[name] = sum([self.least_bytes(field["type"]) for field in schema["fields"]])
         self._open.discard(name)

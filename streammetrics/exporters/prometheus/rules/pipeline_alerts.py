@@ -134,6 +134,15 @@ PIPELINE_ALERTS = (
         keeps="10m",
     ),
     Alert(
+        "StreammetricsRegistryDown",
+        "critical",
+        "2m",
+        "count by (job) (streammetrics_registry_up == 0)",
+        "Workers of streammetrics wait for the schema registry: {{ $value }}",
+        f"Inputs with a schema that is not known yet are paused. Nothing is lost. Affected:{down('registry_up')}.",
+        keeps="10m",
+    ),
+    Alert(
         "StreammetricsRebalanceStorm",
         "warning",
         "5m",

@@ -43,6 +43,7 @@ INHIBITIONS = (
             "StreammetricsClientDeaf",
         ),
     ),
+    Inhibition("StreammetricsRegistryDown", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing", "StreammetricsNoTraffic")),
     Inhibition("StreammetricsClientDeaf", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
     Inhibition("StreammetricsRebalanceStorm", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing", "StreammetricsCommitsFailing")),
     Inhibition("StreammetricsCommitsFailing", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing")),
