@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 
 import pytest
 
-from streammetrics.cli.wiring import build_engine, kafka_connection, webhook_sender
+from streammetrics.cli.wiring import build_decoder, build_engine, kafka_connection, webhook_sender
 from streammetrics.config import (
     render_effective,
 )
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.errors import ConfigError
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.json_text import iso_ms
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -24,6 +27,36 @@ def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
     assert rules is not None
     assert rules.span("ranker-v7") == (1_769_850_000_000, 1_772_319_600_000)
     assert rules.span("another") == (None, None)
+
+
+def test_stages_and_units_become_plans_and_their_label_is_read_from_documents(tmp_path):
+    halves = "shares = { c = 1, t = 1 }"
+    toml = f"""
+    [events]
+    format = "ubi"
+    ubi_lists = "hit_ids"
+    [experiments.named.plain]
+    {halves}
+    [experiments.named.ramp]
+    stages = [{{ {halves} }}, {{ start = 2026-01-31T09:00:00Z, {halves} }}]
+    [experiments.named.mesh]
+    unit = "list"
+    [experiments.named.labelled]
+    stage_label = "rollout"
+    stages = [{{ name = "a", {halves} }}]
+    """
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.plans == {
+        "ramp": StagePlan((("", NEVER), ("1769850000000", 1_769_850_000_000))),
+        "mesh": StagePlan(by_list=True),
+        "labelled": StagePlan((), "rollout", ("a",)),
+    }
+    hits = {"query_response_hit_ids": ["i"], "timestamp": "2026-01-31T09:00:00Z", "client_id": "u", "query_id": "q"}
+    document = json.dumps({**hits, "application": "shop", "query_attributes": {"rollout": "a"}}).encode()
+    (event,) = build_decoder(settings)(document)
+    assert dict(event.segments)["rollout"] == "a"
 
 
 @pytest.mark.parametrize(
