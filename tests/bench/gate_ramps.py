@@ -106,6 +106,7 @@ def main(experiments: int, processes: int) -> None:
             count = experiments if lift == 0 else max(1, experiments // 5)
             results = list(pool.map(partial(one_ramp, users=users, lift=lift), range(count), chunksize=5))
             table.add_row(name, f"{users:,}", f"{count:,}", *_shares(results))
+            print(f"{name}: {', '.join(f'{what} {value}' for what, value in zip(columns[3:], _shares(results), strict=True))}", flush=True)
             enough = [each for each in results if each.treated_before >= 512]
             if lift <= -0.2:
                 stopped = sum(each.stage is not None and each.stage <= 1 for each in enough)
