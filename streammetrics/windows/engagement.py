@@ -28,17 +28,13 @@ def engagement_rows(lists: Sequence[EngagedList], layout: EngagementLayout) -> I
     A click that is dated before its list, because clocks differ, came after 0 ms.
     """
     satisfied = layout.satisfied_grade
-    rows = [
-        (
-            length,
-            any(grade >= satisfied for grade in hits[1::2]),
-            0 if engagement.first is None else engagement.first[1] + 1,
-            0 if engagement.first is None else max(engagement.first[0] - ts, 0),
-            len(engagement.purchases),
-            sum([value for _, value in engagement.purchases]),
-            engagement.opens,
-            engagement.followed,
-        )
-        for ts, length, hits, engagement in lists
-    ]
+    rows: list[tuple[int, ...]] = []
+    for ts, length, hits, (first, purchases, opens, followed) in lists:
+        if first is None:  # most lists
+            rows.append((length, 0, 0, 0, 0, 0, opens, followed))
+            continue
+        clicked_at, position = first
+        value = sum([value for _, value in purchases]) if purchases else 0
+        best = max(hits[1::2])
+        rows.append((length, best >= satisfied, position + 1, max(clicked_at - ts, 0), len(purchases), value, opens, followed))
     return layout.rows(EngagementFacts(*np.array(rows, dtype=np.int64).reshape(-1, len(EngagementFacts._fields)).T))
