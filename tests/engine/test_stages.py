@@ -12,7 +12,8 @@ from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Step
-from tests.support.brute_force import FOR_EVER_MS
+from tests.oracle.experiments import merge
+from tests.support.brute_force import FOR_EVER_MS, scopes_of
 from tests.support.enrolments import (
     DAY_MS,
     DUE_MAX,
@@ -140,3 +141,23 @@ def test_nothing_of_an_ended_rollout_is_left() -> None:
     take(machine, clock(NOON_MS + 7_000 + DAY_MS), clock(NOON_MS + 7_000 + DAY_MS))
     assert kept(machine, "u") == ({}, ["clock"], {})
     assert machine.state.labels.stored()["parts"] == []
+
+
+@given(st.data(), ramps(), PLANS, DUE_MAX)
+def test_tasks_with_other_orders_of_stages_are_summed_exactly(
+    data: st.DataObject, case: Case, plans: dict[str, StagePlan], due_max: int
+) -> None:
+    """Each user is in one task, and the parts of a run have other numbers in each."""
+    rules = ExperimentRules(idle_ms=FOR_EVER_MS, plans=plans)
+    parts, machines = [], []
+    for users in (("u", "clock"), ("v", "clock")):
+        own = Case(case.settings, tuple(step for step in case.steps if isinstance(step, Arrival) and step.event.user_id in users))
+        machine = machine_for(own, rules, due_max)
+        machine.take_all(own.steps, data)
+        machine.finish(flush=True)
+        parts.append(expected(own, machine, rules, flush=True))
+        machines.append(machine)
+    machines[0].report()
+    builder = machines[0].builder
+    builder.update(1, machines[1].store.view([0], {}, {})[0])
+    assert scopes_of(builder, machines[0].engine, 2) == merge(parts)

@@ -10,7 +10,7 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -277,8 +277,11 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
             for found, own in ((total.covariates, scope.covariates), (total.credits, scope.credits)):
                 for name, more in own.items():
                     found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
-        stages = {stage for scope in of_key for stage in scope.stages}
-        total.stages = {stage: _sum_scopes([scope.stages[stage] for scope in of_key if stage in scope.stages]) for stage in stages}
+        if any(scope.stages for scope in of_key):  # a part without stages has lists of stage "" only
+            total.credits = {}
+            staged = [scope.stages or {"": replace(scope, credits={})} for scope in of_key]
+            names = {stage for stages in staged for stage in stages}
+            total.stages = {name: _sum_scopes([stages[name] for stages in staged if name in stages]) for name in names}
         for scope in of_key:
             for pair, measures in scope.pairs.items():
                 known = total.pairs.setdefault(pair, {})
