@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, sync_playwright
 from streammetrics.events.model import Impression
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
 from tests.servers.tools import find_chromium
@@ -95,7 +96,7 @@ def _stale(story: Story, reports: list[Report]) -> Iterator[tuple[str, HttpServe
 
 @contextmanager
 def _empty(story: Story) -> Iterator[str]:
-    views = story.views()
+    views = story.views(first_events=FirstEvents(("impressions", "feedback"), "native"))
     views.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
     with served(views) as base:
         yield base

@@ -12,6 +12,7 @@ const WORDS = {
   improved: ["▲", "Improved", "better than the control"],
 };
 const ORDER = Object.keys(WORDS);
+const GATES = { fail: ["fails", "fail"], wait: ["waits", "wait"], pass: ["passes", "pass"] };
 const COUNTED = { invalid: "invalid", mixed: "mixed", regressed: "regressed", improved: "improved", safe: "safe", inconclusive: "undecided" };
 const WHOLE_LINES = 3; // with more experiments, each has one line in the overview
 const MIXED = "Mixed means that one measure is better and another is worse. Choose which one counts, with experiments.paging.";
@@ -85,16 +86,18 @@ export function needs(stats) {
   ]);
 }
 
-/** The gate of a rollout, as parts of a sentence, with the users that it still waits for; null without treatments to decide about. */
+/** The gate of a rollout, as parts of a sentence, with the users that it still waits for; null without treatments to decide about.
+ * A reason that the verdict has given already is not repeated, and several treatments are counted. */
 export function gate(stats) {
   if (!stats.gate) return null;
+  const { word, reason } = stats.gate;
+  const decided = stats.variants.filter((each) => each.gate);
+  const counts = Object.entries(GATES).map(([each, verbs]) => [verbs, decided.filter((variant) => variant.gate.word === each).length]).filter(([, count]) => count);
+  const counted = joined(counts.map(([verbs, count], at) => `${count}${at ? "" : ` of ${decided.length}`} ${verbs[count === 1 ? 0 : 1]}`), ", ");
+  const why = decided.length > 1 ? [" (", counted, ")"] : reason === stats.verdict.reason ? [] : [" (", reasonParts(stats, reason), ")"];
   const waiting = stats.variants.map((each) => each.gate_needed).filter(Boolean).sort((one, other) => other.users - one.users)[0];
-  const more = stats.gate.word === "wait" && waiting ? `. It passes after about ${roundedText(waiting.users)} more users, if there is no difference` : "";
-  return [make("strong", {}, `Gate: ${stats.gate.word}`), ". ", reasonParts(stats, upperFirst(stats.gate.reason)), more, "."];
-}
-
-function upperFirst(text) {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+  const more = word === "wait" && waiting ? `. It passes after about ${roundedText(waiting.users)} more users, if there is no difference` : "";
+  return [make("strong", {}, `Gate: ${word}`), why, more, "."];
 }
 
 function aim({ verdict, lift }) {
