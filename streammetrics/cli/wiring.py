@@ -67,7 +67,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
             lists_open_max=join.lists_open_max,
             items_max=settings.events.items_max,
             absolute_positions=settings.events.first_place is not None,
-            engagement=settings.engagement.rules(),
+            engagement=settings.engagement.rules(join.attribution_ms),
         ),
         out_of_orderness_ms=join.out_of_orderness_ms,
         lateness_ms=join.lateness_ms,

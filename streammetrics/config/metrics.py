@@ -175,6 +175,6 @@ class EngagementSettings(Section):
         """The columns of the metrics; None if there are none."""
         return EngagementLayout(self.metrics, self.satisfied_grade) if self.names else None
 
-    def rules(self) -> EngagementRules | None:
+    def rules(self, attribution_ms: int) -> EngagementRules | None:
         """What the join keeps of lists for the metrics; None if there are none."""
-        return EngagementRules(frozenset(self.purchases), self.reformulation_ms) if self.names else None
+        return EngagementRules(frozenset(self.purchases), min(self.reformulation_ms, attribution_ms)) if self.names else None

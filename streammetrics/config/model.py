@@ -123,7 +123,7 @@ class Settings(Section):
                 if not any(rule.grade > 0 for rule in grades.table.get(action, ())):
                     rule = f"{shown(action)} needs a grade above 0 in join.grades: otherwise it never counts"
                     yield Conflict(("engagement.purchases", "join.grades"), rule)
-        if engagement.reformulation_ms > self.join.attribution_ms:
+        if "reformulation_ms" in engagement.model_fields_set and engagement.reformulation_ms > self.join.attribution_ms:
             rule = f"must be at most join.attribution_ms ({self.join.attribution_ms}): a final list may not change"
             yield Conflict(("engagement.reformulation_ms", "join.attribution_ms"), rule)
 

@@ -78,7 +78,14 @@ def test_engagement_settings_that_can_have_no_effect_are_rejected(given: dict[st
 
 def test_engagement_settings_do_not_matter_without_a_metric() -> None:
     settings = Settings.model_validate({"engagement": {"reformulation_ms": 1_800_001, "purchases": ["rent"]}})
-    assert (settings.engagement.layout(), settings.engagement.rules()) == (None, None)
+    assert (settings.engagement.layout(), settings.engagement.rules(8_000)) == (None, None)
+
+
+def test_the_default_of_reformulations_follows_a_short_attribution_time() -> None:
+    settings = Settings.model_validate({"engagement": {"names": ["reformulation_rate"]}, "join": {"attribution_ms": 8_000}})
+    rules = settings.engagement.rules(settings.join.attribution_ms)
+    assert rules is not None
+    assert rules.reformulation_ms == 8_000
 
 
 def test_engagement_metrics_are_measures_of_experiments() -> None:

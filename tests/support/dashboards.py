@@ -30,7 +30,7 @@ from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stage_values import StageRow
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.metrics.names import METRIC_NAMES
+from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
@@ -42,7 +42,8 @@ from tests.servers.prometheus import PrometheusServer
 from tests.support.command_line import started
 from tests.support.committed_state import Now, served, two_variants
 
-DEMO = ("demo", "--port", "0", "--rate", "20", "--set", f"metrics.names={','.join(METRIC_NAMES)}", "--set", "metrics.cutoffs=3,10")
+SETTINGS = (f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=3,10", f"engagement.names={','.join(ENGAGEMENT_NAMES)}")
+DEMO = ("demo", "--port", "0", "--rate", "20", *(word for setting in SETTINGS for word in ("--set", setting)))
 TARGETS = 7
 """Prometheus, the demo, two processes with known numbers, one without a report, and the experiments in both jobs."""
 NODES = (StoreNode("redis:6379", 300, 1_000, evicts=False, forgets=True), StoreNode("redis:6380", 500, 0, evicts=True, forgets=False))
