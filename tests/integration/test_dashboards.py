@@ -76,7 +76,8 @@ def test_every_variable_has_values_with_its_default(shown: Scene, name: str) -> 
 
 
 def test_alerts_and_versions_are_found(shown: Scene) -> None:
-    alerts, versions = committed("pipeline")["annotations"]["list"]
+    alerts, deploys, versions = committed("pipeline")["annotations"]["list"]
+    assert "streammetrics_mark_timestamp_seconds" in deploys["expr"]
     (firing,) = shown.prometheus.wait_for(filled(alerts["expr"], CHOSEN))
     assert firing.labels["alertname"] == "StreammetricsExample"
     assert [sample.labels.keys() for sample in shown.prometheus.query(filled(versions["expr"], CHOSEN))] == [{"version"}]
@@ -135,7 +136,7 @@ def test_the_verdict_table_equals_the_report(shown: Scene) -> None:
 
 def test_the_band_of_the_lift_equals_its_interval(shown: Scene) -> None:
     letters = panel("experiment", "Lift of $variant against the control")
-    middle, high, low = (answer(shown, letters[letter], {**KNOWN, "variant": "treatment"})[("treatment",)] for letter in "ABC")
+    middle, high, low = (answer(shown, letters[letter], {**KNOWN, "variant": "treatment"})[("10", "treatment")] for letter in "ABC")
     measure = shown.experiments["start"].variants[2].measures[0]
     assert (measure.metric, measure.k) == ("ndcg", 10)
     assert (low, middle, high) == (measure.lift_lower, measure.lift, measure.lift_upper)

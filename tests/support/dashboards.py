@@ -152,7 +152,13 @@ def scene(folder: Path) -> Iterator[Scene]:
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
             views.show(pipeline.report())
             pages.append(stack.enter_context(served(views)).removeprefix("http://"))
-        sending = ProcessStatus(store_nodes=NODES, results=Counter(sent=4, failed=0), webhooks=Counter(sent=1), webhooks_waiting=0)
+        sending = ProcessStatus(
+            store_nodes=NODES,
+            results=Counter(sent=4, failed=0),
+            webhooks=Counter(sent=1),
+            webhooks_waiting=0,
+            marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
+        )
         young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}
         prometheus.start()
