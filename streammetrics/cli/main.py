@@ -11,6 +11,7 @@ from streammetrics.cli.commands.config import config
 from streammetrics.cli.commands.dashboards import dashboards
 from streammetrics.cli.commands.decode import decode
 from streammetrics.cli.commands.demo import demo
+from streammetrics.cli.commands.differences import differences
 from streammetrics.cli.commands.doctor import doctor
 from streammetrics.cli.commands.evaluate import evaluate
 from streammetrics.cli.commands.gate import gate
@@ -32,7 +33,7 @@ from streammetrics.cli.exit_codes import CommandGroup
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly-once.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. `gate` has its own.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. `gate` and `differences` have their own.
     """
 
 
@@ -42,6 +43,7 @@ for _command in (
     report,
     plan,
     gate,
+    differences,
     simulate,
     demo,
     doctor,

@@ -22,7 +22,7 @@ from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
-COMMANDS += ("decode", "plan", "gate", "schema")
+COMMANDS += ("decode", "plan", "gate", "schema", "differences")
 """The commands that take a configuration."""
 WITHOUT_CONFIG = ("rules", "dashboards", "config", "hash-password")
 """The commands that need none."""
@@ -30,6 +30,7 @@ NEEDED = {
     "replay": ["events.ndjson"],
     "decode": ["events.ndjson"],
     "gate": ["ranker"],
+    "differences": ["online.json", "offline.json"],
     "simulate": ["--out", "events.ndjson"],
     "namespaces delete": ["sm-1"],
 }
