@@ -138,7 +138,7 @@ def test_batches_of_many_blocks_score_like_single_lists(grades: list[float]) -> 
     rows, positions = np.nonzero(filled & (np.arange(40) < lengths[:, None]))
     assert rows.size > 2 * BLOCK_HITS
     drawn = chance.choice(grades, rows.size)
-    scorer = Scorer([f"{name}@{k}" for name in METRIC_NAMES for k in (5, 20)])
+    scorer = Scorer(["r_precision", *at_cutoffs(METRIC_NAMES, (5, 20))])
     batch = scorer.score_hits(lengths, rows, positions, drawn)
     borders = np.searchsorted(rows, np.arange(lengths.size + 1)).tolist()
     places, values = positions.tolist(), drawn.tolist()
@@ -176,7 +176,7 @@ def test_no_lists_give_no_rows() -> None:
 
 
 def test_empty_lists_have_no_places_and_score_zero() -> None:
-    scorer = Scorer([f"{name}@3" for name in METRIC_NAMES])
+    scorer = Scorer(["r_precision", *at_cutoffs(METRIC_NAMES, (3,))])
     assert not scorer.score_padded(np.zeros((2, 0))).any()
     assert "item_hit_rate@3" not in scorer.values(scorer.score_list([]))
 
