@@ -111,7 +111,7 @@ def _group(group: ChangedGroup) -> Iterator[RenderableType]:
     for cause in group.explained:
         yield f"    explained: {fit(cause)}"
     if group.unexplained is not None:
-        first = f", first in the pane at {_time(group.panes[0])} UTC" if group.panes else ""
+        first = "" if group.unexplained_pane_ms is None else f", first in the pane at {_time(group.unexplained_pane_ms)} UTC"
         yield Text(f"    unexplained: {group.unexplained}{first}", "red")
 
 

@@ -37,13 +37,18 @@ class Causes:
         more, more_left = self._of_lists(group, "online", group.offline_more)
         fewer, fewer_left = self._of_lists(group, "offline", group.offline_fewer)
         of_values, is_explained = self._of_values(group)
-        remains = []
+        remains: list[str] = []
+        starts: list[int] = []
         if left := more_left + fewer_left:
             remains.append(counted(left, "list"))
+            starts += [start for start in group.panes if start not in group.value_panes]
         if not is_explained:
-            remains.append("the other numbers" if group.numbers else "numbers of single panes, whose sums are equal")
+            of_panes = f" in {counted(len(group.value_panes), 'pane')} with as many lists on both sides" if group.value_panes else ""
+            remains.append(f"the other numbers{of_panes}")
+            starts += group.value_panes
         unexplained = " and ".join(remains) or None
-        return replace(group, explained=tuple(dict.fromkeys([*more, *fewer, *of_values])), unexplained=unexplained)
+        explained = tuple(dict.fromkeys([*more, *fewer, *of_values]))
+        return replace(group, explained=explained, unexplained=unexplained, unexplained_pane_ms=min(starts, default=None))
 
     def _of_lists(self, group: ChangedGroup, fewer: SideName, lists: int) -> tuple[list[str], int]:
         """Return why one side has fewer lists, and how many of them are left unexplained."""
@@ -67,18 +72,22 @@ class Causes:
         return causes, max(0, left)
 
     def _of_values(self, group: ChangedGroup) -> tuple[list[str], bool]:
-        """Return the causes of differences in other numbers, and whether there is one. Other lists have other values."""
-        if group.numbers and all(number.name == "lists" for number in group.numbers):
+        """Return the causes of differences in other numbers, and whether there is one.
+
+        Other lists have other values, so only panes with as many lists on both sides need a cause.
+        """
+        if group.numbers and not group.value_panes and all(number.name == "lists" for number in group.numbers):
             return [], True
         causes = [_of_setting(each) for each in self.settings if _may_change_values(each, group)]
-        same_lists = not group.offline_more and not group.offline_fewer
-        if same_lists:
+        needs_cause = bool(group.value_panes) or not (group.offline_more or group.offline_fewer)
+        if needs_cause:
             causes += [
                 f"{each.reason}, online {each.online:,}, offline {each.offline:,}: {each.explains}"
                 for each in self.counters
-                if refuses(each.reason) or each.reason in _OF_FEEDBACK
+                if refuses(each.reason) or (self.same_end and each.reason in _OF_FEEDBACK)
             ]
-        return causes, bool(causes) or not same_lists
+            causes += [f"only one side has read the input {one.name}" for one in self.inputs if not (one.online and one.offline)]
+        return causes, bool(causes) or not needs_cause
 
 
 def _may_change_lists(setting: ChangedSetting, group: ChangedGroup) -> bool:

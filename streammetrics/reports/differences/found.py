@@ -68,8 +68,9 @@ class ChangedGroup:
     """A group with numbers that differ, in the panes of the common span, in the totals, a window or an experiment.
 
     `numbers` are sums over all panes, so they may be empty if differences of single panes cancel. `offline_more` and `offline_fewer` are
-    the lists that offline has more in some panes, and fewer in others. `panes` are the starts of the panes that differ. `explained` says
-    what may explain it; `unexplained` what remains, None if nothing.
+    the lists that offline has more in some panes, and fewer in others. `panes` are the starts of the panes that differ, and
+    `value_panes` those of them with as many lists on both sides. `explained` says what may explain it; `unexplained` what remains, None if
+    nothing.
     """
 
     place: str
@@ -80,8 +81,11 @@ class ChangedGroup:
     offline_more: int = 0
     offline_fewer: int = 0
     panes: tuple[int, ...] = ()
+    value_panes: tuple[int, ...] = ()
     explained: tuple[str, ...] = ()
     unexplained: str | None = None
+    unexplained_pane_ms: int | None = None
+    """The start of the first pane with something unexplained; None without panes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

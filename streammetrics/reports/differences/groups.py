@@ -21,6 +21,7 @@ def changed_panes(online: PaneSums, offline: PaneSums, starts: Collection[int]) 
     for group in sorted(groups):
         totals: tuple[Sums, Sums] = ({}, {})
         differ: list[int] = []
+        of_values: list[int] = []
         more = fewer = 0
         for start in sorted(starts):
             ours, theirs = (side.panes.get(start, {}).get(group, {}) for side in (online, offline))
@@ -31,8 +32,9 @@ def changed_panes(online: PaneSums, offline: PaneSums, starts: Collection[int]) 
             more, fewer = more + max(0, lists), fewer + max(0, -lists)
             if any(ours.get(name, 0) != theirs.get(name, 0) for name in names):
                 differ.append(start)
+                of_values += [] if lists else [start]
         if differ:
-            yield ChangedGroup(PANES, *group, _numbers(*totals, names), more, fewer, tuple(differ))
+            yield ChangedGroup(PANES, *group, _numbers(*totals, names), more, fewer, tuple(differ), tuple(of_values))
 
 
 def changed_values(place: str, online: Values, offline: Values) -> Iterator[ChangedGroup]:

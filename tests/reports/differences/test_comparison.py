@@ -17,6 +17,7 @@ from streammetrics.reports.differences.pane_sums import GroupName, PaneSums
 
 ALL = GroupName("", "", "")
 PANE_MS = 1_000
+OTHER_NUMBERS = "the other numbers in 1 pane with as many lists on both sides"
 
 
 def report(**changed: Any) -> dict[str, Any]:
@@ -71,11 +72,19 @@ def test_differences_that_cancel_over_panes_are_found() -> None:
     (group,) = found.groups
     assert (group.numbers, group.offline_more, group.offline_fewer, group.unexplained) == ((), 1, 1, "2 lists")
     (of_sums,) = compared([line(0, 3, 7), line(1_000, 2, 8)], [line(0, 3, 8), line(1_000, 2, 7)]).groups
-    assert (of_sums.numbers, of_sums.unexplained) == ((), "numbers of single panes, whose sums are equal")
+    assert (of_sums.numbers, of_sums.unexplained) == ((), "the other numbers in 2 panes with as many lists on both sides")
+
+
+def test_values_of_other_panes_are_not_explained_by_lists() -> None:
+    (group,) = compared([line(0, 3, 7), line(1_000, 2, 7)], [line(0, 3, 8), line(1_000, 4, 9)], report(counters={"events": 100})).groups
+    assert (group.panes, group.value_panes, group.unexplained) == ((0, 1_000), (0,), f"2 lists and {OTHER_NUMBERS}")
+    assert group.unexplained_pane_ms == 0
+    (of_lists,) = compared([line(0, 3, 7), line(1_000, 2)], [line(0, 3, 8), line(1_000, 4)], report(settings={"grades": "click=2"})).groups
+    assert (of_lists.unexplained, of_lists.unexplained_pane_ms) == ("2 lists", 1_000)
 
 
 def test_values_are_explained_by_settings_that_change_them_and_by_no_other() -> None:
-    for settings, unexplained in (({"grades": "click=2"}, None), ({"grades": "click=1", "retention_ms": 5}, "the other numbers")):
+    for settings, unexplained in (({"grades": "click=2"}, None), ({"grades": "click=1", "retention_ms": 5}, OTHER_NUMBERS)):
         (group,) = compared([line(0, 3, 7)], [line(0, 3, 9)], report(settings=settings)).groups
         assert group.unexplained == unexplained
         assert ([number.name for number in group.numbers]) == ["mrr@5"]
@@ -101,6 +110,8 @@ def test_more_records_explain_nothing_if_the_reports_end_at_different_times() ->
     running = report(ended=False, final_ms=1_000, counters={"events": 40})
     (group,) = compared([line(0, 3)], [line(0, 5)], running).groups
     assert group.unexplained == "2 lists"
+    (of_values,) = compared([line(0, 3, 7)], [line(0, 3, 8)], running | {"counters": {"events": 40, "matched": 9}}).groups
+    assert (of_values.explained, of_values.unexplained) == ((), OTHER_NUMBERS)
     unread = replace_topic(report(), "other")
     (of_input,) = compared(
         [line(0, 3)], [line(0, 5)], running, unread | {"counters_by_topic": [*unread["counters_by_topic"], events(40)]}
