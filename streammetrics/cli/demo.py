@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
@@ -18,6 +19,7 @@ from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules, http_server, window_names
 from streammetrics.config import LoadedSettings, Settings, load
+from streammetrics.config.experiments import NamedExperiment
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import Traffic, generate
@@ -98,8 +100,9 @@ def run_demo(
     Raises ConfigError if the port is in use, and the error of a thread that failed.
     """
     configure_quiet_logs(settings.log.level, settings.log.format)
-    settings = _demo_settings(settings)
     clock = SystemClock()
+    start_ms = clock.wall_ms() - HISTORY_MS
+    settings = with_stages(_demo_settings(settings), SCENARIOS[scenario], start_ms)
     status = ProcessStatus(started_seconds=clock.monotonic())
     engine, store = build_engine(settings, TOPICS), MemoryStore()
     views = _views(settings, engine, status, clock)
@@ -129,9 +132,7 @@ def run_demo(
         working = stack.enter_context(
             StoppableThread(
                 "worker",
-                _worker(
-                    settings, engine, store, status, clock, demo_traffic(SCENARIOS[scenario], clock.wall_ms() - HISTORY_MS, seed, rate)
-                ).run,
+                _worker(settings, engine, store, status, clock, demo_traffic(SCENARIOS[scenario], start_ms, seed, rate)).run,
                 stop,
             )
         )
@@ -157,6 +158,26 @@ def _demo_settings(settings: Settings) -> Settings:
     )
 
 
+def with_stages(settings: Settings, scenario: Scenario, start_ms: int) -> Settings:
+    """Add the stages of a scenario with a ramp, unless the operator has rules for its experiment."""
+    named = settings.experiments.named
+    if scenario.ramp is None or EXPERIMENT in named:
+        return settings
+    control, treatment = scenario.variants
+    later = {control.name: control.share + treatment.share - scenario.ramp.share, treatment.name: scenario.ramp.share}
+    stages = [
+        {"start": _moment(start_ms), "shares": {control.name: control.share, treatment.name: treatment.share}},
+        {"start": _moment(start_ms + scenario.ramp.after_ms), "shares": later},
+    ]
+    rules = NamedExperiment.model_validate({"stages": stages})
+    experiments = settings.experiments.model_copy(update={"named": {**named, EXPERIMENT: rules}})
+    return settings.model_copy(update={"experiments": experiments})
+
+
+def _moment(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1_000, UTC).isoformat()
+
+
 def demo_traffic(scenario: Scenario, start_ms: int, seed: int, rate: float) -> Traffic:
     """Return the traffic of a scenario with delivery faults. `rate` is in lists per second of real time."""
     return Traffic(
@@ -166,6 +187,7 @@ def demo_traffic(scenario: Scenario, start_ms: int, seed: int, rate: float) -> T
         impressions_per_second=rate / TIME_FACTOR,
         experiment=EXPERIMENT,
         variants=scenario.variants,
+        ramp=None if scenario.ramp is None else scenario.ramp._replace(after_ms=scenario.ramp.after_ms * TIME_FACTOR),
         duplicate_rate=0.005,
         late_rate=0.002,
         malformed_rate=0.002,

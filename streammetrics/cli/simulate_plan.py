@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from streammetrics.config.fields import parse_duration
-from streammetrics.connectors.simulated import Regression, SimulatedRecord, Traffic, Variant, generate
+from streammetrics.connectors.simulated import Ramp, Regression, SimulatedRecord, Traffic, Variant, generate
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.fields import ts_of
 
@@ -33,6 +33,7 @@ _OPTIONS = {
     "experiment": "--experiment",
     "variants": "--variant",
     "regression": "--regression",
+    "ramp": "--ramp",
     "interleaved": "--interleaved",
     "disorder_ms": "--disorder-ms",
     "duplicate_rate": "--duplicates",
@@ -61,6 +62,7 @@ class SimulateOptions:
     experiment: str = "ranker"
     variants: tuple[str, ...] = ()
     regression: str | None = None
+    ramp: str | None = None
     interleaved: bool = False
     disorder_ms: int = 2_000
     duplicates: float = 0.0
@@ -97,6 +99,7 @@ def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> Sim
         problems.append(Problem("kafka.topics", ",".join(topics), "simulate needs one topic, or two: impressions, then feedback"))
     variants = [_variant(given, problems) for given in options.variants]
     regression = _regression(options.regression, problems) if options.regression else None
+    ramp = _ramp(options.ramp, problems) if options.ramp else None
     start_ms = _start_ms(options.start, now_ms, problems) if options.start else None
     in_real_time = options.pace == "real" or (options.pace is None and options.kafka)
     if problems:
@@ -112,6 +115,7 @@ def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> Sim
             experiment=options.experiment,
             variants=tuple(variant for variant in variants if variant) or Traffic().variants,
             regression=regression,
+            ramp=ramp,
             interleaved=options.interleaved,
             disorder_ms=options.disorder_ms,
             duplicate_rate=options.duplicates,
@@ -183,6 +187,15 @@ def _regression(given: str, problems: list[Problem]) -> Regression | None:
         return Regression(variant, float(factor), parse_duration(after).ms if after else 0)
     except ValueError:
         problems.append(Problem("--regression", given, "must be VARIANT:FACTOR or VARIANT:FACTOR@AFTER, such as treatment:0.85@600s"))
+        return None
+
+
+def _ramp(given: str, problems: list[Problem]) -> Ramp | None:
+    share, _, after = given.partition("@")
+    try:
+        return Ramp(float(share), parse_duration(after).ms if after else 0)
+    except ValueError:
+        problems.append(Problem("--ramp", given, "must be SHARE@AFTER, such as 0.5@30m"))
         return None
 
 

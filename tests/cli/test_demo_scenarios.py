@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from streammetrics.cli.demo import TIME_FACTOR, demo_traffic, load_demo
+from streammetrics.cli.demo import TIME_FACTOR, demo_traffic, load_demo, with_stages
 from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS
 from streammetrics.cli.main import main
 from streammetrics.cli.replay_files import ReplayOutputs, replay
@@ -26,7 +26,8 @@ def after_200_seconds(name: str, folder: Path) -> ExperimentReport:
     records = time_lapse(generate(traffic, until_ms=START_MS + REAL_MS * TIME_FACTOR), START_MS, TIME_FACTOR)
     events = folder / "events"
     events.write_bytes(b"".join(record.value + b"\n" for record in records))
-    report, *_ = replay(load_demo(None, {}, {}, name).settings, [str(events)], ReplayOutputs())
+    settings = with_stages(load_demo(None, {}, {}, name).settings, SCENARIOS[name], START_MS)
+    report, *_ = replay(settings, [str(events)], ReplayOutputs())
     (found,) = (each for each in report.experiments if each.scope == "start")
     assert found.experiment == EXPERIMENT
     return found
@@ -47,6 +48,15 @@ def test_a_scenario_with_two_variants_gets_its_verdict(name: str, word: str, rea
     assert verdict.reason.startswith(reason)
 
 
+def test_a_ramp_is_compared_within_its_two_stages(tmp_path: Path) -> None:
+    found = after_200_seconds("ramp", tmp_path)
+    assert found.verdict.word == "regressed"
+    assert [[arm.share for arm in stage.arms] for stage in found.stages] == [[0.9, 0.1], [0.5, 0.5]]
+    assert [stage.start_ms for stage in found.stages] == [START_MS, START_MS + 120_000]
+    assert [stage.multi_exposed_users for stage in found.stages] == [0, 0]
+    assert found.health.troubles == ()
+
+
 def test_six_variants_have_three_regressions_one_improvement_and_one_undecided(tmp_path: Path) -> None:
     found = after_200_seconds("six-variants", tmp_path)
     assert {each.variant: each.verdict.word if each.verdict else None for each in found.variants} == {
@@ -61,7 +71,7 @@ def test_six_variants_have_three_regressions_one_improvement_and_one_undecided(t
 
 def test_the_terminal_compares_the_control_with_the_worst_variant() -> None:
     assert {name: each.treatment for name, each in SCENARIOS.items() if name != "six-variants"} == dict.fromkeys(
-        ("regressed", "improved", "flat", "broken-split"), "treatment"
+        ("regressed", "improved", "flat", "broken-split", "ramp"), "treatment"
     )
     assert SCENARIOS["six-variants"].treatment == "popularity"
 

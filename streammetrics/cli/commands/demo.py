@@ -18,7 +18,7 @@ from streammetrics.cli.option_types import FiniteFloatRange
 @serving
 @click.option(
     "--scenario",
-    type=click.Choice(["regressed", "improved", "flat", "broken-split", "six-variants"]),
+    type=click.Choice(["regressed", "improved", "flat", "broken-split", "ramp", "six-variants"]),
     default="regressed",
     show_default=True,
     help="What the simulated A/B test shows.",

@@ -64,6 +64,11 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
     metavar="VARIANT:FACTOR[@AFTER]",
     help="Multiply a variant's quality by a factor, after some event time, such as treatment:0.85@600s.",
 )
+@click.option(
+    "--ramp",
+    metavar="SHARE@AFTER",
+    help="Give the second variant this share of users after some event time, such as 0.5@30m. They come from the first variant.",
+)
 @click.option("--interleaved", is_flag=True, help="Interleave the rankings of the two variants in every list (team draft).")
 @click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="Maximum delivery delay of a record.")
 @_share("--duplicates", "Share of events to send twice.")

@@ -6,7 +6,7 @@ seed, so that changing one parameter changes only what that parameter describes.
 """
 
 from streammetrics.connectors.simulated.people import variant_of
-from streammetrics.connectors.simulated.traffic import Regression, Segment, Traffic, Variant
+from streammetrics.connectors.simulated.traffic import Ramp, Regression, Segment, Traffic, Variant
 from streammetrics.connectors.simulated.transport import SimulatedRecord, generate
 
-__all__ = ["Regression", "Segment", "SimulatedRecord", "Traffic", "Variant", "generate", "variant_of"]
+__all__ = ["Ramp", "Regression", "Segment", "SimulatedRecord", "Traffic", "Variant", "generate", "variant_of"]

@@ -98,15 +98,21 @@ class Catalogue:
         self.examined = [rank**-traffic.examination_power for rank in range(1, traffic.items_per_list + 1)]
 
 
-def variant_of(traffic: Traffic, user_id: str) -> Variant | None:
+def variant_of(traffic: Traffic, user_id: str, ts: int | None = None) -> Variant | None:
     """Return the variant of a user, by a hash of seed, experiment and user; None if the user is in no experiment.
+
+    `ts` is the time of the list (ms), for traffic with a ramp; None: before it.
 
     >>> variant_of(Traffic(seed=3), "u12").name
     'control'
     """
     place = _digest(f"{traffic.seed}/{traffic.experiment}/{user_id}") / 2**64
-    for variant in traffic.variants:
-        place -= variant.share
+    ramp = traffic.ramp
+    moved = 0.0
+    if ramp is not None and ts is not None and ts >= traffic.start_ms + ramp.after_ms:
+        moved = ramp.share - traffic.variants[1].share
+    for number, variant in enumerate(traffic.variants):
+        place -= variant.share + (-moved if number == 0 else moved if number == 1 else 0.0)
         if place < 0:
             return variant
     return None
@@ -140,7 +146,7 @@ def _visits(traffic: Traffic, until_ms: int) -> Iterator[DueList]:
     while (begin_ms := traffic.start_ms + int(after_ms)) < until_ms:
         user_id = f"u{int(draw() * traffic.users)}"
         taste = _digest(f"{traffic.seed}/{user_id}") % traffic.catalogue
-        yield DueList(begin_ms, visit, 0, user_id, taste, variant_of(traffic, user_id))
+        yield DueList(begin_ms, visit, 0, user_id, taste, variant_of(traffic, user_id, begin_ms))
         after_ms += _exponential(draw, gap_ms)
         visit += 1
 
@@ -150,7 +156,9 @@ def _following(traffic: Traffic, draw: Draw, turn: DueList) -> DueList | None:
     goes_on, pause_ms = draw() < 1 - 1 / traffic.lists_per_visit, _exponential(draw, traffic.list_gap_ms)
     if not goes_on:
         return None
-    return DueList(turn.ts + 1 + int(pause_ms), turn.visit, turn.place + 1, turn.user_id, turn.taste, turn.variant)
+    ts = turn.ts + 1 + int(pause_ms)
+    variant = turn.variant if traffic.ramp is None else variant_of(traffic, turn.user_id, ts)
+    return DueList(ts, turn.visit, turn.place + 1, turn.user_id, turn.taste, variant)
 
 
 def _served(catalogue: Catalogue, draw: Draw, turn: DueList) -> list[WrittenImpression | WrittenFeedback]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,16 @@ class Regression(NamedTuple):
     after_ms: int = 0
 
 
+class Ramp(NamedTuple):
+    """A stage of a rollout: from `after_ms` after the start on, the second variant has this share of all users.
+
+    The users come from the first variant, or go back to it. Each list has the variant of its time.
+    """
+
+    share: float
+    after_ms: int = 0
+
+
 class Segment(NamedTuple):
     """A segment of every list. Its values are equally likely."""
 
@@ -50,8 +60,8 @@ class Traffic:
     seconds on average. If that is short, a user may have two visits at once, as with two tabs. The rate of impressions is in
     event time, over all users. It is reached some minutes after the start, when the first visits have ended.
 
-    **Experiment.** A user always sees the same variant. Users beyond the variants' shares are in no experiment and get
-    quality 1. The quality of a variant changes the order of its lists and thereby the clicks, and nothing else.
+    **Experiment.** A user always sees the same variant, unless a ramp moves them. Users beyond the variants' shares are in no
+    experiment and get quality 1. The quality of a variant changes the order of its lists and thereby the clicks, and nothing else.
 
     **Interleaved.** All users of the experiment see the variant `interleaved`. The rankers of its two variants draft each list
     in pairs, and a coin decides which one is first in a pair (team-draft). Each item carries its team.
@@ -83,6 +93,7 @@ class Traffic:
     experiment: str = "ranker"
     variants: tuple[Variant, ...] = (Variant("control", 0.5), Variant("treatment", 0.5))
     regression: Regression | None = None
+    ramp: Ramp | None = None
     interleaved: bool = False
     segments: tuple[Segment, ...] = (Segment("surface", ("home", "search")),)
     examination_power: float = 1.0
@@ -181,7 +192,18 @@ def _regression_problems(regression: Regression, names: list[str]) -> Iterator[P
         yield Problem("regression.after_ms", repr(regression.after_ms), "a whole number from 0")
 
 
+def _ramp_problems(ramp: Ramp, variants: Sequence[Variant]) -> Iterator[Problem]:
+    if type(ramp.after_ms) is not int or ramp.after_ms < 0:
+        yield Problem("ramp.after_ms", repr(ramp.after_ms), "a whole number from 0")
+    if len(variants) < 2:
+        yield Problem("ramp", f"with {len(variants)} variants", "at least two variants, the control first")
+    else:
+        yield from _real_problems("ramp.share", ramp.share, 0, variants[0].share + variants[1].share)
+
+
 def _conflicts(traffic: Traffic) -> Iterator[Problem]:
+    if traffic.ramp:
+        yield from _ramp_problems(traffic.ramp, traffic.variants)
     if traffic.items_per_list > traffic.catalogue:
         yield Problem("items_per_list", str(traffic.items_per_list), f"at most the catalogue, which has {traffic.catalogue} items")
     if traffic.interleaved and len(traffic.variants) != 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -9,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from streammetrics.connectors.simulated import Regression, Segment, SimulatedRecord, Traffic, Variant, generate, variant_of
+from streammetrics.connectors.simulated import Ramp, Regression, Segment, SimulatedRecord, Traffic, Variant, generate, variant_of
 from streammetrics.connectors.simulated.people import Catalogue
 from streammetrics.events import Feedback, Impression
 from tests.support.simulated_traffic import (
@@ -184,6 +185,30 @@ def test_a_regression_begins_at_its_time_to_the_millisecond() -> None:
     assert {shown.experiments for shown in changed.values()} == {(("ranker", "treatment"),)}
     # Nearly each list of twelve is ordered otherwise under other noise.
     assert len(changed) > 0.99 * sum(shown.ts >= turns_ms for shown in treated)
+
+
+def test_a_ramp_moves_users_from_the_first_variant_to_the_second_at_its_time() -> None:
+    variants = (Variant("control", 0.8), Variant("treatment", 0.1), Variant("other", 0.05))
+    traffic = Traffic(users=20_000, seed=5, variants=variants, ramp=Ramp(0.5, after_ms=60_000))
+    users = [f"u{number}" for number in range(20_000)]
+    before, after = ([variant_of(traffic, user, traffic.start_ms + at) for user in users] for at in (59_999, 60_000))
+    assert [variant_of(traffic, user) for user in users] == before
+    for found, shares in ((before, (0.8, 0.1, 0.05)), (after, (0.4, 0.5, 0.05))):
+        counts = Counter(each.name for each in found if each is not None)
+        for variant, share in zip(variants, shares, strict=True):
+            assert_share(counts[variant.name], len(users), share)
+    moved = {(one and one.name, other and other.name) for one, other in zip(before, after, strict=True) if one != other}
+    assert moved == {("control", "treatment")}
+
+
+def test_each_list_has_the_variant_of_its_time() -> None:
+    traffic = Traffic(users=200, seed=5, variants=(Variant("control", 0.9), Variant("treatment", 0.1)), ramp=Ramp(0.5, after_ms=300_000))
+    shown = [json.loads(record.value) for record in generate(traffic, until_ms=traffic.start_ms + 600_000)]
+    lists = [each for each in shown if each["type"] == "impression"]
+    assert lists
+    for each in lists:
+        expected = variant_of(traffic, each["user_id"], each["ts"])
+        assert each["experiments"] == ({} if expected is None else {"ranker": expected.name})
 
 
 def test_a_regression_from_the_start_is_a_variant_of_lower_quality() -> None:
