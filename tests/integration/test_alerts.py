@@ -21,6 +21,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import SimulatedRecord
+from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 from tests.servers.alertmanager import ReceivedAlert
 from tests.servers.process import HOST, wait_until
 from tests.servers.stack import PARTITIONS, TOPICS, Stack
@@ -243,7 +244,7 @@ def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> N
     message = heard.one("StreammetricsRankingRegressed")
     assert (message.labels["experiment"], message.labels["variant"]) == ("ranker", "treatment")
     assert message.labels["severity"] in ("critical", "warning")
-    assert message.annotations["runbook_url"] == "deploy/runbooks/StreammetricsRankingRegressed.md"
+    assert message.annotations["runbook_url"] == f"{RUNBOOKS}StreammetricsRankingRegressed.md"
 
 
 def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression(stack: Stack) -> None:

@@ -35,7 +35,7 @@ class TestWithoutAMouse:
         live(page)
         expect(page.locator(".plot canvas")).to_have_count(3)
         reached = []
-        for _ in range(24):
+        for _ in range(25):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(FOCUSED))
         assert reached == [
@@ -49,6 +49,7 @@ class TestWithoutAMouse:
             "scope",
             f"Experiment {EXPERIMENT}",
             "NDCG@10: variants side by side",
+            "Contributions by segment and rank",
             "treatment",
             "Lift of NDCG@10 against control, since the start, by time",
             "Zoom in",
