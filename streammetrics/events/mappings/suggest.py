@@ -211,10 +211,15 @@ def _when(selector: str | None, values: Sequence[Any]) -> list[str]:
     texts = [value for value in values if isinstance(value, str)]
     if selector is None or not texts:
         return []
-    key = selector if _NAME.fullmatch(selector) else json.dumps(selector)
-    found = json.dumps(texts[0]) if len(texts) == 1 else f"[{', '.join(map(json.dumps, texts))}]"
+    key = selector if _NAME.fullmatch(selector) else _text(selector)
+    found = _text(texts[0]) if len(texts) == 1 else f"[{', '.join(map(_text, texts))}]"
     return [f"when = {{ {key} = {found} }}"]
 
 
 def _line(key: str, path: str | None) -> str:
-    return f'# {key} = "…"  (required, and no field has a name for it)' if path is None else f"{key} = {json.dumps(path)}"
+    return f'# {key} = "…"  (required, and no field has a name for it)' if path is None else f"{key} = {_text(path)}"
+
+
+def _text(text: str) -> str:
+    """Return a TOML string. Characters beyond ASCII stay as they are: TOML has no escape by surrogates. DEL needs one."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,6 +6,7 @@ import json
 import tomllib
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "sku", "a b", 'q"', "ts"]), inner, max_size=3),
     max_leaves=8,
 )
+
+
+@pytest.mark.parametrize("name", ["𐀀", "\x7f", "ü", '"', "\\", "\x01"])
+def test_a_type_of_any_characters_is_a_toml_string(name: str) -> None:
+    (table,) = tomllib.loads(suggested_mappings([{"event": None, "type": name}, {"event": None, "type": ""}]))["events"]["mappings"]
+    assert table["when"] == {"type": [name, ""]}
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["event", "user", "ts", "items", "type", "x y"]), JSON), max_size=6))
