@@ -296,7 +296,10 @@ def http_server(views: HttpViews, http: HttpSettings) -> HttpServer:
 
 
 def http_users(http: HttpSettings) -> dict[str, PasswordHash]:
-    """Return who may log in; nobody if the port needs no login. Raises ConfigError if the htpasswd file cannot be used."""
+    """Return the hashes of passwords by user; empty if the port needs no login.
+
+    Raises ConfigError if the htpasswd file cannot be used.
+    """
     if http.htpasswd_file:
         return read_htpasswd(Path(http.htpasswd_file))
     if http.username and http.password_hash:

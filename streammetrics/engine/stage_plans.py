@@ -26,8 +26,8 @@ class StagePlan:
     """The stages of one experiment, and what is assigned to a variant.
 
     `starts` are the stages that begin at a time: (key, first time in ms) in order. If `label` is given instead, it is the segment whose
-    value is the stage, and only `values` count. With `by_list`, each list is assigned anew, so a user belongs to every variant that they
-    saw.
+    value is the stage, and only `values` count. With `by_list`, each list is assigned on its own, so a user belongs to every variant that
+    they saw.
     """
 
     starts: tuple[tuple[str, int], ...] = (("", NEVER),)

@@ -60,7 +60,7 @@ class CellArms(Arms):
 
 
 def measured(cells: Cells) -> list[Measure]:
-    """Return the measures that are compared: without shares of users if each list is assigned anew."""
+    """Return the measures that are compared: without shares of users if each list is assigned on its own."""
     return [measure for measure in cells.measures if cells.policy.unit == "user" or measure.kind != "users"]
 
 

@@ -12,7 +12,7 @@ control's, the difference is D = sum of a_c m_c, and its variance is
     V = sum over all pairs of cells of a_c a_c' S_cc'
 
 S_cc' is the covariance of two cells' means, clustered by user. It is not 0 if users are in both cells: in several stages or, if each list
-is assigned anew, in both arms. With the residuals r = y - m d of the users in both,
+is assigned on its own, in both arms. With the residuals r = y - m d of the users in both,
 
     S_cc' = sqrt(K / (K - 1)) sqrt(K' / (K' - 1)) * sum of r r' / (D D')
 """

@@ -92,7 +92,7 @@ def check_split(
     alpha: float | None = None,
     stage: str | None = None,
 ) -> tuple[float | None, list[str], list[str]]:
-    """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned anew.
+    """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned on its own.
 
     alpha: the p-value below which the split is broken; None means `sample_ratio_alpha`. stage: the name of the stage, for its setting.
     """

@@ -14,7 +14,7 @@ STAGES_MAX: Final = 16
 """Stages of one experiment. Each pair of cells with common users has sums of its own, so their number grows with the square."""
 
 ExperimentUnit: TypeAlias = Literal["user", "list"]
-"""What is assigned to a variant: a user with all their lists, or each list (each request) anew."""
+"""What is assigned to a variant: a user with all their lists, or each list (each request) on its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

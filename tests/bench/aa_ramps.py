@@ -34,7 +34,7 @@ class Ramp:
 
     by_list: each list draws its arm. early: all users are there from the beginning and return in every stage. heavy: early users have four
     times as many lists and another taste. drift: how much the chance of a click falls in the last stage. own: each user has another taste
-    in each stage. anew: arms are drawn anew in each stage. hits: share of lists with a click; 0: users differ, 37 % on average. pareto:
+    in each stage. anew: arms are drawn again in each stage. hits: share of lists with a click; 0: users differ, 37 % on average. pareto:
     tail index of the lists per user; 0: geometric with mean 5. strong: users differ a lot.
     """
 

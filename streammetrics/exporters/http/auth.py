@@ -64,8 +64,11 @@ def requiring_login(app: ASGIApp, login: Login, open_paths: Collection[str]) -> 
 
 
 class PasswordCheck:
-    """Checks Authorization headers. Accepted credentials and users are recognised by a keyed digest, whose
-    bytes nobody outside can choose, so its look-up reveals nothing."""
+    """Checks Authorization headers.
+
+    Accepted credentials and users are recognised by a digest with a secret key. A client cannot choose its bytes, so the time of a look-up
+    reveals nothing.
+    """
 
     def __init__(self, login: Login) -> None:
         self._key = secrets.token_bytes(32)

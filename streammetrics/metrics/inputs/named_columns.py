@@ -75,7 +75,7 @@ def _place(names: Sequence[str], wanted: Sequence[str]) -> int | None:
 def rows_of(lines: Iterable[bytes], columns: NamedColumns) -> Iterator[tuple[int, str, str, str]]:
     """Yield the number of each row's last line after the header, and its query, document and value. Rows without a value are left out.
 
-    Quepid writes a row without a document for a query that nobody has judged. Raises UnicodeDecodeError and csv.Error.
+    Quepid writes a row without a document for a query without judgments. Raises UnicodeDecodeError and csv.Error.
 
     >>> list(rows_of([b'"lamp, red",d1,2\\n', b"sofa\\n", b"\\n"], NamedColumns(",", 0, 1, 2, False)))
     [(1, 'lamp, red', 'd1', '2')]
