@@ -25,7 +25,8 @@ from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.sessions.engagement import value_units
 from streammetrics.sessions.fragments import Duplicates
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
-from streammetrics.sessions.session import Session, StoredFeedback
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.session_record import StoredFeedback
 from streammetrics.sessions.user import User
 
 RECORD_TIMES = 5

@@ -16,7 +16,8 @@ from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
 from streammetrics.sessions.msgpack import array_head, pack
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session import Session, StoredFeedback
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.session_record import StoredFeedback
 from streammetrics.sessions.user import User
 
 GROWING_BYTES: Final = 1_024

@@ -13,7 +13,8 @@ from streammetrics.events.model import Impression
 from streammetrics.sessions import session as session_module
 from streammetrics.sessions.fragments import Duplicates, Fragment, FragmentUnion
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session import Session, StoredFeedback
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.session_record import StoredFeedback
 from streammetrics.sessions.shown_list import UNCHANGED, ChangedLists
 
 RULES = JoinRules(attribution_ms=6, items_max=5)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from streammetrics.events.model import Impression
 from streammetrics.sessions.outcomes import count_outcomes
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session import Session, StoredFeedback
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.session_record import StoredFeedback
 
 RULES = JoinRules(gap_ms=100, attribution_ms=3, items_max=3)
 

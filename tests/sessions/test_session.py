@@ -10,7 +10,8 @@ import pytest
 from streammetrics.events.model import Impression
 from streammetrics.sessions.outcomes import count_outcomes
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session import Session, StoredFeedback
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.session_record import StoredFeedback
 from streammetrics.sessions.shown_list import hits_of
 
 RULES = JoinRules(gap_ms=7, attribution_ms=5, session_events_max=4, lists_open_max=2, items_max=3)
