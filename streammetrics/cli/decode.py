@@ -16,7 +16,7 @@ from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.wiring import build_decoder, kafka_connection
 from streammetrics.cli.wiring_encodings import build_schemas, json_of
 from streammetrics.config import Settings
-from streammetrics.config.fields import EPOCH
+from streammetrics.config.times import EPOCH
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.connectors.files import FileSource

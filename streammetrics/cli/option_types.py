@@ -55,7 +55,7 @@ def span_seconds(context: click.Context | None, option: click.Parameter | None, 
     Traceback (most recent call last):
     click.exceptions.BadParameter: 'soon': a duration is a whole number with ms, s, m, h or d, such as 5m
     """
-    from streammetrics.config.fields import parse_duration  # noqa: PLC0415  slow import
+    from streammetrics.config.times import parse_duration  # noqa: PLC0415  slow import
 
     try:
         return None if given is None else parse_duration(given).ms / 1_000

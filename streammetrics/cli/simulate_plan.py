@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from streammetrics.config.fields import parse_duration
+from streammetrics.config.times import parse_duration
 from streammetrics.connectors.simulated import Ramp, Regression, SimulatedRecord, Traffic, Variant, generate
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.fields import ts_of

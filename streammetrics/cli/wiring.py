@@ -15,8 +15,8 @@ from pydantic import SecretStr
 
 from streammetrics.cli.wiring_encodings import reads_attributes, reads_headers, with_encoding
 from streammetrics.config import PasswordHash, Settings, read_htpasswd
-from streammetrics.config.fields import epoch_ms
 from streammetrics.config.results import EventSettings
+from streammetrics.config.times import epoch_ms
 from streammetrics.connectors.base import Clock
 from streammetrics.connectors.http_client import HttpClient
 from streammetrics.connectors.webhook import WebhookReceiver
@@ -44,7 +44,7 @@ from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 
 if TYPE_CHECKING:
-    from streammetrics.config.infrastructure import KafkaSettings
+    from streammetrics.config.kafka import KafkaSettings
     from streammetrics.config.serving import HttpSettings
     from streammetrics.connectors.kafka.client import KafkaConnection
     from streammetrics.connectors.kafka.oauth import OAuthLogin

@@ -6,11 +6,12 @@ arguments: nothing here reads them from the process.
 
 from __future__ import annotations
 
-from streammetrics.config.fields import Duration, MaskedUrl, mask_url
+from streammetrics.config.fields import MaskedUrl, mask_url
 from streammetrics.config.load import LoadedSettings, load
 from streammetrics.config.model import Settings, environment_name, keys
 from streammetrics.config.password_hash import PasswordHash, hash_password, read_htpasswd
 from streammetrics.config.reference import minimal_toml, reference_toml, render_effective
+from streammetrics.config.times import Duration
 
 __all__ = [
     "Duration",

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field
 from streammetrics.config.fields import (
     Conflict,
     Listed,
-    Moment,
     Number,
     OptionalText,
     Section,
@@ -22,6 +21,7 @@ from streammetrics.config.fields import (
     whole,
 )
 from streammetrics.config.stages import Shares, StageSettings, stage_conflicts, stages_of
+from streammetrics.config.times import Moment
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()

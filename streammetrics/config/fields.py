@@ -5,29 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
-from urllib.parse import urlsplit
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, Secret, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret, SecretStr
 
 from streammetrics.config.password_hash import PasswordHash
+from streammetrics.config.times import MS_MAX, Duration
 from streammetrics.errors import ConfigError
-from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 
 MASK = "***"
-MS_MAX = 366 * DAY_MS
-"""Maximum duration: a leap year. Longer ones are typing errors, and the limit keeps sums of durations small."""
-
 SHOWN_CHARS_MAX = 120
 TEXT_CHARS_MAX = 512
 PORT_MAX = 65_535
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-EPOCH_MS_MIN = 100_000_000_000
-"""In 1973. Smaller numbers are almost certainly seconds."""
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
+PATH_OR_EMPTY = "a path, or empty for none"
 
 
 class Conflict(NamedTuple):
@@ -41,17 +32,6 @@ class Section(BaseModel):
     """A table of the configuration file. It is frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, validate_default=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """A length of time as the operator wrote it (`text`, which becomes a label value) and in milliseconds."""
-
-    text: str
-    ms: int
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class MaskedUrl(Secret[str]):
@@ -78,82 +58,6 @@ def mask_url(url: str) -> str:
     place, query, _ = place.partition("?")
     place, fragment, _ = place.partition("#")
     return f"{scheme}://{MASK + '@' if at else ''}{place}{'?' + MASK if query else ''}{'#' + MASK if fragment else ''}"
-
-
-def parse_duration(given: object) -> Duration:
-    """Read `90s`, `5m`, `1h`, `7d`, `1500ms` or a plain number of milliseconds. Raises ValueError for anything else.
-
-    The text is kept as written, because it becomes a label value. A plain number gets the largest unit that divides it.
-
-    >>> parse_duration("60m"), parse_duration(300_000)
-    (Duration(text='60m', ms=3600000), Duration(text='5m', ms=300000))
-    """
-    if isinstance(given, Duration):
-        return given
-    text = str(given).strip() if isinstance(given, str | int) and not isinstance(given, bool) else ""
-    match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d)?", text)
-    if match is None:
-        raise ValueError("a duration is a whole number with ms, s, m, h or d, such as 5m")
-    ms = int(match[1]) * _UNITS_MS[match[2] or "ms"]
-    if not 0 < ms <= MS_MAX:
-        raise ValueError("a duration is more than 0 and at most 366d")
-    return Duration(text if match[2] else _canonical(ms), ms)
-
-
-def _canonical(ms: int) -> str:
-    unit = next(unit for unit in reversed(_UNITS_MS) if ms % _UNITS_MS[unit] == 0)
-    return f"{ms // _UNITS_MS[unit]}{unit}"
-
-
-def parse_moment(given: object) -> datetime:
-    """Read a time with its zone, from TOML or from ISO-8601 text. Raises ValueError for anything else."""
-    try:
-        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
-    except ValueError:
-        raise ValueError("a time is ISO-8601, such as 2026-01-31T09:00:00Z") from None
-    if moment.tzinfo is None:
-        raise ValueError("a time needs a zone, such as 2026-01-31T09:00:00Z")
-    return moment
-
-
-def parse_start(given: object) -> Start:
-    """Read `earliest`, `latest`, a time in ISO-8601 with its zone, or epoch milliseconds. Raises ValueError for anything else.
-
-    >>> parse_start("latest"), parse_start(1_732_183_200_123).isoformat(timespec="milliseconds")
-    ('latest', '2024-11-21T10:00:00.123+00:00')
-    """
-    if given in ("earliest", "latest"):
-        return "latest" if given == "latest" else "earliest"
-    _no_bool(given)
-    if isinstance(given, int) or (isinstance(given, str) and re.fullmatch(r"[0-9]{1,15}", given)):
-        if (ms := int(given)) < EPOCH_MS_MIN:
-            raise ValueError(f"a number is epoch milliseconds, and {ms} is before 1974; did you mean seconds?")
-        try:
-            return EPOCH + timedelta(milliseconds=ms)
-        except OverflowError:
-            raise ValueError("a time must be before the year 10000") from None
-    moment = parse_moment(given)
-    if moment < EPOCH:
-        raise ValueError("a time must not be before 1970")
-    return moment
-
-
-def epoch_ms(moment: datetime) -> int:
-    """Convert a time to epoch milliseconds; finer digits are cut off."""
-    return (moment - EPOCH) // timedelta(milliseconds=1)
-
-
-def _optional_moment(given: object) -> datetime | None:
-    return None if given in ("", None) else parse_moment(given)
-
-
-def _moment_text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
-
-
-Moment = Annotated[
-    datetime | None, PlainValidator(_optional_moment), PlainSerializer(_moment_text, return_type=str | None, when_used="json")
-]
 
 
 def _no_bool(given: object) -> object:
@@ -243,23 +147,6 @@ def _password_hash(given: SecretStr | None) -> SecretStr | None:
     return given
 
 
-def _redis_url(url: MaskedUrl) -> MaskedUrl:
-    """Check a Redis URL. Messages never contain it."""
-    try:
-        parts = urlsplit(url.get_secret_value())
-        parts.port  # noqa: B018 (reading it raises ValueError for an invalid port)
-    except ValueError:
-        raise ValueError("not a URL; percent-encode special characters in the user and the password") from None
-    if parts.scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("the scheme must be redis://, rediss:// or unix://")
-    if parts.scheme == "unix":
-        if not parts.path:
-            raise ValueError("a unix:// URL needs the path of the socket")
-    elif not parts.hostname or not re.fullmatch(r"/?|/[0-9]{1,5}", parts.path) or parts.fragment:
-        raise ValueError("the part after the scheme must be host:port/database; percent-encode special characters in the password")
-    return url
-
-
 Whole = Annotated[int, BeforeValidator(_no_bool)]
 WholeOrOff = Annotated[int | None, BeforeValidator(_none_if_off), BeforeValidator(_no_bool)]
 Number = Annotated[int | float, BeforeValidator(_no_bool), AfterValidator(_computable)]
@@ -268,14 +155,10 @@ OptionalText = Annotated[Text | None, BeforeValidator(_none_if_empty)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
 OptionalUserName = Annotated[OptionalText, AfterValidator(_user_name)]
 OptionalPasswordHash = Annotated[OptionalSecret, AfterValidator(_password_hash)]
-RedisUrl = Annotated[MaskedUrl, AfterValidator(_redis_url)]
 Item = TypeVar("Item")
 Listed = Annotated[tuple[Item, ...], BeforeValidator(_list), AfterValidator(_distinct)]
 """Distinct values, in the order given. A string is split at commas or read as a JSON array."""
 
-Start = Literal["earliest", "latest"] | datetime
-StartField = Annotated[Start, PlainValidator(parse_start)]
-DurationField = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str, return_type=str)]
 Segment = Annotated[Text, AfterValidator(_segment)]
 Topic = Annotated[str, AfterValidator(_topic)]
 Server = Annotated[str, AfterValidator(_server)]
@@ -323,11 +206,13 @@ def printable(text: str) -> str:
     return text if text.isprintable() else ascii(text)
 
 
-PATH_OR_EMPTY = "a path, or empty for none"
-
-
 def key_without_certificate(name: str, certfile: str | None, keyfile: str | None) -> Iterator[Conflict]:
     """Yield the conflict of a private key without its certificate. `name` is the section."""
     if keyfile and not certfile:
         rule = f"is required with {name}.ssl_keyfile: a key needs its certificate"
         yield Conflict((f"{name}.ssl_certfile", f"{name}.ssl_keyfile"), rule)
+
+
+def non_empty(section: Section, name: str, prefix: str) -> str:
+    """List the non-empty keys of a section that begin with a prefix."""
+    return ", ".join(f"{name}.{key}" for key in type(section).model_fields if key.startswith(prefix) and getattr(section, key))

@@ -14,11 +14,13 @@ from pydantic_core import PydanticCustomError
 from streammetrics.config.encodings import RegistrySettings
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
-from streammetrics.config.infrastructure import KafkaSettings, RedisSettings, WorkerSettings
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.config.metrics import EngagementSettings, MetricSettings
 from streammetrics.config.outgoing import ClientSettings, WebhookSettings
+from streammetrics.config.redis import RedisSettings
 from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
+from streammetrics.config.worker import WorkerSettings
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import MetricError, Scorer

@@ -13,10 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from streammetrics.config.encodings import Encoding, FrameName, TopicEvents, encoding_conflicts
 from streammetrics.config.fields import (
-    MS_MAX,
     Conflict,
-    Duration,
-    DurationField,
     Grades,
     Listed,
     OptionalText,
@@ -26,11 +23,11 @@ from streammetrics.config.fields import (
     Whole,
     WholeOrOff,
     milliseconds,
-    parse_duration,
     setting,
     table_or_json,
     whole,
 )
+from streammetrics.config.times import MS_MAX, Duration, DurationField, parse_duration
 from streammetrics.events.envelopes import Envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES

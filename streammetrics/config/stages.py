@@ -8,7 +8,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from streammetrics.config.fields import Moment, Number, OptionalText, Section, Text, epoch_ms
+from streammetrics.config.fields import Number, OptionalText, Section, Text
+from streammetrics.config.times import Moment, epoch_ms
 from streammetrics.experiments import Stage
 
 Shares: TypeAlias = Mapping[Text, Annotated[Number, Field(gt=0)]]

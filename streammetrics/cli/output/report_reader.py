@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streammetrics.config.fields import MS_MAX
+from streammetrics.config.times import MS_MAX
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX

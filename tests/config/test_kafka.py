@@ -1,0 +1,101 @@
+"""Tests of the settings of Kafka."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammetrics.errors import Problem
+from tests.support.settings import SASL, SECRET, by_flags, problem_of, problems_of
+
+
+@pytest.mark.parametrize(
+    "server", ["kafka", "kafka:", "kafka:0", "kafka:65536", "http://kafka:9092", "::1:9092", "user@kafka:1", "a b:1", ":1", "a\x00:1"]
+)
+def test_a_server_without_host_and_port_is_rejected(server):
+    problem = problem_of(kafka__bootstrap_servers=["ok:9092", server])
+    assert problem.key == "kafka.bootstrap_servers"
+    assert "host:port" in problem.allowed
+
+
+def test_servers_can_be_names_or_addresses():
+    servers = ("kafka:1", "10.0.0.1:65535", "[::1]:9092")
+    assert by_flags({"kafka.bootstrap_servers": list(servers)}).settings.kafka.bootstrap_servers == servers
+
+
+@pytest.mark.parametrize("topics", ["", [], "a,,b", "a,a", [".."], ["a b"], ["ä"], ["x" * 250], ["a\n"], [1], '["a"', {"a": 1}])
+def test_topics_must_be_distinct_valid_names(topics):
+    assert problem_of(kafka__topics=topics).key == "kafka.topics"
+
+
+def test_the_dead_letter_topic_must_not_be_an_input_topic():
+    problem = problem_of(kafka__dead_letter_topic="feedback")
+    assert (problem.key, problem.value) == ("kafka.dead_letter_topic", "feedback")
+
+
+@pytest.mark.parametrize("missing", ["sasl_mechanism", "sasl_username", "sasl_password"])
+def test_sasl_requires_mechanism_user_and_password(missing):
+    assert by_flags(SASL).settings.kafka.sasl_username == "sm"
+    (problem,) = problems_of(flags={key: value for key, value in SASL.items() if key != f"kafka.{missing}"})
+    assert problem == Problem(f"kafka.{missing}", "(empty)", "is required with security_protocol SASL_SSL", "default")
+
+
+def test_all_missing_sasl_settings_are_reported_together():
+    assert len(problems_of(flags={"kafka.security_protocol": "SASL_PLAINTEXT"})) == 3
+
+
+OAUTH = {"kafka.security_protocol": "SASL_SSL", "kafka.sasl_mechanism": "OAUTHBEARER"}
+ENDPOINT = {"kafka.oauth_token_url": "https://sso.test/token", "kafka.oauth_client_id": "sm", "kafka.oauth_client_secret": SECRET}
+
+
+@pytest.mark.parametrize("source", [ENDPOINT, {"kafka.oauth_token_file": "/run/token"}, {"kafka.oauth_aws_region": "eu-west-1"}])
+def test_oauth_needs_one_source_of_tokens_and_no_password(source):
+    loaded = by_flags(OAUTH | source | {"kafka.oauth_extensions": "logicalCluster=lkc-1,identityPoolId=pool-x"})
+    assert loaded.settings.kafka.oauth_extensions == ("logicalCluster=lkc-1", "identityPoolId=pool-x")
+    assert loaded.warnings == ()
+    rule = "OAUTHBEARER needs exactly one of kafka.oauth_token_url, kafka.oauth_token_file, kafka.oauth_aws_region"
+    for wrong in ({}, source | {"kafka.oauth_token_file": "/a", "kafka.oauth_aws_region": "b"}):
+        assert rule in [problem.allowed for problem in problems_of(flags=OAUTH | wrong)]
+
+
+@pytest.mark.parametrize("missing", ["oauth_client_id", "oauth_client_secret"])
+def test_a_token_endpoint_needs_credentials(missing):
+    (problem,) = problems_of(flags={key: value for key, value in (OAUTH | ENDPOINT).items() if key != f"kafka.{missing}"})
+    assert (problem.key, problem.allowed) == (f"kafka.{missing}", "is required with kafka.oauth_token_url")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://sso.test/token", "https://sm:word@sso.test/token", "sso.test/token", "file:///etc/passwd", "https:///x"]
+)
+def test_the_client_secret_is_sent_over_tls_only(url):
+    assert problem_of(kafka__oauth_token_url=url).key == "kafka.oauth_token_url"
+    assert by_flags({"kafka.oauth_token_url": "http://127.0.0.1:1/token"}).settings.kafka.oauth_token_url == "http://127.0.0.1:1/token"
+
+
+def test_oauth_settings_without_oauth_are_named():
+    (warning,) = by_flags(SASL | ENDPOINT).warnings
+    assert warning.endswith("ignored, because kafka.sasl_mechanism is not OAUTHBEARER")
+    assert SECRET not in warning
+
+
+@pytest.mark.parametrize("extension", ["lkc-1", "logical.cluster=x", "auth=", "a=\x01b"])
+def test_a_malformed_oauth_extension_is_rejected(extension):
+    assert problem_of(kafka__oauth_extensions=[extension]).key == "kafka.oauth_extensions"
+
+
+def test_a_client_key_requires_its_certificate():
+    (problem,) = problems_of(flags={"kafka.ssl_keyfile": "/key.pem"})
+    assert problem.key == "kafka.ssl_certfile"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"kafka.sasl_username": "u", "kafka.ssl_cafile": "/ca"}, ["kafka.sasl_username: ignored", "kafka.ssl_cafile: ignored"]),
+        ({**SASL, "kafka.security_protocol": "SSL"}, ["kafka.sasl_mechanism, kafka.sasl_username, kafka.sasl_password: ignored"]),
+        ({**SASL, "kafka.ssl_cafile": "/ca"}, []),
+    ],
+)
+def test_unused_or_risky_settings_are_warnings(given, expected):
+    warnings = by_flags(given).warnings
+    assert len(warnings) == len(expected)
+    assert all(warning.startswith(start) for warning, start in zip(warnings, expected, strict=True))
