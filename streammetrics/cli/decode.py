@@ -13,8 +13,10 @@ import click
 
 from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.wiring import build_decoder, kafka_connection
-from streammetrics.cli.wiring_encodings import build_schemas, json_of
+from streammetrics.cli.wiring.connections import kafka_connection
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.encodings import json_of
+from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
 from streammetrics.connectors.file_formats.reader import STDIN

@@ -17,7 +17,10 @@ from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENA
 from streammetrics.cli.demo_screen import Screen
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.threads import StoppableThread
-from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules, http_server, window_names
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
+from streammetrics.cli.wiring.http import http_server
+from streammetrics.cli.wiring.reports import build_report_builder, window_names
 from streammetrics.config import LoadedSettings, Settings, load
 from streammetrics.config.experiments import NamedExperiment
 from streammetrics.connectors.clock import SystemClock

@@ -15,7 +15,9 @@ from typing import TypeAlias
 
 from streammetrics.cli.doctor_data import data_findings
 from streammetrics.cli.doctor_findings import DoctorFinding
-from streammetrics.cli.wiring import build_engine, http_rules, http_users, kafka_connection, redis_connection
+from streammetrics.cli.wiring.connections import kafka_connection, redis_connection
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.cli.wiring.http import http_rules, http_users
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import read_cluster

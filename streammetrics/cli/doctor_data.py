@@ -9,7 +9,7 @@ from streammetrics.cli.doctor_findings import DoctorFinding
 from streammetrics.cli.doctor_keys import key_findings
 from streammetrics.cli.doctor_records import decoded_topic, record_findings, settings_findings
 from streammetrics.cli.doctor_registry import with_schemas
-from streammetrics.cli.wiring import build_decoder
+from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.recent_records import recent_records

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streammetrics.cli.doctor_findings import DoctorFinding, Level
-from streammetrics.cli.wiring_encodings import json_of
+from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streammetrics.cli.doctor_findings import DoctorFinding
-from streammetrics.cli.wiring_encodings import INSTALL, build_schemas, missing_packages, registry_connection
+from streammetrics.cli.wiring.encodings import INSTALL, missing_packages
+from streammetrics.cli.wiring.registry import build_schemas, registry_connection
 from streammetrics.errors import SourceError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from functools import partial
 
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
-from streammetrics.cli.wiring import build_decoder, kafka_connection
+from streammetrics.cli.wiring.connections import kafka_connection
+from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs

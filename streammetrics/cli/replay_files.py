@@ -19,7 +19,8 @@ from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay_history import ReplayHistory
 from streammetrics.cli.replay_shards import Shards, one_process_report, require_split_allowed, require_splittable
 from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, ReplayWorker
-from streammetrics.cli.wiring import build_engine, build_report_builder
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.engine import Engine

@@ -24,7 +24,7 @@ from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_history import ReplayHistory
 from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, ReplayWorker
-from streammetrics.cli.wiring import build_engine
+from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.engine.codec import decode_control

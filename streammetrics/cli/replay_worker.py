@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import IO, TypeAlias
 
 from streammetrics.cli.replay_history import ExperimentWatch, SnapshotTimes
-from streammetrics.cli.wiring import build_decoder, build_topic_decoders, build_worker_rules
+from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
+from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.config import Settings
 from streammetrics.connectors.base import PollResult
 from streammetrics.connectors.clock import SystemClock

@@ -82,11 +82,9 @@ def page_of(results: ExperimentResults, plain: object, where: str, *, whole: boo
 
 def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
     """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there."""
-    from streammetrics.cli.wiring import (  # noqa: PLC0415
-        build_engine,
-        build_report_builder,
-        redis_connection,
-    )
+    from streammetrics.cli.wiring.connections import redis_connection  # noqa: PLC0415
+    from streammetrics.cli.wiring.engine import build_engine  # noqa: PLC0415
+    from streammetrics.cli.wiring.reports import build_report_builder  # noqa: PLC0415
     from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
     from streammetrics.runtime.committed_state import read_committed  # noqa: PLC0415

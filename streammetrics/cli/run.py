@@ -22,20 +22,12 @@ from streammetrics.cli.process.first_events_log import FirstEventsLog
 from streammetrics.cli.process.gc_tuning import collect_garbage, tune_garbage_collection
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.cli.process.threads import StoppableThread
-from streammetrics.cli.wiring import (
-    build_decoder,
-    build_engine,
-    build_report_builder,
-    build_topic_decoders,
-    build_worker_rules,
-    control_of,
-    http_server,
-    kafka_connection,
-    redis_connection,
-    webhook_sender,
-    window_names,
-)
-from streammetrics.cli.wiring_encodings import with_schemas
+from streammetrics.cli.wiring.connections import kafka_connection, redis_connection
+from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
+from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
+from streammetrics.cli.wiring.http import http_server, webhook_sender
+from streammetrics.cli.wiring.registry import with_schemas
+from streammetrics.cli.wiring.reports import build_report_builder, control_of, window_names
 from streammetrics.cli.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Clock

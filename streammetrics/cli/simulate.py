@@ -130,7 +130,7 @@ def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
 
 @contextmanager
 def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
-    from streammetrics.cli.wiring import kafka_connection  # noqa: PLC0415
+    from streammetrics.cli.wiring.connections import kafka_connection  # noqa: PLC0415
     from streammetrics.connectors.kafka.sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
 
     with KafkaSink(kafka_connection(settings), sorted({plan.traffic.impressions_topic, plan.traffic.feedback_topic})) as sink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streammetrics.cli.wiring import build_decoder
+from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import MalformedEvent

@@ -216,3 +216,8 @@ def key_without_certificate(name: str, certfile: str | None, keyfile: str | None
 def non_empty(section: Section, name: str, prefix: str) -> str:
     """List the non-empty keys of a section that begin with a prefix."""
     return ", ".join(f"{name}.{key}" for key in type(section).model_fields if key.startswith(prefix) and getattr(section, key))
+
+
+def secret_text(value: SecretStr | None) -> str | None:
+    """Return the text of a secret; None if there is none."""
+    return None if value is None else value.get_secret_value()

@@ -18,7 +18,9 @@ import msgspec
 import numpy as np
 
 from streammetrics.cli.demo import DiscardedDeadLetters
-from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
+from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import SimulatedRecord

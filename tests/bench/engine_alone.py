@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring import build_engine
+from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Commit
 from streammetrics.connectors.memory import MemoryStore

@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.cli.demo import DiscardedDeadLetters
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, build_worker_rules, window_names
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
+from streammetrics.cli.wiring.reports import build_report_builder, window_names
 from streammetrics.config import load
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import Traffic, generate

@@ -10,7 +10,7 @@ import time
 from kafka import KafkaConsumer, TopicPartition
 
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring import build_decoder
+from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.source import KafkaSource

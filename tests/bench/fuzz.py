@@ -26,7 +26,9 @@ import fastavro.schema
 import structlog
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from streammetrics.cli.wiring import build_engine, build_report_builder, build_topic_decoders, build_worker_rules
+from streammetrics.cli.wiring.decoders import build_topic_decoders
+from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
+from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.base import DeadLetter, Input, PollResult, Record, SourceHealth
 from streammetrics.connectors.clock import SystemClock

@@ -18,7 +18,7 @@ from zlib import crc32
 import redis
 
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring import build_engine
+from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore

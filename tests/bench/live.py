@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
-from streammetrics.cli.wiring import redis_connection
+from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring import build_engine
+from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Commit, CommitOutcome
 from streammetrics.connectors.redis.client import RedisConnection

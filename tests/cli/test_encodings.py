@@ -10,8 +10,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from streammetrics.cli.wiring import build_decoder, build_topic_decoders, decoding_settings
-from streammetrics.cli.wiring_encodings import missing_packages, reads_headers, require_encodings
+from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders, decoding_settings
+from streammetrics.cli.wiring.encodings import missing_packages, reads_headers, require_encodings
 from streammetrics.config import Settings
 from streammetrics.connectors.registry.protoc import compiled
 from streammetrics.errors import ConfigError, MalformedEvent
@@ -117,7 +117,7 @@ def test_check_config_reports_schema_files_and_missing_packages(tmp_path: Path) 
 def test_packages_that_a_registry_may_need_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.model_validate({"registry": {"url": "http://registry", "check_json": True}})
     assert list(missing_packages(given)) == []
-    monkeypatch.setattr("streammetrics.cli.wiring_encodings.find_spec", lambda module: None)
+    monkeypatch.setattr("streammetrics.cli.wiring.encodings.find_spec", lambda module: None)
     assert len(list(missing_packages(given))) == 3
     assert all("pip install 'streammetrics[registry]'" in warning for warning in missing_packages(given))
     assert list(missing_packages(Settings())) == []

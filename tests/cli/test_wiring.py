@@ -7,7 +7,10 @@ import tomllib
 
 import pytest
 
-from streammetrics.cli.wiring import build_decoder, build_engine, kafka_connection, webhook_sender
+from streammetrics.cli.wiring.connections import kafka_connection
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.cli.wiring.http import webhook_sender
 from streammetrics.config import (
     render_effective,
 )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from streammetrics.cli.wiring import build_engine
+from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.experiments import Stored, of_users
 from tests.bench.aa import BY_ENGINE, false_alarms, users_to_find
 from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import redis
 
-from streammetrics.cli.wiring import build_engine
+from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import load
 from streammetrics.connectors.base import Commit, CommitOutcome
 from streammetrics.connectors.redis.client import RedisConnection

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from streammetrics.cli.wiring import build_report_builder
+from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.reports.pane_rows import pane_rows
 from tests.servers.kafka import KafkaBroker

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.cli.wiring import kafka_connection
+from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback

@@ -307,7 +307,7 @@ class TestSecrets:
             "import sys, structlog\n"
             "from pathlib import Path\n"
             "from streammetrics.config import load\n"
-            "from streammetrics.cli.wiring import kafka_connection, redis_connection\n"
+            "from streammetrics.cli.wiring.connections import kafka_connection, redis_connection\n"
             "from streammetrics.cli.process.logs import configure_logs\n"
             "configure_logs('debug', 'console')\n"
             "def crash(settings, kafka, redis, word):\n"

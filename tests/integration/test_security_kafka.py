@@ -17,7 +17,7 @@ from typing import Self
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.cli.wiring import kafka_connection
+from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.base import DeadLetter, Input
 from streammetrics.connectors.kafka import client as kafka_client

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from streammetrics.cli.wiring import build_decoder, build_worker_rules, kafka_connection
+from streammetrics.cli.wiring.connections import kafka_connection
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.connectors.base import DeadLetter, Input
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.cli.wiring import build_decoder
+from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import load
 from streammetrics.events import Feedback, Impression
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streammetrics.cli.wiring import build_engine, build_report_builder
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.engine.ingest import Batch
 from streammetrics.engine.stored_state import CommitMark, TaskView

@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.cli.wiring import build_decoder, build_engine, build_report_builder, redis_connection
+from streammetrics.cli.wiring.connections import redis_connection
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.partitioner import partition_of

@@ -23,7 +23,7 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
       STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
     """
     from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
-    from streammetrics.cli.wiring_encodings import missing_packages, require_encodings  # noqa: PLC0415
+    from streammetrics.cli.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)

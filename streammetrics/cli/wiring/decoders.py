@@ -1,0 +1,67 @@
+"""Builds the decoders of topics and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from streammetrics.cli.wiring.encodings import reads_attributes, with_encoding
+from streammetrics.config import Settings
+from streammetrics.config.results import EventSettings
+from streammetrics.events import Decoder, UbiSettings, topic_decoder
+from streammetrics.events.envelopes import without_envelope
+from streammetrics.events.mappings.presets import preset_digest
+from streammetrics.events.mappings.rules import parse_mappings
+
+
+def build_decoder(settings: Settings, topic: str = "") -> Decoder:
+    """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
+    events = settings.events.of_topic(topic)
+    ubi = UbiSettings(
+        lists_from=events.ubi_lists,
+        user_field=events.ubi_user,
+        segments=tuple(dict.fromkeys((*settings.windows.segments, *settings.experiments.stage_labels))),
+        experiment_from=events.ubi_experiment,
+        value_from=events.ubi_value,
+        exposure=events.ubi_exposure,
+        empty_lists=events.ubi_empty_lists,
+    )
+    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), events.limits, ubi)
+    with_attributes = reads_attributes(events, settings)
+    return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
+
+
+def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, Decoder]:
+    """Build one decoder for each topic or file. Empty if no setting names topics: `build_decoder` then decodes them all."""
+    if settings.events.topics or any(rule.topics for rule in parse_mappings(settings.events.mappings)):
+        return {topic: build_decoder(settings, topic) for topic in topics}
+    return {}
+
+
+_LATER_SETTINGS = (
+    "envelope",
+    "mappings",
+    "numeric_ids",
+    "positions",
+    "ubi_empty_lists",
+    "ubi_exposure",
+    "encoding",
+    "frame",
+    "schema_message",
+    "topics",
+)
+"""Settings that stored state names only where they are set: state of versions without them fits."""
+
+
+def decoding_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that decide how bytes become events. Settings that stored state may lack are left out at their default."""
+    events = settings.events
+    unused = {name for name in EventSettings.model_fields if name.startswith("ubi_") and events.format != "ubi"}
+    unused.add("schema_file")  # a file may move, and its schema may grow a field
+    unused |= {name for name in _LATER_SETTINGS if getattr(events, name) == EventSettings.model_fields[name].default}
+    shown = events.model_dump(exclude=unused)
+    if events.topics:
+        shown["topics"] = {name: own.model_dump(exclude={"schema_file"}, exclude_none=True) for name, own in events.topics.items()}
+    used = [events.format, *sorted({own.format for own in events.topics.values() if own.format is not None} - {events.format})]
+    digests = [preset_digest(name) for name in used if name not in ("native", "ubi")]
+    return shown | ({"preset": " ".join(digests)} if digests else {})
