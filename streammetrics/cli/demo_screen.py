@@ -17,7 +17,7 @@ from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, number, window_rows
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Clock
+from streammetrics.connectors.clock import Clock
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus, Rate

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streammetrics.connectors.base import Store
+from streammetrics.connectors.store import Store
 from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Impression

@@ -13,10 +13,10 @@ from streammetrics.cli.replay_history import ExperimentWatch, SnapshotTimes
 from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.config import Settings
-from streammetrics.connectors.base import PollResult
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.files import FileDeadLetters, FileSource
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.errors import SourceError, StreammetricsError

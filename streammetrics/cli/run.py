@@ -30,8 +30,7 @@ from streammetrics.cli.wiring.registry import with_schemas
 from streammetrics.cli.wiring.reports import build_report_builder, control_of, window_names
 from streammetrics.cli.worker_pool import WorkerPool
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Clock
-from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.partitioner import misplaced_keys

@@ -22,7 +22,7 @@ import structlog
 
 from streammetrics.cli.worker_process import Pipe, Start
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Clock
+from streammetrics.connectors.clock import Clock
 from streammetrics.errors import StreammetricsError
 from streammetrics.runtime.merged_status import total, update_merged
 from streammetrics.runtime.status import ProcessStatus, Trouble

@@ -1,8 +1,19 @@
-"""The real clock. Modules that need the time get a clock as an argument."""
+"""The clock. Modules that need the time get a clock as an argument, so that tests control it."""
 
 from __future__ import annotations
 
 import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The time: monotonic seconds, and epoch milliseconds."""
+
+    def monotonic(self) -> float: ...
+
+    def wall_ms(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:

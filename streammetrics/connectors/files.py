@@ -13,9 +13,10 @@ from typing import IO
 
 import msgspec
 
-from streammetrics.connectors.base import DeadLetter, Input, PollResult, SourceHealth
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, FileReader
 from streammetrics.connectors.file_paths import is_pattern
+from streammetrics.connectors.source import Input, PollResult, SourceHealth
 from streammetrics.errors import ConfigError, Problem
 
 CHUNK_LINES_MAX = 1_000

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streammetrics.connectors.base import (
+from streammetrics.connectors.store import (
     NO_BOUNDS,
     READ_SLICE,
     Claim,

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from streammetrics.connectors.base import PendingDueUsers, PendingUsers, Record
+from streammetrics.connectors.source import Record
+from streammetrics.connectors.store import PendingDueUsers, PendingUsers
 from streammetrics.runtime.chunk import Chunk, split_to_fit
 from streammetrics.runtime.user_sizes import UserSizes
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import structlog
 
-from streammetrics.connectors.base import Clock, Input, Source, Store
+from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.source import Input, Source
+from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import StateError

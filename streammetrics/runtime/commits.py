@@ -7,7 +7,8 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from streammetrics.connectors.base import Commit, CommitOutcome, Input
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.runtime.rules import WorkerRules
 
 P = ParamSpec("P")

@@ -6,7 +6,7 @@ yet. It would then be used for the run before.
 
 from __future__ import annotations
 
-from streammetrics.connectors.base import Store
+from streammetrics.connectors.store import Store
 from streammetrics.reports.builder import ReportBuilder
 
 

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 import structlog
 
-from streammetrics.connectors.base import Input, Record
+from streammetrics.connectors.source import Input, Record
 from streammetrics.errors import GaveUp, SourceError, StoreError
 from streammetrics.runtime.lag import LagTracker
 from streammetrics.runtime.owned_task import Assignment, OwnedTask

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from streammetrics.connectors.base import Store
+from streammetrics.connectors.store import Store
 from streammetrics.engine.codec import decode_control
 from streammetrics.events.event_time import FOREVER, NEVER
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from streammetrics.connectors.base import BlobStore
+from streammetrics.connectors.store import BlobStore
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.history import History

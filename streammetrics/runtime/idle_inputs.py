@@ -6,7 +6,9 @@ from collections.abc import Collection
 
 import structlog
 
-from streammetrics.connectors.base import Clock, Source, Store
+from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.source import Source
+from streammetrics.connectors.store import Store
 from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import NEVER, seems_seconds
 from streammetrics.runtime.event_clock import EventClock

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from streammetrics.connectors.base import Clock, Input, Record
+from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.source import Input, Record
 from streammetrics.runtime.owned_task import OwnedTask
 from streammetrics.runtime.status import ProcessStatus
 

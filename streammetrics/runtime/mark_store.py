@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from streammetrics.connectors.base import BlobStore
+from streammetrics.connectors.store import BlobStore
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.marks import Mark, decode_marks, encode_marks, merged
 from streammetrics.runtime.status import ProcessStatus

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.runtime.status import CommitTimes, ProcessStatus, Trouble
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from streammetrics.connectors.base import Claim, Input
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import Claim
 from streammetrics.engine.task_state import TaskState
 from streammetrics.runtime.backlog import Backlog
 from streammetrics.runtime.commits import CommitProgress

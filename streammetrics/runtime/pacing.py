@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.engine.task_state import TaskState
 from streammetrics.runtime.owned_task import OwnedTask
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streammetrics.connectors.base import DeadLetter, DeadLetterSink, Input
+from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink
+from streammetrics.connectors.source import Input
 from streammetrics.engine.ingest import Rejected
 from streammetrics.runtime.chunk import Chunk
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Set
 from dataclasses import replace
 
-from streammetrics.connectors.base import LoadedUsers, Store
+from streammetrics.connectors.store import LoadedUsers, Store
 from streammetrics.engine.engine import Needs
 from streammetrics.runtime.backlog import Prefetched
 from streammetrics.runtime.chunk import Chunk

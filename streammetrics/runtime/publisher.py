@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import structlog
 
-from streammetrics.connectors.base import Clock, Store
+from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.store import Store
 from streammetrics.errors import StateError, StoreError
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report

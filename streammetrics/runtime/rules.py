@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streammetrics.connectors.base import DueQuery
+from streammetrics.connectors.store import DueQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

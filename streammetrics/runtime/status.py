@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import StoreNode
 from streammetrics.reports.marks import Mark
 
 COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

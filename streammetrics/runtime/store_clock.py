@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 import structlog
 
-from streammetrics.connectors.base import Clock, Store
+from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.store import Store
 from streammetrics.events.event_time import FOREVER
 
 DIFFERENCE_MS_MAX = 10_000

@@ -14,7 +14,10 @@ from types import MappingProxyType
 
 import structlog
 
-from streammetrics.connectors.base import Clock, Commit, CommitOutcome, DeadLetterSink, Record, Source, Store
+from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.dead_letters import DeadLetterSink
+from streammetrics.connectors.source import Record, Source
+from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.session_store import FindMisplaced

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.engine.ingest import BatchResult
 from streammetrics.events.event_time import NEVER
 

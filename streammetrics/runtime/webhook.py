@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from streammetrics.connectors.base import Clock
+from streammetrics.connectors.clock import Clock
 from streammetrics.errors import StoreError, StreammetricsError
 from streammetrics.reports.changes import (
     ChangeRecord,

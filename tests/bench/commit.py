@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 import time
 
-from streammetrics.connectors.base import Commit, CommitOutcome
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.stored_state import StateChanges
 from tests.bench.parts import WrongAnswerError
 from tests.servers.redis import DeployedRedis

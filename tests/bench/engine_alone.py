@@ -16,8 +16,8 @@ from itertools import islice
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Commit
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.store import Commit
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.ingest import Batch
 from streammetrics.engine.task_state import TaskState

@@ -30,13 +30,14 @@ from streammetrics.cli.wiring.decoders import build_topic_decoders
 from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
-from streammetrics.connectors.base import DeadLetter, Input, PollResult, Record, SourceHealth
 from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.registry.client import RegistryClient, UnknownSchemaError
 from streammetrics.connectors.registry.protoc import compiled
 from streammetrics.connectors.registry.schemas import Schemas
 from streammetrics.connectors.registry.source import SchemaSource
+from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder
 from streammetrics.events.encodings.frames import SchemaRef

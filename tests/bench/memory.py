@@ -14,9 +14,9 @@ from typing import Any
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Commit, CommitOutcome
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.ingest import Batch
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX

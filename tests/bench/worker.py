@@ -18,9 +18,9 @@ from typing import Any
 from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.run import run
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.source import Input
 from streammetrics.engine.engine import Engine
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.prefetch import Prefetch

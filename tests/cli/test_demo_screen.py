@@ -8,7 +8,7 @@ from streammetrics.cli.demo import TOPICS, load_demo
 from streammetrics.cli.demo_screen import LINE_SECONDS, Screen
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.faults import HandClock
 

@@ -19,10 +19,11 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from streammetrics.connectors import files
-from streammetrics.connectors.base import DeadLetter, Input, Record
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats import lines
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.files import FileDeadLetters, FileSource
+from streammetrics.connectors.source import Input, Record
 from streammetrics.errors import ConfigError, SourceError
 
 MARK = b"\xef\xbb\xbf"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError
 from tests.connectors.kafka.patches.client_internals import generation_of, join_has_ended, vanish
 from tests.servers.kafka import KafkaBroker

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.connectors.base import DeadLetter, Input
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import dead_letters
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port, wait_until

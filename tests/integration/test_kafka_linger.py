@@ -6,7 +6,7 @@ The record that is being collected is the clock: what must not wait for it happe
 from __future__ import annotations
 
 from streammetrics.config.kafka import LINGER_MS_MAX
-from streammetrics.connectors.base import Input, PollResult
+from streammetrics.connectors.source import Input, PollResult
 from tests.servers.kafka import KafkaBroker
 from tests.support.kafka_member import ALL_TASKS, Clock, Member, numbered, running, send, settings_for, turn_until
 

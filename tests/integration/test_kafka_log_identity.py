@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from kafka.admin import NewPartitions
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka import consumer as kafka_consumer
+from streammetrics.connectors.source import Input
 from streammetrics.errors import StateError
 from tests.servers.kafka import KafkaBroker
 from tests.support.kafka_member import ALL_TASKS, Clock, delete_before, numbered, running, send, settings_for, turn_forever, turn_until

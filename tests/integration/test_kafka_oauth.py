@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.connectors.base import DeadLetter, Input
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.oauth import OAuthLogin, tokens_of
 from streammetrics.connectors.kafka.topics import describe_topics
+from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError
 from tests.servers.oauth import CLIENT_ID, CLIENT_SECRET, OAuthKafkaBroker, TokenEndpoint, TokenSigner, token_endpoint
 from tests.support.command_line import streammetrics

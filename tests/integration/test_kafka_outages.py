@@ -14,7 +14,6 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from streammetrics.connectors.base import Input, PollResult
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka import consumer as kafka_consumer
 from streammetrics.connectors.kafka import liveness
@@ -23,6 +22,7 @@ from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.client_log import ClientLog
 from streammetrics.connectors.kafka.consumer import new_consumer
 from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX
+from streammetrics.connectors.source import Input, PollResult
 from streammetrics.errors import GaveUp
 from tests.connectors.kafka.patches.client_internals import stop_fetching
 from tests.servers.kafka import KafkaBroker

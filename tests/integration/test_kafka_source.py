@@ -9,10 +9,10 @@ import pytest
 from kafka import KafkaProducer
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port

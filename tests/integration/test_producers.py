@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.connectors.source import Input
 from streammetrics.events import EventLimits, Feedback, Impression, native_decoder
 from tests.servers.kafka import KafkaBroker
 from tests.servers.npm import fetched

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from streammetrics.connectors.base import CommitOutcome, LoadedUsers
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.store import CommitOutcome, LoadedUsers
 from streammetrics.errors import StoreError
 from tests.servers.redis import RedisCluster
 from tests.support.redis_store import commit_when_served

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from streammetrics.connectors.base import CommitOutcome
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.store import CommitOutcome
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Feedback, Impression
 from tests.servers.certificates import Authority

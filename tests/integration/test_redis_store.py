@@ -13,11 +13,11 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import READ_SLICE, Commit, CommitOutcome, LoadedUsers
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.store import READ_SLICE, Commit, CommitOutcome, LoadedUsers
 from streammetrics.engine.stored_state import StateChanges
 from streammetrics.errors import StateError, StoreError
 from tests.servers.redis import RedisCluster, RedisServer

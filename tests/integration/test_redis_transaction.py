@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.base import Commit, CommitOutcome
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.redis.transaction import transact
+from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.errors import StateError, StoreError
 from tests.servers.process import HOST

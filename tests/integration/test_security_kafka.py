@@ -19,12 +19,13 @@ from kafka.admin import ACLOperation, ResourceType
 
 from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.config import Settings
-from streammetrics.connectors.base import DeadLetter, Input
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
 from tests.servers.certificates import Authority

@@ -11,10 +11,11 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.cli.wiring.engine import build_worker_rules
-from streammetrics.connectors.base import DeadLetter, Input
 from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.source import Input
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.runtime.consumer import Worker

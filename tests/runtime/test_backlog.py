@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.connectors.base import Record
+from streammetrics.connectors.source import Record
 from streammetrics.runtime.backlog import Backlog, Prefetched
 from streammetrics.runtime.chunk import Chunk
 

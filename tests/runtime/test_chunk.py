@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import READ_SLICE, Input, Record
+from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.store import READ_SLICE
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.ingest import users_of
 from streammetrics.errors import MalformedEvent

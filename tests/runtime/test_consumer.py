@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.engine.codec import decode_control
 from streammetrics.errors import SourceError, StoreError
 from streammetrics.events.model import Impression

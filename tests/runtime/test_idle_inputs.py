@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Tick

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.events.model import Impression
 from tests.support.native_json import native_json
 from tests.support.worker_bench import SETTINGS, START_MS, Bench

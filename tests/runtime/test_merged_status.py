@@ -6,7 +6,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import StoreNode
 from streammetrics.runtime.merged_status import snapshot, total, update_merged
 from streammetrics.runtime.status import ProcessStatus, Trouble
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.base import Claim, DeadLetter, Input, Record
+from streammetrics.connectors.dead_letters import DeadLetter
+from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.store import Claim
 from streammetrics.runtime.owned_task import Assignment, InputActivity, OwnedTask
 from tests.support.machine import engine_of
 from tests.support.worker_bench import SETTINGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from tests.support.worker_bench import SETTINGS, Bench, assert_exact
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from streammetrics.connectors.base import Commit, CommitOutcome, Input
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.codec import decode_control
 from streammetrics.events.model import Impression
 from tests.support.native_json import native_json

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
-from streammetrics.connectors.base import READ_SLICE, Commit, DueQuery, Input, LoadedUsers, PendingUsers, Record
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, LoadedUsers, PendingUsers
 from streammetrics.engine.engine import Needs
 from streammetrics.engine.stored_state import StateChanges
 from streammetrics.runtime.backlog import Prefetched

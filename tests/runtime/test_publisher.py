@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import Clock, Store, StoreNode
-from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.store import Store, StoreNode
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.signature import Signature
 from streammetrics.errors import StateError, StoreError

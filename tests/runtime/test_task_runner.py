@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import Commit, CommitOutcome
+from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.engine import Needs
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Feedback

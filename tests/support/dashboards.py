@@ -21,7 +21,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import StoreNode
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import Store
+from streammetrics.connectors.store import Store
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.model import Feedback, Impression

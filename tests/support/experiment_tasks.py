@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from streammetrics.connectors.base import NO_BOUNDS
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.store import NO_BOUNDS
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.events.model import Feedback, Impression

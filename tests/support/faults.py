@@ -16,23 +16,20 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from streammetrics.connectors.base import (
+from streammetrics.connectors.dead_letters import DeadLetter
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.store import (
     NO_BOUNDS,
     Claim,
     Commit,
     CommitOutcome,
-    DeadLetter,
     DueQuery,
-    Input,
     LoadedUsers,
     PendingDueUsers,
     PendingUsers,
-    PollResult,
-    Record,
-    SourceHealth,
     StoreNode,
 )
-from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.errors import SourceError, StoreError
 from tests.servers.process import HOST

@@ -11,9 +11,9 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from streammetrics.connectors.base import Input, Record
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.source import Input, Record
 from tests.servers.kafka import KafkaBroker
 
 WAIT_SECONDS = 60.0

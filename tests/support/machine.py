@@ -8,8 +8,8 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import Commit, CommitOutcome, Store
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.ingest import Batch

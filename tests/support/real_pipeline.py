@@ -24,9 +24,9 @@ from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.source import Input
 from streammetrics.engine.codec import Control, decode_control, decode_user_counts
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from streammetrics.connectors.base import Commit, CommitOutcome, Store
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.errors import StoreError
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.base import READ_SLICE, Claim, Commit, CommitOutcome, DueQuery, LoadedUsers, Store
+from streammetrics.connectors.store import READ_SLICE, Claim, Commit, CommitOutcome, DueQuery, LoadedUsers, Store
 from streammetrics.engine.stored_state import GROWS, CommitMark, StateChanges, StatePiece, TaskView
 from streammetrics.errors import StateError
 

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.base import DeadLetter, Input, PollResult, Store
+from streammetrics.connectors.dead_letters import DeadLetter
+from streammetrics.connectors.source import Input, PollResult
+from streammetrics.connectors.store import Store
 from streammetrics.engine.codec import decode_control, decode_user_counts
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import MalformedEvent

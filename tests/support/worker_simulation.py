@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from random import Random
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Event, Feedback, Impression

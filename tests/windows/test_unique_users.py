@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import Store
+from streammetrics.connectors.store import Store
 from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
-from streammetrics.connectors.base import Clock
+from streammetrics.connectors.clock import Clock
 from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report

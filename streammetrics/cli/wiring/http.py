@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streammetrics.config import PasswordHash, Settings, read_htpasswd
 from streammetrics.config.fields import secret_text
-from streammetrics.connectors.base import Clock
+from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.http_client import HttpClient
 from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.reports.changes import json_message, slack_message

@@ -10,9 +10,9 @@ from streammetrics.config.fields import secret_text
 if TYPE_CHECKING:
     from streammetrics.config import Settings
     from streammetrics.config.results import EventSettings
-    from streammetrics.connectors.base import Source
     from streammetrics.connectors.registry.client import RegistryConnection
     from streammetrics.connectors.registry.schemas import Schemas
+    from streammetrics.connectors.source import Source
 
 
 def registry_connection(settings: Settings) -> RegistryConnection | None:

@@ -12,13 +12,13 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import cast
 
-from streammetrics.connectors.base import Record
 from streammetrics.connectors.file_formats.delimited import read_rows
 from streammetrics.connectors.file_formats.json_array import read_elements
 from streammetrics.connectors.file_formats.lines import Row, read_lines
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.file_formats.streams import open_content
 from streammetrics.connectors.file_formats.tables import read_avro, read_parquet
+from streammetrics.connectors.source import Record
 from streammetrics.errors import SourceError
 
 STDIN = "-"

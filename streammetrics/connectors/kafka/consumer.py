@@ -12,8 +12,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import IllegalStateError, KafkaError, LogTruncationError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, starting
+from streammetrics.connectors.source import Input
 
 REQUEST_MS = 2_000
 CLOSE_MS = 1_000

@@ -9,7 +9,7 @@ import structlog
 from kafka import KafkaProducer
 from kafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from streammetrics.connectors.base import DeadLetter
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, require_reachable, starting
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.patches import stuck_producer
@@ -165,7 +165,7 @@ class KafkaDeadLetters:
 def _batches(letters: Iterable[DeadLetter]) -> Iterator[list[DeadLetter]]:
     """Split letters into batches that are sent together.
 
-    >>> from streammetrics.connectors.base import Input
+    >>> from streammetrics.connectors.source import Input
     >>> three = [DeadLetter("oversized", "", Input("t", 0), offset, bytes(5 << 20)) for offset in range(3)]
     >>> [len(batch) for batch in _batches(three)], [len(batch) for batch in _batches([three[0]._replace(value=b"")] * 501)]
     ([1, 1, 1], [500, 1])

@@ -10,12 +10,12 @@ from typing import Any
 import structlog
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import BOOTSTRAP_MS, KafkaConnection, describe_error
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.consumer import bounds_of
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
 from streammetrics.connectors.kafka.log_identity import LogIdentity
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from streammetrics.connectors.base import Input, SourceHealth
+from streammetrics.connectors.source import Input, SourceHealth
 
 CHECK_SECONDS = 3.0
 CHECK_AGAIN_SECONDS = 1.0

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics, topic_id_text
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError, StateError
 
 TOPIC_GONE_SECONDS = 15.0

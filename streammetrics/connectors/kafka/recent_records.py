@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
 from streammetrics.connectors.kafka.consumer import bounds_of, close_consumer, new_consumer, position_of
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
+from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError
 
 RECORDS_PER_TOPIC = 100

@@ -27,13 +27,13 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.consumer import REQUEST_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
+from streammetrics.connectors.source import Input
 from streammetrics.errors import MalformedEvent, SourceError
 from streammetrics.events import Decoder
 

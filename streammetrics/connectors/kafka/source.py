@@ -16,7 +16,6 @@ import structlog
 from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streammetrics.connectors.base import Input, PollResult, Record, SourceHealth
 from streammetrics.connectors.kafka.assignment import TaskAssignment
 from streammetrics.connectors.kafka.client import KafkaConnection, unreachable_reason
 from streammetrics.connectors.kafka.client_log import client_log
@@ -35,6 +34,7 @@ from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.patches import fast_fetch, fencing, join_fix, parked_records
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
+from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
 from streammetrics.errors import GaveUp, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -46,7 +46,7 @@ REBUILDS_WITHOUT_RECORD_MAX = 3
 
 
 class KafkaSource:
-    """The `Source` that reads the partitions which the consumer group assigns to this process; see `streammetrics.connectors.base`.
+    """The `Source` that reads the partitions which the consumer group assigns to this process; see `streammetrics.connectors.source`.
 
     The constructor connects. It raises SourceError when no broker can be reached, and ConfigError when a topic is missing or partition
     counts differ. It never creates a topic. `clock` returns monotonic seconds.

@@ -13,10 +13,10 @@ import structlog
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.consumer import REQUEST_MS, bounds_of
 from streammetrics.connectors.kafka.log_identity import LogIdentity
+from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError
 
 log = structlog.get_logger("streammetrics.kafka")

@@ -10,7 +10,7 @@ FIELD = "value"
 
 
 class RedisBlobStore:
-    """A `BlobStore` in Redis; see `streammetrics.connectors.base`. For one thread. It connects at the first call."""
+    """A `BlobStore` in Redis; see `streammetrics.connectors.store`. For one thread. It connects at the first call."""
 
     def __init__(self, settings: RedisConnection, name: str) -> None:
         self.settings = settings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streammetrics.connectors.base import lost_state
 from streammetrics.connectors.redis.keys import LAYOUT_VERSION
+from streammetrics.connectors.store import lost_state
 from streammetrics.errors import StateError
 
 

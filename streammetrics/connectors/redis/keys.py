@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
-from streammetrics.connectors.base import Commit
 from streammetrics.connectors.redis.transaction import Command
+from streammetrics.connectors.store import Commit
 
 LAYOUT_VERSION = "4"
 """The version of the keys and fields above. Their values have versions of their own."""

@@ -11,18 +11,6 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
 
-from streammetrics.connectors.base import (
-    NO_BOUNDS,
-    READ_SLICE,
-    Claim,
-    Commit,
-    CommitOutcome,
-    DueQuery,
-    LoadedUsers,
-    PendingDueUsers,
-    PendingUsers,
-    StoreNode,
-)
 from streammetrics.connectors.redis.client import Client, LazyClient, RedisConnection, replies_of, require_files, send
 from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.integrity import lost_keys, require_complete
@@ -40,6 +28,18 @@ from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
 from streammetrics.connectors.redis.scripts import Script
 from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_server_info
 from streammetrics.connectors.redis.transaction import Command, transact
+from streammetrics.connectors.store import (
+    NO_BOUNDS,
+    READ_SLICE,
+    Claim,
+    Commit,
+    CommitOutcome,
+    DueQuery,
+    LoadedUsers,
+    PendingDueUsers,
+    PendingUsers,
+    StoreNode,
+)
 from streammetrics.engine.stored_state import GROWS, CommitMark, TaskView
 
 ReplyT = TypeVar("ReplyT")
@@ -58,7 +58,7 @@ VIEWS_MAX = 32
 
 
 class RedisStore:
-    """A `Store` in Redis >= 6.2, Valkey or Redis Cluster; see `streammetrics.connectors.base`. Usable from several threads.
+    """A `Store` in Redis >= 6.2, Valkey or Redis Cluster; see `streammetrics.connectors.store`. Usable from several threads.
 
     It connects at the first call. The constructor raises ConfigError for unreadable certificate files. Methods raise StoreError when
     Redis cannot serve, and StateError for keys of another program or layout, and for missing keys.

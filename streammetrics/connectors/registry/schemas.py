@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, TypeAlias
 import structlog
 import tenacity
 
-from streammetrics.connectors.base import SchemaWait
 from streammetrics.connectors.registry.client import RegistryClient, RegistryError, UnknownSchemaError
 from streammetrics.connectors.registry.readers import registered_reader
+from streammetrics.connectors.source import SchemaWait
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import MissingPackageError, SchemaProblemError, of_unknown_schema, of_unusable_schema

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from streammetrics.connectors.base import Input, PollResult, Record, Source, SourceHealth
 from streammetrics.connectors.registry.schemas import SchemaKey, Schemas
+from streammetrics.connectors.source import Input, PollResult, Record, Source, SourceHealth
 from streammetrics.events.encodings.frames import IdKind, SchemaRef, frame_key, framed_ref, header_key, header_ref
 from streammetrics.events.encodings.schema_text import of_unusable_schema
 from streammetrics.events.encodings.sent_value import SentValue, ToJson

@@ -6,8 +6,9 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from zlib import crc32
 
-from streammetrics.connectors.base import Clock, Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.simulated import SimulatedRecord
+from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
 
 RECORDS_MAX = 5_000
 WAIT_SECONDS_MAX = 0.05

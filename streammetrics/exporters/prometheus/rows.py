@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from streammetrics import __version__
-from streammetrics.connectors.base import CommitOutcome
+from streammetrics.connectors.store import CommitOutcome
 from streammetrics.events.outcomes import LABELS, NOT_REFUSED, OUTCOMES, UNMATCHED
 from streammetrics.exporters.prometheus.experiments import (
     ControlOf,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.liveness import (
     AWAY_SECONDS,
     HUNG_SECONDS,
@@ -13,6 +12,7 @@ from streammetrics.connectors.kafka.liveness import (
     STALL_SECONDS_PER_INPUT,
     LivenessMonitor,
 )
+from streammetrics.connectors.source import Input
 
 PLACE, OTHER = Input("clicked", 0), Input("shown", 0)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka import log_identity
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.log_identity import TOPIC_GONE_SECONDS, LogIdentity
 from streammetrics.connectors.kafka.topics import MissingTopic, Topic, TopicDescriptions
+from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError, StateError
 
 SETTINGS = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",))

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import PollResult
 from streammetrics.connectors.kafka import source as kafka_source
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.connectors.kafka.topics import Topic
+from streammetrics.connectors.source import PollResult
 from streammetrics.errors import SourceError
 
 

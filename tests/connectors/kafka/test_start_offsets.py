@@ -10,10 +10,10 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.start_offsets import StartOffset, StartOffsets
+from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError, StateError
 
 SHOWN, CLICKED = Input("shown", 0), Input("clicked", 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from streammetrics.connectors.base import Commit
 from streammetrics.connectors.redis.keys import ARGUMENTS_MAX, TaskKeys, cells_of, panes_of, user_of, writes
+from streammetrics.connectors.store import Commit
 from streammetrics.engine.stored_state import StateChanges
 
 KEYS = TaskKeys.of("sm", 3)

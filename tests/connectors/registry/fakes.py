@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from streammetrics.connectors.base import Input, PollResult, Record, SourceHealth
 from streammetrics.connectors.registry.client import RegistryError, UnknownSchemaError
+from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import SchemaText
 

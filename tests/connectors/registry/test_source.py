@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.base import Input, PollResult, Record
 from streammetrics.connectors.registry.schemas import Schemas
 from streammetrics.connectors.registry.source import SchemaSource, loaded
+from streammetrics.connectors.source import Input, PollResult, Record
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events.encodings.schema_text import MissingPackageError, SchemaText
 from streammetrics.events.encodings.sent_value import SentValue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from streammetrics.connectors.base import Input
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedSource, time_lapse
+from streammetrics.connectors.source import Input
 
 
 class StandingClock:

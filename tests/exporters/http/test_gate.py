@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.exporters.http.views import STALE_MS, HttpViews
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.support.committed_state import START_MS, Now, served

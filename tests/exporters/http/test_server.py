@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer

@@ -14,7 +14,8 @@ from prometheus_client.registry import Collector
 
 from streammetrics import __version__
 from streammetrics.cli.output.tables import counter_lines
-from streammetrics.connectors.base import Input, StoreNode
+from streammetrics.connectors.source import Input
+from streammetrics.connectors.store import StoreNode
 from streammetrics.errors import MalformedEvent
 from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.prometheus import exposition as exposition_module

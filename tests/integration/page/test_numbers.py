@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from playwright.sync_api import expect
 
-from streammetrics.connectors.base import Input
+from streammetrics.connectors.source import Input
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment

@@ -21,8 +21,8 @@ from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.base import Record
 from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
+from streammetrics.connectors.source import Record
 from streammetrics.events.encodings.sent_value import NO_HEADERS, Headers, SentValue
 
 log = structlog.get_logger("streammetrics.kafka")

@@ -19,7 +19,7 @@ import numpy as np
 from kafka.errors import CorruptRecordError
 from numpy.typing import NDArray
 
-from streammetrics.connectors.base import Record
+from streammetrics.connectors.source import Record
 from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.metrics.varints import read_varint, read_varints_at
 

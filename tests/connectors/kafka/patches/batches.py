@@ -10,7 +10,7 @@ from kafka import codec as codecs
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.base import Record
+from streammetrics.connectors.source import Record
 
 PLACE = TopicPartition("events", 0)
 CODECS = [0, 1] + [number for number, has in ((2, codecs.has_snappy), (3, codecs.has_lz4), (4, codecs.has_zstd)) if has()]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kafka.consumer.fetcher import Fetcher
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
-from streammetrics.connectors.base import Record
 from streammetrics.connectors.kafka.patches import fast_fetch, record_batches
 from streammetrics.connectors.kafka.patches.fast_fetch import FastPartitionRecords, as_record
+from streammetrics.connectors.source import Record
 from tests.connectors.kafka.patches.batches import CODECS, PLACE, RecordFields, batch_of, read_all, record_lists
 
 

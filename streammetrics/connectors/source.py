@@ -1,0 +1,96 @@
+"""Where records come from: the protocol of a source, and what it returns. No client is imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class Input(NamedTuple):
+    """One (topic, partition); the task that owns it is the partition number."""
+
+    topic: str
+    partition: int
+
+
+class Record(NamedTuple):
+    """One record of an input: its offset, the timestamp of the log (epoch ms, -1 if unknown), and its bytes."""
+
+    offset: int
+    timestamp_ms: int
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """The result of one poll: records per input in offset order, and how task ownership changed before them.
+
+    A task in `assigned` must be claimed first. The source keeps its inputs paused until `start` is called.
+    """
+
+    records: Mapping[Input, Sequence[Record]] = field(default_factory=dict)
+    assigned: frozenset[int] = frozenset()
+    revoked: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaWait:
+    """How many inputs wait for a schema and, if the registry failed: since when (monotonic seconds), how often, and the last error."""
+
+    inputs: int = 0
+    since: float = 0.0
+    failures: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
+
+    `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
+    is what its records wait for; None: it uses no schema registry.
+    """
+
+    reachable: bool = True
+    since: float = 0.0
+    rebuilds: int = 0
+    last_error: str = ""
+    ends_asked: float | None = None
+    schemas: SchemaWait | None = None
+
+
+class Source(Protocol):
+    """Where records come from. Raises SourceError if it fails, and StateError if the log does not match the stored offsets."""
+
+    @property
+    def health(self) -> SourceHealth:
+        """Whether the source can be reached. `poll` raises nothing while it waits for a broker to return."""
+        ...
+
+    def poll(self, timeout_s: float) -> PollResult: ...
+
+    def inputs_of(self, task: int) -> tuple[Input, ...]:
+        """Return the inputs of a task: partition number `task` of every topic, in the configured order of the topics."""
+        ...
+
+    def start(self, task: int, offsets: Mapping[Input, int]) -> Mapping[Input, int]:
+        """Seek each input of a claimed task to its offset (absent: where the configuration says) and resume it.
+
+        Returns the offset of each input, to be committed with the first events. Returns nothing if the task has a new owner.
+        """
+        ...
+
+    def pause(self, inputs: Collection[Input]) -> None: ...
+
+    def resume(self, inputs: Collection[Input]) -> None: ...
+
+    def ends(self) -> Mapping[Input, int]:
+        """Return the last known end offset of every owned input. Asks the broker every few seconds at most."""
+        ...
+
+    def acknowledge(self, offsets: Mapping[Input, int]) -> None:
+        """Report committed offsets to the log, for lag tools only. Never waits and never fails."""
+        ...
+
+    def close(self) -> None: ...
