@@ -216,7 +216,7 @@ def processes_panels() -> tuple[Block, ...]:
             Query(loop_rate("streammetrics_webhooks_total", ["status"]), "{{status}}"),
             least=0,
             empty="No process has a webhook",
-            width=12,
+            width=8,
         ),
         lines(
             "Webhook changes waiting",
@@ -225,7 +225,16 @@ def processes_panels() -> tuple[Block, ...]:
             Query(loop("streammetrics_webhooks_waiting", [], "max"), "waiting"),
             least=0,
             empty="No process has a webhook",
-            width=12,
+            width=8,
+        ),
+        lines(
+            "Oldest webhook change",
+            "How long the oldest of these changes has waited. It grows while the receiver fails.",
+            "s",
+            Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
+            least=0,
+            empty="No change waits",
+            width=8,
         ),
         lines(
             "Results sent",

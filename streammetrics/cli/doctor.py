@@ -1,6 +1,6 @@
-"""`doctor`: checks Kafka, the schema registry, Redis, the stored state and the HTTP port, and says how to fix problems. Changes nothing.
+"""`doctor`: checks Kafka, the schema registry, Redis, stored state, the webhook and the HTTP port, and says how to fix problems.
 
-Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
+It changes nothing. Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from streammetrics.cli.doctor_checks import (
 )
 from streammetrics.cli.doctor_findings import DoctorFinding, Level
 from streammetrics.cli.doctor_registry import registry_findings
+from streammetrics.cli.doctor_webhook import webhook_findings
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.config import Settings
+from streammetrics.connectors.http_client import server_of
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
 
@@ -58,6 +60,8 @@ def _checks(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
         f"Redis at {settings.redis.url}{', a cluster' if settings.redis.cluster else ''}, namespace {settings.redis.namespace}",
         redis_findings,
     )
+    if settings.webhook.url is not None and settings.worker.role != "worker":
+        yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", webhook_findings
     yield f"HTTP port {settings.http.port} on {settings.http.host}", port_findings
 
 

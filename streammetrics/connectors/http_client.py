@@ -51,21 +51,25 @@ class HttpClient:
         """Raise ConfigError if `cafile` cannot be used."""
         self._tls()
 
+    def reach(self, url: str) -> None:
+        """Connect to a receiver, with its certificate checked, and send nothing. Raises HttpError, and ConfigError for a wrong `cafile`."""
+        connection, place = self._connection(url)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise HttpError(f"{place}: {_text(error)}") from error
+        finally:
+            connection.close()
+
     def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
         """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for a wrong `cafile`."""
         parts = urlsplit(url)
-        host, path = parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        if parts.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, parts.port, timeout=self.timeout_seconds, context=self._tls()
-            )
-        else:
-            connection = http.client.HTTPConnection(host, parts.port, timeout=self.timeout_seconds)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection, place = self._connection(url)
         is_late = threading.Event()
         timer = threading.Timer(self.timeout_seconds, _end, (connection, is_late))
         timer.daemon = True
         timer.start()
-        place = f"{parts.scheme}://{host}{'' if parts.port is None else f':{parts.port}'}"
         try:
             connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
@@ -82,10 +86,29 @@ class HttpClient:
             raise HttpError(f"{place}: the answer has more than {ANSWER_BYTES_MAX >> 20} MiB")
         return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
 
+    def _connection(self, url: str) -> tuple[http.client.HTTPConnection, str]:
+        """Return a connection that is not open yet, and the address without its path, for messages."""
+        parts = urlsplit(url)
+        host, timeout = parts.hostname or "", self.timeout_seconds
+        if parts.scheme == "https":
+            return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=self._tls()), server_of(url)
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout), server_of(url)
+
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context()
         CertificateFiles(section=self.section, cafile=self.cafile).load_into(context)
         return context
+
+
+def server_of(url: str) -> str:
+    """Return scheme, host and port of a URL, for messages: its path may be secret.
+
+    >>> server_of("https://hooks.example/services/secret"), server_of("http://[::1]:8080/?key=secret")
+    ('https://hooks.example', 'http://[::1]:8080')
+    """
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}{'' if parts.port is None else f':{parts.port}'}"
 
 
 def _end(connection: http.client.HTTPConnection, is_late: threading.Event) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.reports.freshness import span_text
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
 
@@ -23,6 +25,7 @@ Watched: TypeAlias = Literal["verdict", "gate"]
 
 PENDING_MAX: Final = 20
 """Most changes of one experiment that wait. The oldest are dropped first."""
+ERROR_LENGTH_MAX: Final = 200
 _PREFIX: Final = "webhook:"
 
 
@@ -45,8 +48,8 @@ class RecordedChange(msgspec.Struct, frozen=True):
 class ChangeRecord(msgspec.Struct, frozen=True):
     """What is stored of one experiment: its last words, their position, and the changes to send.
 
-    owner, until_ms: the process that sends now, and when its claim ends. attempts, next_ms: failed tries of the first change, and when to
-    try again.
+    owner, until_ms: the process that sends now, and when its claim ends. attempts, next_ms, error: failed tries of the first change, when
+    to try again, and why the last try failed.
     """
 
     position: int = -1
@@ -58,6 +61,7 @@ class ChangeRecord(msgspec.Struct, frozen=True):
     until_ms: int = 0
     attempts: int = 0
     next_ms: int = 0
+    error: str = ""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)
@@ -143,12 +147,53 @@ def _after(
 def without(record: ChangeRecord, key: str) -> ChangeRecord:
     """Return the record without a change that was sent or given up, and without a claim."""
     pending = tuple(each for each in record.pending if each.key != key)
-    return msgspec.structs.replace(record, pending=pending, owner="", until_ms=0, attempts=0, next_ms=0)
+    return msgspec.structs.replace(record, pending=pending, owner="", until_ms=0, attempts=0, next_ms=0, error="")
 
 
-def waiting_changes(records: Iterable[ChangeRecord]) -> int:
-    """Return how many changes wait to be sent."""
-    return sum(len(each.pending) for each in records)
+def failed_once_more(record: ChangeRecord, *, next_ms: int, error: str) -> ChangeRecord:
+    """Return the record after a failed try, without a claim."""
+    return msgspec.structs.replace(
+        record, owner="", until_ms=0, attempts=record.attempts + 1, next_ms=next_ms, error=fit(error)[:ERROR_LENGTH_MAX]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookBacklog:
+    """The changes that wait to be sent by any process.
+
+    waiting: how many. oldest_ms: when the oldest of them was recorded; None for none. tries, error: failed tries of the change that has
+    failed for longest, and why its last try failed; 0 and empty if the receiver has refused none of them.
+    """
+
+    waiting: int = 0
+    oldest_ms: int | None = None
+    tries: int = 0
+    error: str = ""
+
+    def problem(self, now_ms: int) -> str:
+        """Return sentences about a receiver that fails; empty if it does not.
+
+        >>> WebhookBacklog(2, 0, 4, "the receiver answered 503").problem(720_000)
+        'The webhook fails: the receiver answered 503 (4 tries). 2 changes wait, the oldest for 12 min.'
+        """
+        if not self.tries or self.oldest_ms is None:
+            return ""
+        tries = "1 try" if self.tries == 1 else f"{self.tries} tries"
+        waiting = "1 change waits" if self.waiting == 1 else f"{self.waiting:,} changes wait, the oldest"
+        return f"The webhook fails: {self.error} ({tries}). {waiting} for {span_text(max(0, now_ms - self.oldest_ms))}."
+
+
+def backlog_of(records: Iterable[ChangeRecord]) -> WebhookBacklog:
+    """Return what waits in these records."""
+    pending = [each for each in records if each.pending]
+    if not pending:
+        return WebhookBacklog()
+    failing = min((each for each in pending if each.attempts), key=_oldest_ms, default=NO_RECORD)
+    return WebhookBacklog(sum(len(each.pending) for each in pending), min(map(_oldest_ms, pending)), failing.attempts, failing.error)
+
+
+def _oldest_ms(record: ChangeRecord) -> int:
+    return record.pending[0].changed_ms
 
 
 def json_message(change: RecordedChange, source: str) -> dict[str, Any]:

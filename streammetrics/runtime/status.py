@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
+from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 
 COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -94,8 +95,8 @@ class ProcessStatus:
     dead_letters: int = 0
     webhooks: Counter[str] = field(default_factory=Counter)
     """Messages of the webhook by outcome: sent, failed (tries), given_up."""
-    webhooks_waiting: int | None = None
-    """Changes that wait to be sent, by any process; None without a webhook."""
+    webhook_backlog: WebhookBacklog | None = None
+    """Changes that wait to be sent, by any process; None without a webhook, and before its first turn."""
     results: Counter[str] = field(default_factory=Counter)
     """Records of results: sent, and failed writes; empty without a topic for them."""
     marks: tuple[Mark, ...] = ()

@@ -27,9 +27,10 @@ from streammetrics.reports.changes import (
     RecordedChange,
     StoredChanges,
     Watched,
+    backlog_of,
     decode_records,
     due_records,
-    waiting_changes,
+    failed_once_more,
     without,
 )
 from streammetrics.reports.report import Report
@@ -112,7 +113,7 @@ class WebhookSender:
         """Try each record that has a change to send. Raises StoreError."""
         stored = self._store.compare_and_set({})
         records = decode_records(stored)
-        self._status.webhooks_waiting = waiting_changes(records.values())
+        self._status.webhook_backlog = backlog_of(records.values())
         for name, record in records.items():
             if stop is not None and stop.is_set():
                 return
@@ -151,7 +152,7 @@ class WebhookSender:
             log.error("webhook given up", experiment=change.experiment, key=change.key, attempts=attempts, error=why)
             return
         wait_ms = int(1_000 * min(BACKOFF_SECONDS_MAX, 2.0 ** min(attempts, 20)) * random.uniform(0.5, 1))
-        self._change(name, lambda now: msgspec.structs.replace(now, owner="", until_ms=0, attempts=attempts, next_ms=now_ms + wait_ms))
+        self._change(name, lambda now: failed_once_more(now, next_ms=now_ms + wait_ms, error=why))
         if not self._failing:
             log.warning("webhook failed, trying again", experiment=change.experiment, key=change.key, error=why)
         self._failing = True

@@ -536,6 +536,8 @@ TASKS = one("streammetrics_tasks")
 WORKER = "worker:9464"
 STORE_UP, STORE_UP_WORKER = one("streammetrics_store_up"), one("streammetrics_store_up", instance=WORKER)
 SOURCE_UP = one("streammetrics_source_up", instance=WORKER)
+WEBHOOK_OLDEST = one("streammetrics_webhooks_oldest_timestamp_seconds")
+WEBHOOKS_GIVEN_UP = one("streammetrics_webhooks_total", status="given_up")
 REGISTRY_UP = one("streammetrics_registry_up", instance=WORKER)
 WATERMARK = one("streammetrics_tasks_watermark_timestamp_seconds")
 LAG_SECONDS = one("streammetrics_lag_seconds", instance=WORKER, topic="impressions", partition="0")
@@ -738,6 +740,39 @@ PIPELINE = (
         ),
     ),
     Case("StreammetricsRegistryDown", "not for a restart of the registry", {REGISTRY_UP: "1+0x3 0 0 1+0x9"}, "5m"),
+    Case(
+        "StreammetricsWebhookFailing",
+        "for a receiver that refuses a change for longer than ten minutes",
+        {WEBHOOK_OLDEST: "_x4 240+0x60"},
+        "20m",
+        (
+            fired(
+                "warning",
+                "The webhook has not sent a change of a verdict for 16m 0s",
+                "The receiver refuses the messages or does not answer. They are tried again, in their order, until webhook.give_up_ms. "
+                "Verdicts and gates are right; only these messages are affected.",
+                problem="waiting",
+            ),
+        ),
+    ),
+    Case(
+        "StreammetricsWebhookFailing",
+        "for messages that were given up",
+        {WEBHOOKS_GIVEN_UP: "0+0x10 2+0x60", WEBHOOK_OLDEST: "_x60"},
+        "20m",
+        (
+            fired(
+                "warning",
+                "The webhook has given up messages about changed verdicts: 2",
+                "The receiver took them at no try within webhook.give_up_ms, so nobody got them. "
+                "Verdicts and gates are right; only these messages are affected.",
+                problem="given up",
+            ),
+        ),
+    ),
+    Case("StreammetricsWebhookFailing", "not for a receiver that was away for five minutes", {WEBHOOK_OLDEST: "_x4 240+0x5 _x60"}, "20m"),
+    Case("StreammetricsWebhookFailing", "not for changes that are taken one after the other", {WEBHOOK_OLDEST: "0+60x60"}, "40m"),
+    Case("StreammetricsWebhookFailing", "not for an exporter that restarts", {WEBHOOKS_GIVEN_UP: "3+0x90 0+0x60"}, "100m"),
     Case(
         "StreammetricsRebalanceStorm",
         "for a worker whose tasks change every two minutes",

@@ -16,6 +16,7 @@ from tests.support.http_receiver import HttpReceiver, receiving
 from tests.support.real_pipeline import Pipeline, start_ms
 
 SECRET = "s3cret"
+REFUSED = r"The webhook fails: the receiver answered 503 \(\d+ (try|tries)\). \d+ changes? waits?"
 
 
 def test_two_exporters_send_a_regression_once_although_the_receiver_fails_and_one_of_them_dies(
@@ -37,9 +38,15 @@ def test_two_exporters_send_a_regression_once_although_the_receiver_fails_and_on
         done = streammetrics("simulate", "--kafka", "--pace", "fast", *kafka, *size, "--regression", "treatment:0.85")
         assert done.returncode == 0, done.stderr
         pipeline.write_ends(begin + ENDS_MS)
-        refused = len(receiver.wait_for(2, 120))
+        receiver.wait_for(2, 120)
+        for exporter in exporters:
+            wait_for_a_shown_failure(exporter)
+        doctor = streammetrics("doctor", "--config", service.config, "--set", "worker.role=exporter", *webhook)
+        assert re.search(REFUSED, doctor.stdout), doctor.stdout
+        assert f"{receiver.url.removesuffix('/hook')} accepts connections" in doctor.stdout
+        assert "webhook.give_up_ms" in doctor.stdout
         exporters[0].kill()
-        receiver.status = 200
+        refused, receiver.status = len(receiver.messages), 200
         receiver.wait_for(refused + 1, 120)
         wait_for_nothing_waiting(exporters[1])
         messages = list(receiver.messages)
@@ -50,6 +57,17 @@ def test_two_exporters_send_a_regression_once_although_the_receiver_fails_and_on
     assert json.loads(taken[-1].body)["verdict"]["after"] == "regressed"
     for each in messages:
         assert each.headers["x-streammetrics-signature"] == signature(SECRET, int(each.headers["x-streammetrics-timestamp"]), each.body)
+
+
+def wait_for_a_shown_failure(exporter: Product) -> None:
+    """Wait until an exporter shows that the receiver fails, whichever exporter has tried, and stays ready."""
+
+    def is_shown() -> bool:
+        return re.match(REFUSED, json.loads(exporter.get("/api/pulse").text)["webhook"]["problem"] or "") is not None
+
+    wait_until(is_shown, what="the failure is shown", deadline_seconds=120)
+    assert re.search(r"^streammetrics_webhooks_oldest_timestamp_seconds 1\.", exporter.get("/metrics").text, re.MULTILINE)
+    assert exporter.get("/readyz").status == 200
 
 
 def wait_for_nothing_waiting(exporter: Product) -> None:

@@ -10,12 +10,16 @@ import pytest
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.changes import (
+    ERROR_LENGTH_MAX,
     PENDING_MAX,
     ChangeRecord,
     RecordedChange,
     Watched,
+    WebhookBacklog,
+    backlog_of,
     decode_records,
     due_records,
+    failed_once_more,
     json_message,
     record_name,
     slack_message,
@@ -162,3 +166,34 @@ def test_a_message_for_slack_is_one_text_without_foreign_markup() -> None:
     }
     gate_only = slack_message(change(verdict="inconclusive", gate="pass"), "sm")["text"]
     assert gate_only.splitlines()[:2] == ["*ranker*: gate wait → *pass*", "treatment: 12 % lower"]
+
+
+class TestBacklog:
+    @staticmethod
+    def record(name: str, *changed_ms: int, tries: int = 0) -> ChangeRecord:
+        changes = (RecordedChange(f"{name}{ms}", name, "inconclusive", "safe", "wait", "pass", "", "", 1, None, ms) for ms in changed_ms)
+        record = ChangeRecord(pending=tuple(changes))
+        for number in range(tries):
+            record = failed_once_more(record, next_ms=5, error=f"{name} {number}")
+        return record
+
+    def test_it_counts_all_changes_and_has_the_time_of_the_oldest(self) -> None:
+        records = [self.record("a", 30, 40), self.record("b", 20), self.record("c")]
+        assert backlog_of(records) == WebhookBacklog(3, 20)
+        assert backlog_of(records).problem(1_000) == ""
+        assert backlog_of([self.record("c")]) == backlog_of([]) == WebhookBacklog()
+
+    def test_it_names_the_failure_of_the_change_that_waits_longest(self) -> None:
+        records = [self.record("a", 10), self.record("b", 20, tries=3), self.record("c", 30, tries=9)]
+        assert backlog_of(records) == WebhookBacklog(3, 10, 3, "b 2")
+
+    def test_one_change_and_one_try_are_counted_in_the_singular(self) -> None:
+        problem = backlog_of([self.record("a", 0, tries=1)]).problem(60_000)
+        assert problem == "The webhook fails: a 0 (1 try). 1 change waits for 60 s."
+
+    def test_a_sent_change_has_no_failure_left(self) -> None:
+        record = without(self.record("a", 10, tries=4), "a10")
+        assert (record.attempts, record.error) == (0, "")
+
+    def test_a_long_message_of_an_error_is_cut(self) -> None:
+        assert len(failed_once_more(self.record("a", 1), next_ms=0, error="x" * 5_000).error) <= ERROR_LENGTH_MAX

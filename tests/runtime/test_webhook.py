@@ -14,7 +14,7 @@ import pytest
 from streammetrics.connectors.http_client import HttpClient
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.webhook import WebhookReceiver
-from streammetrics.reports.changes import decode_records, json_message, slack_message
+from streammetrics.reports.changes import WebhookBacklog, decode_records, json_message, slack_message
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.webhook import CLAIM_SLACK_SECONDS, ChangeRecorder, WebhookRules, WebhookSender
 from tests.reports.test_changes import BOTH, at
@@ -81,6 +81,11 @@ def store() -> MemoryStore:
 
 def waits(store: MemoryStore) -> int:
     return sum(len(each.pending) for each in decode_records(store.compare_and_set({})).values())
+
+
+def waiting_at(exporter: Exporter) -> int:
+    assert exporter.status.webhook_backlog is not None
+    return exporter.status.webhook_backlog.waiting
 
 
 def test_a_change_is_sent_signed_with_its_key(store: MemoryStore, receiver: HttpReceiver) -> None:
@@ -159,11 +164,11 @@ def test_while_one_process_sends_no_other_does(store: MemoryStore, receiver: Htt
     turn.start()
     receiver.wait_for(1)
     other.sender.turn()
-    assert (len(receiver.messages), other.status.webhooks_waiting) == (1, 1)
+    assert (len(receiver.messages), waiting_at(other)) == (1, 1)
     receiver.hanging.clear()
     turn.join()
     other.sender.turn()
-    assert (len(receiver.messages), one.status.webhooks, other.status.webhooks_waiting) == (1, {"sent": 1}, 0)
+    assert (len(receiver.messages), one.status.webhooks, waiting_at(other)) == (1, {"sent": 1}, 0)
 
 
 def test_many_processes_send_each_change_once(store: MemoryStore, receiver: HttpReceiver) -> None:
@@ -240,6 +245,29 @@ def test_a_change_that_no_receiver_takes_is_given_up_and_counted(store: MemorySt
     exporter.clock.now_ms += GIVE_UP_MS
     exporter.sender.turn()
     assert (exporter.status.webhooks, waits(store)) == ({"failed": 2, "given_up": 1}, 0)
+
+
+def test_every_process_knows_that_the_receiver_fails_and_why_until_it_takes_the_change(store: MemoryStore, receiver: HttpReceiver) -> None:
+    clock = TestClock()
+    one, other = (Exporter(store, receiver, clock) for _ in range(2))
+    one.recorder.take(at(1, failing("ranker")))
+    receiver.status = 503
+    one.sender.turn()
+    one.recorder.take(at(2, waiting("ranker")))
+    clock.now_ms += 300_000
+    one.sender.turn()
+    other.sender.turn()
+    backlog = other.status.webhook_backlog
+    assert backlog == WebhookBacklog(2, START_MS, 2, "the receiver answered 503")
+    assert backlog.problem(clock.now_ms) == (
+        "The webhook fails: the receiver answered 503 (2 tries). 2 changes wait, the oldest for 5 min."
+    )
+    receiver.status = 200
+    clock.now_ms += 300_000
+    for _ in range(3):
+        other.sender.turn()
+    one.sender.turn()
+    assert one.status.webhook_backlog == other.status.webhook_backlog == WebhookBacklog()
 
 
 def test_slack_gets_its_own_form(store: MemoryStore, receiver: HttpReceiver) -> None:

@@ -32,6 +32,7 @@ from streammetrics.experiments.stage_values import StageRow
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
+from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
@@ -148,7 +149,7 @@ def scene(folder: Path) -> Iterator[Scene]:
                 webhooks=Counter(sent=3, failed=2),
                 results=Counter(sent=40, failed=1),
                 marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
-                webhooks_waiting=1,
+                webhook_backlog=WebhookBacklog(1, 1_000, 2, "the receiver answered 503"),
             )
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
             views.show(pipeline.report())
@@ -157,7 +158,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             store_nodes=NODES,
             results=Counter(sent=4, failed=0),
             webhooks=Counter(sent=1),
-            webhooks_waiting=0,
+            webhook_backlog=WebhookBacklog(),
             marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
         )
         young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))

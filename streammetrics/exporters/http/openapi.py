@@ -17,7 +17,7 @@ from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.history import HistorySeries
 
-API_VERSION: Final = "1.2.0"
+API_VERSION: Final = "1.3.0"
 GATE_SCOPES: Final = (SINCE_START, THIS_DAY)
 JsonSchema: TypeAlias = dict[str, Any]
 
@@ -115,9 +115,16 @@ _CURVES: Final = _record(
 )
 _MARK: Final = _record(at_ms=_COUNT, kind={"enum": ["deploy", "alert"]}, text=_TEXT, experiment=_TEXT)
 _MARKS: Final = _record(marks=_list(_MARK))
+_WEBHOOK: Final = _record(
+    waiting=_COUNT,
+    oldest_ms={"type": ["integer", "null"], "description": "When the oldest change that waits was recorded; null for none."},
+    given_up=_COUNT,
+    problem={"type": ["string", "null"], "description": "Why the receiver takes no messages; null if it does."},
+)
 _PULSE: Final = _record(
     missing=_list(_TEXT),
     waiting=_list(_TEXT),
+    webhook={"anyOf": [_WEBHOOK, {"type": "null"}], "description": "Null without a webhook."},
     marks=_list(_MARK),
     publishes=_FLAG,
     report_age_seconds=_SECONDS,

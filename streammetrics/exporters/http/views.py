@@ -111,6 +111,7 @@ class HttpViews:
         """Return the status of this process as plain JSON values: problems, age of the report, event rate, and lag of its inputs.
 
         `waiting` says what the first events must be, and is empty when there are some. `lag` is null if this process does not consume.
+        `webhook` has the changes that wait, those that this process gave up, and the `problem` of a receiver that fails; null without one.
         Ages are in seconds, and null before the first report.
         """
         status, consumes = self._status, self._exposition.loop
@@ -122,6 +123,7 @@ class HttpViews:
         ]
         return {
             "missing": list(self._missing()),
+            "webhook": self._webhook(),
             "waiting": self._waiting(),
             "marks": self.marks(),
             "publishes": self._publishes,
@@ -179,6 +181,13 @@ class HttpViews:
             return []
         sentences = self._first_events.sentences(self._report[0])
         return [*sentences, *self._first_events.advice()] if sentences else []
+
+    def _webhook(self) -> dict[str, Any] | None:
+        backlog = self._status.webhook_backlog
+        if backlog is None:
+            return None
+        given_up, problem = self._status.webhooks["given_up"], backlog.problem(self.wall_ms())
+        return {"waiting": backlog.waiting, "oldest_ms": backlog.oldest_ms, "given_up": given_up, "problem": problem or None}
 
     def _missing(self) -> Iterator[str]:
         status = self._status

@@ -235,8 +235,10 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
     newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
     for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
         yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)
-    if status.webhooks_waiting is not None:
-        yield SampleRow("streammetrics_webhooks_waiting", (), status.webhooks_waiting)
+    if (backlog := status.webhook_backlog) is not None:
+        yield SampleRow("streammetrics_webhooks_waiting", (), backlog.waiting)
+        if backlog.oldest_ms is not None:
+            yield SampleRow("streammetrics_webhooks_oldest_timestamp_seconds", (), backlog.oldest_ms / 1_000)
         for outcome in WEBHOOK_OUTCOMES:
             yield SampleRow("streammetrics_webhooks_total", (outcome,), status.webhooks[outcome])
     if not loop:

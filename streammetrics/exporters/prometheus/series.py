@@ -326,6 +326,12 @@ TABLE: tuple[Series, ...] = (
     _counter("webhooks", "Messages of the webhook by outcome: sent, failed (tries) or given_up.", "status", origin="exporter"),
     _counter("results", "Records sent to the topic of results, and failed writes (failed).", "status", origin="exporter"),
     _gauge("webhooks_waiting", "Changes of verdicts that wait to be sent by the webhook of any process.", origin="exporter"),
+    _gauge(
+        "webhooks_oldest_timestamp_seconds",
+        "Time of the oldest change that waits to be sent. Absent if none waits.",
+        origin="exporter",
+        unit="seconds",
+    ),
     _gauge("series", "Series of streammetrics on /metrics.", origin="exporter"),
     _gauge("series_limit", "Largest number of series that /metrics may have.", origin="exporter"),
     _gauge("series_left_out", "Series that are now folded into _other or left out.", origin="exporter"),

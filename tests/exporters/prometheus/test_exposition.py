@@ -23,6 +23,7 @@ from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposit
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
+from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
@@ -69,7 +70,7 @@ def busy_status() -> ProcessStatus:
     status.commits["written"] = 3
     status.marks = (Mark(1_000, "deploy", "ranker 7.2", "ranker"),)
     status.results["sent"] = 2
-    status.webhooks["sent"], status.webhooks_waiting = 4, 1
+    status.webhooks["sent"], status.webhook_backlog = 4, WebhookBacklog(1, 1_000)
     status.results["sent"] = 5
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)

@@ -95,9 +95,9 @@ function choose(event) {
 
 // State of the page
 
-/** Sentences about problems of the input, which make numbers wrong although everything runs. */
+/** Sentences about problems of the input, which make numbers wrong although everything runs, and of a webhook that fails. */
 function inputProblems(report) {
-  return report?.warnings ?? [];
+  return [...(report?.warnings ?? []), ...(now.pulse?.webhook?.problem ? [now.pulse.webhook.problem] : [])];
 }
 
 /** Return [kind, word, sentences] for the most important state. */

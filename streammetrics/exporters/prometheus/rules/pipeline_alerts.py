@@ -143,6 +143,21 @@ PIPELINE_ALERTS = (
         keeps="10m",
     ),
     Alert(
+        "StreammetricsWebhookFailing",
+        "warning",
+        "5m",
+        "label_replace(\n"
+        "  time() - min by (job) (streammetrics_webhooks_oldest_timestamp_seconds) > @webhook_seconds,\n"
+        '  "problem", "waiting", "", ""\n'
+        ")\n"
+        'or label_replace(sum by (job) (increase(streammetrics_webhooks_total{status="given_up"}[1h])) > 0, "problem", "given up", "", "")',
+        '{{ if eq $labels.problem "waiting" }}The webhook has not sent a change of a verdict for {{ $value | humanizeDuration }}'
+        "{{ else }}The webhook has given up messages about changed verdicts: {{ $value | humanize }}{{ end }}",
+        '{{ if eq $labels.problem "waiting" }}The receiver refuses the messages or does not answer. They are tried again, in their order, '
+        "until webhook.give_up_ms.{{ else }}The receiver took them at no try within webhook.give_up_ms, so nobody got them.{{ end }} "
+        "Verdicts and gates are right; only these messages are affected.",
+    ),
+    Alert(
         "StreammetricsRebalanceStorm",
         "warning",
         "5m",

@@ -31,6 +31,7 @@ INHIBITIONS = (
             "StreammetricsCommitsFailing",
             "StreammetricsNoTraffic",
             "StreammetricsRebalanceStorm",
+            "StreammetricsWebhookFailing",
         ),
     ),
     Inhibition(
