@@ -117,13 +117,8 @@ def _in_one_process(whole: _Replay, source: ReplayFileSource, progress: ReplayPr
     worker = ReplayWorker(whole.settings, whole.engine, source, letters, lambda panes: whole.write_panes(panes, final=True))
     store = worker.store
     history = whole.history(store, 1)
-
-    def take_snapshot(enrolled_ms: int) -> None:
-        if history is not None:
-            read_committed(store, history.builder, 1)
-            history.take_snapshot(enrolled_ms)
-
-    worker.read_all(None if history is None else take_snapshot, progress, flush=flush)
+    on_snapshot = None if history is None else lambda snapshot: history.take([snapshot])
+    worker.read_all(on_snapshot, progress, flush=flush)
     whole.write_panes(worker.finish(), final=False)
     builder = build_report_builder(whole.settings, whole.engine)
     read_committed(store, builder, 1)

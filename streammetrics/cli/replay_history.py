@@ -6,13 +6,15 @@ snapshot and the report agree. Snapshots cause extra commits, which change no re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Impression
-from streammetrics.events.event_time import DAY_MS, NEVER
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Event
 from streammetrics.experiments import Stored, build_report
 from streammetrics.reports.builder import ReportBuilder
@@ -29,6 +31,20 @@ from streammetrics.reports.history import (
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales
 from streammetrics.runtime.consumer import Worker
+
+
+class Snapshot(NamedTuple):
+    """The committed state of one process at the time of a snapshot, without panes.
+
+    Lists are enrolled up to `enrolled_ms` (event time). `is_changed` says whether any was enrolled since the last snapshot.
+    """
+
+    enrolled_ms: int
+    view: TaskView
+    is_changed: bool
+
+
+OnSnapshot: TypeAlias = Callable[[Snapshot], None]
 
 _EMPTY: Downsampled[Stored] = Downsampled()
 
@@ -51,30 +67,56 @@ class ExperimentWatch:
         return read
 
 
-class SnapshotTimes:
-    """Decides when snapshots are taken. It depends only on the events that were read, so that all processes of a replay agree."""
+def snapshot_times(began_ms: int) -> Iterator[int]:
+    """Yield the event times of snapshots, without end. The steps grow, so that a year costs only hundreds of snapshots.
 
-    def __init__(self, watch: ExperimentWatch) -> None:
-        self._watch = watch
-        self._first_ms: int | None = None
-        self._due_ms = NEVER
+    >>> from itertools import islice
+    >>> [at // 60_000 for at in islice(snapshot_times(0), 200)][::66]
+    [1, 67, 140, 279]
+    """
+    at_ms = began_ms
+    while True:
+        at_ms += max(SNAPSHOT_MS, (at_ms - began_ms) // SNAPSHOTS_MAX)
+        yield at_ms
 
-    def after_turn(self, worker: Worker) -> int | None:
-        """Commit all that was read if a snapshot is due. Returns the event time up to which lists are enrolled; None for no snapshot.
 
-        The steps grow with the replayed time, so that a year costs only hundreds of snapshots.
-        """
+class SnapshotHolds:
+    """Stops the watermark of a replay at the time of each snapshot.
+
+    So a snapshot depends on the log of each input alone, and not on how the inputs are read in turn. All processes of a replay agree.
+    `on_snapshot` is called with the committed state.
+    """
+
+    def __init__(self, watch: ExperimentWatch, store: Store, on_snapshot: OnSnapshot) -> None:
+        self._watch, self._store, self._on_snapshot = watch, store, on_snapshot
+        self._sums: Mapping[str, bytes] | None = None
+        self._times: Iterator[int] | None = None
+
+    def after_turn(self, worker: Worker) -> None:
+        """If the watermark has come to the time of a snapshot, take it, and let the watermark go on."""
+        state = worker.tasks[0].state if 0 in worker.tasks else None
+        if state is None:
+            return
+        progress = state.progress
+        if progress.hold == FOREVER:
+            worker.hold(progress.earliest)
+        while progress.watermark == progress.hold:
+            if self._times is None:
+                self._times = snapshot_times(progress.began_ms)
+            else:
+                self.take(worker)
+            worker.hold(next(self._times))
+
+    def take(self, worker: Worker) -> None:
+        """Commit, and take a snapshot if a list with an experiment was read. Also called once at the end of the inputs."""
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if state is None or not self._watch.seen:
-            return None
-        watermark = state.progress.watermark
-        if watermark < max(self._due_ms, NEVER + 1):
-            return None
-        first_ms = self._first_ms = watermark if self._first_ms is None else self._first_ms
-        self._due_ms = watermark + max(SNAPSHOT_MS, (watermark - first_ms) // SNAPSHOTS_MAX)
-        worker.drain(flush=False)  # so that a snapshot depends on the events read, not on the timing of commits
-        enrolled_ms = state.enrolments.enrolled_before
-        return None if enrolled_ms == NEVER else enrolled_ms
+            return
+        worker.drain(flush=False)
+        if (enrolled_ms := state.enrolments.enrolled_before) != NEVER:
+            view = self._store.view([0], {}, {0: FOREVER}, {0: FOREVER})[0]
+            is_changed, self._sums = view.experiments != self._sums, view.experiments
+            self._on_snapshot(Snapshot(enrolled_ms, view, is_changed))
 
 
 class ReplayHistory:
@@ -84,9 +126,16 @@ class ReplayHistory:
         self.builder, self._store, self._tasks = builder, store, tasks
         self._stored: dict[tuple[str, str], Downsampled[Stored]] = {}
 
-    def take_snapshot(self, enrolled_ms: int) -> None:
-        """Keep the totals that the builder has read."""
-        builder = self.builder
+    def take(self, parts: Sequence[Snapshot]) -> None:
+        """Keep the totals of all processes, if a list was enrolled in any of them."""
+        if not any(part.is_changed for part in parts):
+            return
+        builder, enrolled_ms = self.builder, parts[0].enrolled_ms
+        assert all(part.enrolled_ms == enrolled_ms for part in parts), "all processes take snapshots at the same event time"
+        if not builder.has_scales:
+            builder.update_scales({})
+        for task, part in enumerate(parts):
+            builder.update(task, part.view)
         freeze_due_scales(self._store, builder, self._tasks)  # like a live publisher: at the first snapshot with enough users
         today = (enrolled_ms - 1) // DAY_MS
         current = {(name, kept.scope): kept for (name, day), kept in builder.stored(self._tasks).items() if day in (WHOLE, today)}

@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.replay_history import ReplayHistory
+from streammetrics.cli.replay_history import ReplayHistory, Snapshot
 from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
@@ -46,13 +46,6 @@ class Finals(NamedTuple):
     """Panes of one process that are final, in order of time."""
 
     panes: list[FinalPane]
-
-
-class Snapshot(NamedTuple):
-    """The committed state of one process when a snapshot is due."""
-
-    enrolled_ms: int
-    view: TaskView
 
 
 class Done(NamedTuple):
@@ -167,11 +160,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         engine = build_engine(job.settings, job.files)
         worker = ReplayWorker(job.settings, engine, source, letters, on_final, shard=job.shard, shards=job.shards)
 
-        def on_snapshot(enrolled_ms: int) -> None:
-            view = worker.store.view([0], {}, {0: FOREVER}, {0: FOREVER})[0]  # experiments only: no panes
-            send(Snapshot(enrolled_ms, view))
-
-        worker.read_all(on_snapshot if job.snapshots else None, progress, flush=job.flush)
+        worker.read_all(send if job.snapshots else None, progress, flush=job.flush)
         unfinished = worker.finish()
         if letters is not None:
             letters.flush()  # the parent reads the file as soon as it knows that this process is done
@@ -266,13 +255,7 @@ class Shards:
     def _take_snapshots(self) -> None:
         """Take each snapshot that all processes have reached."""
         while self._history is not None and all(self._snapshots):
-            history, parts = self._history, [waiting.popleft() for waiting in self._snapshots]
-            assert len({part.enrolled_ms for part in parts}) == 1, "all processes take snapshots at the same event time"
-            if not history.builder.has_scales:
-                history.builder.update_scales({})
-            for shard, part in enumerate(parts):
-                history.builder.update(shard, part.view)
-            history.take_snapshot(parts[0].enrolled_ms)
+            self._history.take([waiting.popleft() for waiting in self._snapshots])
 
 
 def _end(process: Any) -> None:

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import IO, TypeAlias
 
-from streammetrics.cli.replay_history import ExperimentWatch, SnapshotTimes
+from streammetrics.cli.replay_history import ExperimentWatch, OnSnapshot, SnapshotHolds
 from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.config import Settings
@@ -70,13 +70,12 @@ class ReplayWorker:
         shards: int = 1,
     ) -> None:
         self.source, self.store = source, MemoryStore()
-        watch = ExperimentWatch()
+        self._watch = watch = ExperimentWatch()
 
         def prepared(decode: Decoder) -> RecordDecoder:
             watched = watch.around(decode)
             return watched if shards == 1 else of_shard(watched, shard, shards)
 
-        self._times = SnapshotTimes(watch)
         self._worker = Worker(
             TaskRunner(
                 engine=engine,
@@ -92,19 +91,22 @@ class ReplayWorker:
             )
         )
 
-    def read_all(self, on_snapshot: Callable[[int], None] | None, progress: ReplayProgress, *, flush: bool) -> None:
+    def read_all(self, on_snapshot: OnSnapshot | None, progress: ReplayProgress, *, flush: bool) -> None:
         """Read the files in step: the input furthest behind in event time is next, so that few sessions are open at once.
 
-        `on_snapshot` is called when a snapshot of experiments is due, with the event time up to which lists are enrolled.
+        `on_snapshot` is called at the times of snapshots of experiments and once at the end (see `SnapshotHolds`).
         """
         worker, source = self._worker, self.source
+        holds = None if on_snapshot is None else SnapshotHolds(self._watch, self.store, on_snapshot)
         while not source.exhausted:
             worker.turn(timeout_s=0)
             worker.ignore_ended(source.ended)
-            if on_snapshot is not None and (enrolled_ms := self._times.after_turn(worker)) is not None:
-                on_snapshot(enrolled_ms)
+            if holds is not None:
+                holds.after_turn(worker)
             source.prefer(worker.inputs_by_event_time())
             progress(source.bytes_read, source.bytes_total)
+        if holds is not None:
+            holds.take(worker)
         worker.drain(flush)
 
     def finish(self) -> Sequence[FinalPane]:

@@ -39,13 +39,14 @@ class InputProgress:
     less the allowed disorder. `watermark` is the task's: the least one of its live inputs. It never goes back. `newest` is the time of
     the newest event that a session took. `counts` is by (reason, topic index). `changed` says that a commit has something to write.
     `record_times` are timestamps of the last records themselves; only ticks use them. `setters` are the events that last moved the
-    times, and `lateness` says how late the late events were.
+    times, and `lateness` says how late the late events were. The watermark of the task does not go beyond `hold` (ms): see `hold_at`.
     """
 
     __slots__ = (
         "_rules",
         "changed",
         "counts",
+        "hold",
         "lateness",
         "newest",
         "offsets",
@@ -69,6 +70,7 @@ class InputProgress:
         self.setters: list[TimeSetter | None] = [None] * len(rules.topics)
         self.lateness = [Lateness() for _ in rules.topics]
         self.watermark = NEVER
+        self.hold = FOREVER
         self.newest = NEVER
         self.counts: Counter[tuple[str, int]] = Counter()
         self.changed = False
@@ -113,9 +115,9 @@ class InputProgress:
         return final_bound(self.watermark, self._rules.lateness_ms, wait_ms)
 
     def least_other(self, topic: int, idle: AbstractSet[int]) -> int:
-        """Return the least watermark of the other live inputs, FOREVER if there are none."""
+        """Return the bound that the other live inputs and `hold` set to the watermark of the task; FOREVER if there is none."""
         others = [watermark for other, watermark in enumerate(self.watermarks) if other != topic and other not in idle]
-        return min(others, default=FOREVER)
+        return min([self.hold, *others])
 
     def admit(self, topic: int, user: str, ts: int, least_other: int) -> bool:
         """Return whether an event is admitted, then let it advance the times of its input and of the task.
@@ -150,9 +152,28 @@ class InputProgress:
         """Advance the task's watermark past idle inputs. If all inputs are idle, advance it to `tick_ms`."""
         live = [watermark for topic, watermark in enumerate(self.watermarks) if topic not in idle]
         bound = min(live) if live else tick_ms
-        if bound is not None and bound > self.watermark:
-            self.watermark = bound
+        if bound is not None and min(bound, self.hold) > self.watermark:
+            self.watermark = min(bound, self.hold)
             self.changed = True
+
+    def hold_at(self, until_ms: int, idle: AbstractSet[int]) -> None:
+        """Let the watermark of the task go on, and stop exactly at a time. What is committed there depends on the inputs' logs alone.
+
+        No event becomes late by this: each is judged by the watermark of its own input, too, which does not stop.
+        """
+        self.hold = until_ms
+        self.advance_idle(idle, self.ended_at())
+
+    @property
+    def earliest(self) -> int:
+        """The least watermark that an event can set."""
+        return -self._rules.out_of_orderness_ms
+
+    @property
+    def began_ms(self) -> int:
+        """The least watermark at which an input began, or that of the end of inputs without a supported time; NEVER without events."""
+        began = [supported.began - self._rules.out_of_orderness_ms for supported in self.supported if supported.began != NEVER]
+        return min(began, default=self.ended_at())
 
     def flush(self) -> None:
         """End the input: no event will follow, so everything is final."""

@@ -66,13 +66,14 @@ class SupportedTime:
 
     `time` is NEVER before the first supported time; until then every event is in the row. `row` is its length, `least` its least time.
     `recent` are its last events. `enders` are the last users that ended a row at the time `enders_at`. `outliers` counts the events of
-    rows that ended without a move, and `outlier` is the last of them. They are not stored.
+    rows that ended without a move, and `outlier` is the last of them. `began` is the first supported time. These three are not stored.
     """
 
     __slots__ = (
         "_in_order_ms",
         "_rules",
         "_still_ms",
+        "began",
         "enders",
         "enders_at",
         "least",
@@ -88,7 +89,7 @@ class SupportedTime:
         self._rules = rules
         self._in_order_ms = out_of_orderness_ms
         self._still_ms = out_of_orderness_ms + lateness_ms
-        self.time = NEVER
+        self.time = self.began = NEVER
         self.outliers = 0
         self.outlier: Seen | None = None
         self.restore(StoredSupport())
@@ -167,6 +168,7 @@ class SupportedTime:
             begins = self._start()
             if begins == NEVER:
                 return
+            self.began = begins
             self._move_to(begins)
         while (to := self._next()) > self.time:
             self._move_to(to)

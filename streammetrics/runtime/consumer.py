@@ -87,6 +87,12 @@ class Worker:
                 task.activity.idle = idle
                 self.runner.step(task, None, tick_ms=task.state.progress.ended_at())
 
+    def hold(self, until_ms: int) -> None:
+        """Let the watermarks of the tasks go on, and stop exactly at a time (ms)."""
+        for task in self.tasks.values():
+            if task.state is not None:
+                task.state.progress.hold_at(until_ms, task.activity.idle)
+
     def drain(self, flush: bool) -> None:
         """Commit all that was processed and close all sessions that are due. `flush` makes everything final."""
         for task in self.tasks.values():

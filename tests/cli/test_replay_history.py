@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from streammetrics.cli.replay_history import Snapshot
+from streammetrics.cli.replay_worker import ReplayWorker
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.config import load
+from streammetrics.connectors.files import FileSource
 from streammetrics.connectors.simulated import Traffic
 from tests.support.replays import CLEAN, DAY_MS, NOON_MS, replayed, sent, write
 
@@ -54,6 +59,28 @@ def test_ended_experiments_make_room_in_the_history(tmp_path: Path) -> None:
     path.write_text("\n".join(lines))
     _, report, _ = replayed(tmp_path, path, words=["--set", "experiments.idle_days=1", "--set", "events.experiments_max=20"])
     assert [(trail["experiment"], trail["scope"]) for trail in report["history"]] == [("late", "day"), ("late", "start")]  # type: ignore[attr-defined]
+
+
+def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Path) -> None:
+    traffic = Traffic(users=300, seed=4, impressions_per_second=3, late_rate=0.02, late_ms=400_000)
+    topics = ("impressions", "feedback")
+    files = [str(write(tmp_path / topic, (each for each in sent(traffic) if each.topic == topic))) for topic in topics]
+    settings = load(
+        None, {}, {"windows.pane_ms": 10_000, "windows.windows": "1m", "join.gap_ms": 120_000, "join.attribution_ms": 60_000}
+    ).settings
+
+    def snapshots(order: list[str], chunk_lines: int) -> list[tuple[int, object, object]]:
+        taken: list[Snapshot] = []
+        source = FileSource(order, chunk_lines_max=chunk_lines)
+        worker = ReplayWorker(settings, build_engine(settings, files), source, None, lambda panes: None)
+        worker.read_all(taken.append, lambda done, total: None, flush=True)
+        source.close()
+        return [(each.enrolled_ms, each.view.experiments, each.is_changed) for each in taken]
+
+    expected = snapshots(files, 1_000)
+    assert len([sums for _, sums, _ in expected if sums]) > 4
+    assert snapshots(files, 7) == expected
+    assert snapshots(files[::-1], 400) == expected
 
 
 def days_of(trail: dict[str, dict[str, list[tuple[int, object]]]]) -> list[int]:

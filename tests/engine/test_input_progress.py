@@ -60,3 +60,15 @@ def test_bounds_follow_the_watermark() -> None:
     progress = progress_of(20, 30)
     progress.watermark = 100
     assert (progress.closed_before, progress.final_before(7)) == (90, 83)
+
+
+def test_the_watermark_of_the_task_stops_at_a_hold_and_makes_nothing_late() -> None:
+    progress = InputProgress(RULES)
+    progress.hold_at(97, set())
+    assert progress.admit(0, "u", 100, progress.least_other(0, {1}))
+    assert (progress.watermarks[0], progress.watermark, progress.began_ms) == (95, 95, 95)
+    assert progress.admit(0, "u", 110, progress.least_other(0, {1}))
+    assert (progress.watermarks[0], progress.watermark) == (105, 97)
+    assert not progress.admit(0, "u", 94, progress.least_other(0, {1})), "judged by the watermark of its own input"
+    progress.hold_at(200, {1})
+    assert (progress.watermark, progress.began_ms) == (105, 95)
