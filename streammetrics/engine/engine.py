@@ -12,7 +12,8 @@ from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.engine.ingest import Batch, BatchProcessor, BatchResult
+from streammetrics.engine.batch import Batch, BatchResult
+from streammetrics.engine.ingest import BatchProcessor
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import FindMisplaced
@@ -126,7 +127,7 @@ class Engine:
             state.enrolments.end_runs(state.progress.closed_before)
             state.progress.flush()
         state.sessions.close_due(due, state.progress.closed_before)
-        return BatchResult(processor.refused, processor.timed, processor.outlier, tuple(processor.moves))
+        return processor.result
 
     def save(self, state: TaskState) -> SaveResult:
         """Return what to commit. The state counts as saved from now on; if the commit is rejected, drop the state.

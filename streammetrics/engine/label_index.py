@@ -181,7 +181,7 @@ class LabelIndex:
         self.entries[experiments, segments] = entry
 
     def note(self, entry: LabelSetEntry, ts: int) -> None:
-        """Note the time of a list. `BatchProcessor._impression` contains a copy of this; a test compares the two."""
+        """Note the time of a list. `SessionJoin.impression` contains a copy of this; a test compares the two."""
         if entry.newest == NEVER:
             self.unflushed.append(entry)
         entry.newest, entry.oldest = max(entry.newest, ts), min(entry.oldest, ts)

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from streammetrics.connectors.source import Record
-from streammetrics.engine.ingest import Batch, Decoded, users_of
+from streammetrics.engine.batch import Batch, Decoded, users_of
 from streammetrics.runtime.user_sizes import UserSizes
 
 

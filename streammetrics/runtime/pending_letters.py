@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink
 from streammetrics.connectors.source import Input
-from streammetrics.engine.ingest import Rejected
+from streammetrics.engine.batch import Rejected
 from streammetrics.runtime.chunk import Chunk
 
 LETTERS_MAX = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from streammetrics.connectors.source import Input
-from streammetrics.engine.ingest import BatchResult
+from streammetrics.engine.batch import BatchResult
 from streammetrics.events.event_time import NEVER
 
 log = structlog.get_logger("streammetrics.runtime.time_log")

@@ -18,8 +18,8 @@ from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.ingest import Batch
 from streammetrics.engine.task_state import TaskState
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder

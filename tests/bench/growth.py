@@ -22,8 +22,8 @@ from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.experiment_runs import WHOLE
-from streammetrics.engine.ingest import Batch
 from streammetrics.events.model import Event, Feedback, Impression, Labels
 from streammetrics.experiments.measures import LISTS_AT
 from tests.bench.engine_alone import ITEMS, START_MS, Timed

@@ -17,7 +17,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.ingest import Batch
+from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
 from streammetrics.runtime.prefetch import with_due

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.ingest import Batch
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.ingest import Batch, BatchProcessor
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.session_join import SessionJoin
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import pane_start
@@ -104,7 +105,7 @@ def test_pane_of_a_list_in_the_check_of_due_users(times: list[int]) -> None:
     checked: list[int] = []
     waiting_ms = PANE_MS + RULES.join.attribution_ms - GAP_MS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BatchProcessor, "_note_due", lambda processor, user, event: checked.append(event.ts))
+        patch.setattr(SessionJoin, "_note_due", lambda joins, user, event: checked.append(event.ts))
         state = ENGINE.open(None, {}, ())
         for ts in times:
             checked.clear()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.ingest import Batch
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.unknown_names import NAMES_MAX, UnknownNames
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder

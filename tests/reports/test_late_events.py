@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streammetrics.engine.ingest import Batch
+from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
-from streammetrics.engine.ingest import Batch
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
+from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.ingest import Batch
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules

@@ -1,0 +1,84 @@
+"""One batch of one input: its decoded records, and what became of its events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
+
+Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
+"""One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
+
+
+def users_of(records: Iterable[Decoded]) -> set[str]:
+    """Return the users of all events of some records, without events that another process counts."""
+    return {event.user_id for _, _, events in records for event in events if type(event) is Feedback or type(event) is Impression}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one input, in its order: the index of its topic, the offset after them, and their users."""
+
+    topic: int
+    records: Sequence[Decoded]
+    next_offset: int
+    users: set[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "users", users_of(self.records))
+
+
+class Rejected(NamedTuple):
+    """One event that is not used and goes to the dead letters."""
+
+    topic: int
+    offset: int
+    reason: str
+    detail: str
+
+
+class Refusals:
+    """The rejected events of a batch. Each is also counted by its reason."""
+
+    __slots__ = ("counts", "events")
+
+    def __init__(self, counts: Counter[tuple[str, int]]) -> None:
+        self.counts = counts
+        self.events: list[Rejected] = []
+
+    def add(self, topic: int, offset: int, reason: str, detail: str) -> None:
+        self.counts[reason, topic] += 1
+        self.events.append(Rejected(topic, offset, reason, detail))
+
+
+class TimeMove(NamedTuple):
+    """A move of an input's time by a row of events. `start` is NEVER if the time begins."""
+
+    start: int
+    end: int
+    events: int
+    users: int
+
+
+class Outlier(NamedTuple):
+    """An event that was ahead (ms) of the time that other events of its input support. Long user ids are hashed."""
+
+    user: str
+    ts: int
+    ahead_ms: int
+
+
+class BatchResult(NamedTuple):
+    """The rejected events of a batch, and the number of its events that advanced the watermark or could have.
+
+    `outlier` is the last event of the first row that ended without a move. `moves` are the moves by a row.
+    """
+
+    refused: list[Rejected]
+    timed: int
+    outlier: Outlier | None = None
+    moves: tuple[TimeMove, ...] = ()
