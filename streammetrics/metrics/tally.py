@@ -1,18 +1,14 @@
-"""Tallies: exact integer sums over many lists, from which means are read.
-
-A flat tally is a list of ints in the order of a `TallyLayout`. Adding two of them merges them; all zeros is the tally of no lists;
-subtracting removes lists. Python ints do not overflow, so nothing is ever rounded.
-"""
+"""Tallies: exact integer sums over many lists, from which means are read."""
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,104 +22,16 @@ from streammetrics.metrics.kernels.packed import PackedLists
 from streammetrics.metrics.names import Metric, MetricError, parse_metric
 from streammetrics.metrics.plan import FIRST_RANKED, Family
 from streammetrics.metrics.scorer import Scorer, UnseenItems
-from streammetrics.metrics.spec import ARITHMETIC, NoRelevant, Spec
+from streammetrics.metrics.spec import ARITHMETIC, Spec
+from streammetrics.metrics.tally_layout import FIRST_COLUMN, LISTS, WITH_FEEDBACK, FlatTallyLayout, TallyView
 from streammetrics.metrics.varints import read_varints, write_varints
-
-TallyView: TypeAlias = NoRelevant | Literal["with_feedback"]
 
 VERSION: Final = 1
 """The first byte of a stored tally."""
 
-_LISTS: Final = 0
-_WITH_FEEDBACK: Final = 1
-_LEAD: Final = 2
-"""Indices in a flat tally: the two list counts come first, then the columns."""
-_VIEWS: Final = (*get_args(NoRelevant), "with_feedback")
 
-
-class TallyLayout:
-    """The order of the numbers in a flat tally, for the metrics of a scorer.
-
-    The order is: lists; lists with feedback (some grade > 0, shown or not); the scorer's columns; for each `item_hit_rate` its
-    places in lists with feedback; and the columns of engagement metrics. All other columns of the scorer are 0 for a list without
-    feedback, so they need no second sum. With
-    `moments` there follow: for each `sum` column the number of lists that define it (see `means`); the sum of squares of every
-    column; and the sums of products: hits x places of each `item_hit_rate`, then the requested pairs.
-
-    scorer: its columns are summed. moments: keep squares and the counts for every view; the stream does not need them.
-    products: pairs of metrics whose products are summed, for covariances; needs moments.
-    engagement: the engagement metrics that are summed too; only without moments.
-
-    Raises MetricError for products without moments, for engagement with moments, and for products of metrics that are not one column
-    of the scorer.
-    """
-
-    def __init__(
-        self,
-        scorer: Scorer,
-        *,
-        moments: bool = True,
-        products: Iterable[tuple[str | Metric, str | Metric]] = (),
-        engagement: EngagementLayout | None = None,
-    ) -> None:
-        self.scorer = scorer
-        self.moments = moments
-        self.engagement = engagement
-        if engagement is not None and moments:
-            raise MetricError("engagement", "got some with moments; allowed is moments=False")
-        self.products = tuple((self._parsed(one), self._parsed(other)) for one, other in products)
-        if self.products and not moments:
-            raise MetricError("products", "got some without moments; allowed is moments=True")
-        columns = scorer.columns
-        self.place_columns = [index for index, column in enumerate(columns) if column.kind == "places"]
-        self.sum_columns = [index for index, column in enumerate(columns) if column.kind == "sum"]
-        of_metric = {column.metric: index for index, column in enumerate(columns) if column.kind == "sum"}
-        self.pairs = [(index - 1, index) for index in self.place_columns] + [(of_metric[a], of_metric[b]) for a, b in self.products]
-        self._first_extra = _LEAD + len(columns)
-        self._first_defined = self._first_extra + len(self.place_columns)
-        self._first_square = self._first_defined + len(self.sum_columns)
-        self._first_product = self._first_square + len(columns)
-        self._first_engagement = self._first_defined
-        own = () if engagement is None else engagement.columns
-        self.columns = (*columns, *own)
-        """All columns that are summed: the scorer's, then those of engagement metrics."""
-        self.metrics = (*scorer.metrics, *(() if engagement is None else engagement.metrics))
-        self.width = self._first_product + len(self.pairs) if moments else self._first_engagement + len(own)
-
-    def _parsed(self, metric: str | Metric) -> Metric:
-        parsed = metric if isinstance(metric, Metric) else parse_metric(metric)
-        if parsed not in self.scorer.metrics or parsed.name == "item_hit_rate":
-            raise MetricError("product", f"got {parsed}; allowed are metrics of the scorer that are one column")
-        return parsed
-
-    def lists(self, flat: Sequence[int]) -> int:
-        """The number of lists in a flat tally."""
-        return flat[_LISTS]
-
-    def lists_with_feedback(self, flat: Sequence[int]) -> int:
-        """The number of lists with some grade > 0, shown or not."""
-        return flat[_WITH_FEEDBACK]
-
-    def sums(self, flat: Sequence[int]) -> Sequence[int]:
-        """The sums of all `columns` over all lists, in their order.
-
-        >>> layout = TallyLayout(Scorer(["hit_rate@2"]), moments=False)
-        >>> flat = layout.of_ragged([0, 1, 1], [0, 2, 3, 3]).numbers
-        >>> layout.lists(flat), layout.lists_with_feedback(flat), [total >> 40 for total in layout.sums(flat)]
-        (3, 2, [2])
-        """
-        if self.engagement is None:
-            return flat[_LEAD : self._first_extra]
-        return (*flat[_LEAD : self._first_extra], *flat[self._first_engagement :])
-
-    def place_of(self, column: int) -> int:
-        """The index in a flat tally of the sum of one of the `columns`, given by its index."""
-        own = column - len(self.scorer.columns)
-        return _LEAD + column if own < 0 else self._first_engagement + own
-
-    def zero(self) -> list[int]:
-        """The flat tally of no lists: the identity of addition."""
-        return [0] * self.width
+class TallyLayout(FlatTallyLayout):
+    """The order of the numbers in a tally, and the tallies of lists. See `FlatTallyLayout` for the arguments and the order."""
 
     def rows_of_hits(
         self,
@@ -147,23 +55,18 @@ class TallyLayout:
         out = np.empty((count, self.width), dtype=np.int64)
         for first, facts in parts:
             mine = out[first : first + facts.lengths.size]
-            mine[:, _LISTS] = 1
-            mine[:, _WITH_FEEDBACK] = facts.graded
-            mine[:, _LEAD : self._first_extra] = columns_of_facts(facts).T
-            for extra, column in enumerate(self.place_columns):
-                mine[:, self._first_extra + extra] = mine[:, _LEAD + column] * mine[:, _WITH_FEEDBACK]
-            mine[:, self._first_engagement :] = 0
-        for extra, column in enumerate(self.place_columns):
+            mine[:, LISTS] = 1
+            mine[:, WITH_FEEDBACK] = facts.graded
+            mine[:, FIRST_COLUMN : self._first_place] = columns_of_facts(facts).T
+            for place, column in enumerate(self.place_columns):
+                mine[:, self._first_place + place] = mine[:, FIRST_COLUMN + column] * mine[:, WITH_FEEDBACK]
+            mine[:, self.engagement_from :] = 0
+        for place, column in enumerate(self.place_columns):
             k = self.scorer.columns[column].metric.k
             for row, shown in sparse.items():
-                out[row, _LEAD + column] = bisect_left(shown, k)
-                out[row, self._first_extra + extra] = out[row, _LEAD + column] * out[row, _WITH_FEEDBACK]
+                out[row, FIRST_COLUMN + column] = bisect_left(shown, k)
+                out[row, self._first_place + place] = out[row, FIRST_COLUMN + column] * out[row, WITH_FEEDBACK]
         return out
-
-    @property
-    def engagement_from(self) -> int:
-        """The index in a flat tally of the first column of engagement metrics. They are the last columns."""
-        return self._first_engagement
 
     def of_hits(
         self,
@@ -174,7 +77,7 @@ class TallyLayout:
         unseen: UnseenItems | None = None,
     ) -> Tally:
         """The tally of lists given by their graded items. Takes the arguments of `Scorer.score_hits`."""
-        return self._tally(self.scorer.parts_of_hits(lengths, rows, positions, grades, unseen))
+        return self._sum(self.scorer.parts_of_hits(lengths, rows, positions, grades, unseen))
 
     def of_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Tally:
         """The tally of concatenated lists. Takes the arguments of `Scorer.score_ragged`.
@@ -183,15 +86,15 @@ class TallyLayout:
         >>> layout.of_ragged([0, 1, 1, 0], [0, 2, 3, 4]).means()
         {'mrr@3': 0.5, 'ndcg@3': 0.5436432511905878}
         """
-        return self._tally(self.scorer.parts_of_ragged(grades, offsets, unseen))
+        return self._sum(self.scorer.parts_of_ragged(grades, offsets, unseen))
 
     def of_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Tally:
         """The tally of the rows of a matrix. Takes the arguments of `Scorer.score_padded`."""
-        return self._tally(self.scorer.parts_of_padded(grades, lengths, unseen))
+        return self._sum(self.scorer.parts_of_padded(grades, lengths, unseen))
 
     def of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Tally:
         """The tally of packed lists. Takes the arguments of `Scorer.score_packed`."""
-        return self._tally(self.scorer.parts_of_packed(lists, unseen))
+        return self._sum(self.scorer.parts_of_packed(lists, unseen))
 
     def of_list(self, grades: Sequence[float], unseen: Sequence[float] = ()) -> Tally:
         """The tally of one list of grades in rank order. Takes the arguments of `Scorer.score_list`."""
@@ -201,7 +104,7 @@ class TallyLayout:
         """The tally of no lists."""
         return Tally(self, tuple(self.zero()))
 
-    def _tally(self, lists: tuple[int, Iterable[KernelPart]]) -> Tally:
+    def _sum(self, lists: tuple[int, Iterable[KernelPart]]) -> Tally:
         total = self.zero()
         for _, facts in lists[1]:
             part = self._moments(facts) if self.moments else self._sums(facts)
@@ -210,7 +113,7 @@ class TallyLayout:
 
     def _sums(self, facts: ListFacts) -> list[int]:
         part = self.zero()
-        part[_LISTS], part[_WITH_FEEDBACK] = facts.lengths.size, int(np.count_nonzero(facts.graded))
+        part[LISTS], part[WITH_FEEDBACK] = facts.lengths.size, int(np.count_nonzero(facts.graded))
         for family in facts.plan.families:
             for place, total in self._sums_of_family(facts, family):
                 part[place] = total
@@ -219,12 +122,12 @@ class TallyLayout:
     def _sums_of_family(self, facts: ListFacts, family: Family) -> Iterator[tuple[int, int]]:
         """Indices and sums. Each column is summed as soon as it is computed, while it is in the CPU cache."""
         if family.name in FIRST_RANKED:
-            yield from zip((_LEAD + column for column in family.columns), facts.sums_by_first_rank(family.name), strict=True)
+            yield from zip((FIRST_COLUMN + column for column in family.columns), facts.sums_by_first_rank(family.name), strict=True)
             return
         for column, row in rows_of_family(facts, family):
-            yield _LEAD + column, sum_of_row(row)
+            yield FIRST_COLUMN + column, sum_of_row(row)
             if column in self.place_columns:
-                yield self._first_extra + self.place_columns.index(column), int(row[facts.graded].sum())
+                yield self._first_place + self.place_columns.index(column), int(row[facts.graded].sum())
 
     def _moments(self, facts: ListFacts) -> list[int]:
         columns, graded = columns_of_facts(facts), facts.graded
@@ -233,90 +136,6 @@ class TallyLayout:
         part += np.count_nonzero(defined(facts), axis=1).tolist()
         part += [sum_of_products(row, row) for row in columns]
         return part + [sum_of_products(columns[one], columns[other]) for one, other in self.pairs]
-
-    def means(self, flat: Sequence[int], view: TallyView | None = None) -> dict[str, float]:
-        """The mean of each metric over the lists of a flat tally, by name: one correctly rounded division of integers.
-
-        view: which lists count. `zero`: all. `skip`: those that define the metric. `one`: all, with 1 for lists that do not define
-            it. `with_feedback`: lists with some grade > 0. None: the spec's `no_relevant`.
-
-        A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and the sums `dcg` and `cg` always. It
-        defines every other metric, and an NDCG with a `full` ideal, if it has a relevant item. Unseen items count.
-        `item_hit_rate` is hits / places in every view. Engagement metrics are over all lists, and only in the view `zero`. A metric
-        without lists (or places) is left out.
-
-        Raises MetricError for an unknown view, and for `skip` and `one` without moments.
-        """
-        wanted = self.scorer.spec.no_relevant if view is None else view
-        if wanted not in _VIEWS:
-            raise MetricError("view", f"got {wanted!r}; allowed are {', '.join(_VIEWS)}")
-        if not self.moments and wanted in ("skip", "one"):
-            raise MetricError("view", f"got {wanted!r} of a tally without moments; allowed are zero, with_feedback")
-        return {label: top / below for label, top, below in self._ratios(flat, wanted) if below}
-
-    def _ratios(self, flat: Sequence[int], view: TallyView) -> Iterator[tuple[str, int, int]]:
-        for index, column in enumerate(self.scorer.columns):
-            total = flat[_LEAD + index]
-            if column.kind == "places":
-                places = flat[self._first_extra + self.place_columns.index(index)] if view == "with_feedback" else total
-                yield str(column.metric), flat[_LEAD + index - 1], places
-            elif column.kind == "sum":
-                lists = self.lists_with_feedback(flat) if view == "with_feedback" else self.lists(flat)
-                if view in ("skip", "one"):
-                    known = flat[self._first_defined + self.sum_columns.index(index)]
-                    total += (lists - known) << column.scale_bits if view == "one" else 0
-                    lists = known if view == "skip" else lists
-                yield str(column.metric), total, lists << column.scale_bits
-        if self.engagement is not None and view == "zero":
-            yield from self.engagement.ratios(flat[self._first_engagement :], self.lists(flat))
-
-    def covariance(self, flat: Sequence[int], one: str | Metric, other: str | Metric | None = None) -> float:
-        """The sample covariance of two metrics over lists, or the variance of one. NaN with fewer than two lists.
-
-        Computed with one division of integers. Raises MetricError without moments, for a metric that is not one column, and for a
-        pair that is not in `products`.
-        """
-        if not self.moments:
-            raise MetricError("covariance", "got a tally without moments; allowed is moments=True")
-        first = self._parsed(one)
-        second = first if other is None else self._parsed(other)
-        at, to = self._column(first), self._column(second)
-        if at == to:
-            product = flat[self._first_square + at]
-        elif (pair := (at, to)) in self.pairs or (pair := (to, at)) in self.pairs:
-            product = flat[self._first_product + self.pairs.index(pair)]
-        else:
-            raise MetricError("covariance", f"got {first} and {second}; allowed are the pairs of products")
-        lists = self.lists(flat)
-        bits = self.scorer.columns[at].scale_bits + self.scorer.columns[to].scale_bits
-        above = lists * product - flat[_LEAD + at] * flat[_LEAD + to]
-        return above / (lists * (lists - 1) << bits) if lists > 1 else float("nan")
-
-    def _column(self, metric: Metric) -> int:
-        return next(index for index in self.sum_columns if self.scorer.columns[index].metric == metric)
-
-    def require_same(self, other: TallyLayout) -> None:
-        """Raise MetricError, naming the difference, if tallies of the two layouts cannot be merged."""
-        self.scorer.spec.require_same(other.scorer.spec)
-        for what in ("metrics", "moments", "products"):
-            mine, its = getattr(self, what), getattr(other, what)
-            if mine != its:
-                raise MetricError(f"tally {what}", f"got {_shown(its)} and {_shown(mine)}; allowed is one layout")
-
-    def header(self) -> bytes:
-        """The meaning of a stored tally's numbers as JSON: arithmetic version, spec fields that differ from the default, metrics."""
-        spec = asdict(self.scorer.spec)
-        changed = {field.name: spec[field.name] for field in fields(Spec) if spec[field.name] != field.default}
-        metrics = [str(metric) for metric in self.scorer.metrics]
-        products = [[str(one), str(other)] for one, other in self.products]
-        header = {"arithmetic": ARITHMETIC, "spec": changed, "metrics": metrics, "moments": self.moments, "products": products}
-        if self.engagement is not None:
-            header["engagement"] = [self.engagement.satisfied_grade, *map(str, self.engagement.metrics)]
-        return json.dumps(header, separators=(",", ":")).encode()
-
-
-def _shown(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True, eq=False)
