@@ -14,7 +14,6 @@ from typing import IO, NamedTuple
 import msgspec
 
 from streammetrics.cli.output.atomic_file import AtomicFile
-from streammetrics.cli.output.parquet_panes import ParquetPanes
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay_history import ReplayHistory
 from streammetrics.cli.replay_shards import Shards, one_process_report, require_split_allowed, require_splittable
@@ -23,13 +22,14 @@ from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import report_json
 from streammetrics.reports.pane_lines import pane_lines
-from streammetrics.reports.pane_rows import PaneRow, pane_rows
+from streammetrics.reports.pane_rows import PANE_COLUMNS, PaneRow, pane_rows
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 
@@ -60,7 +60,7 @@ class _Replay:
         self.engine = build_engine(settings, files)
         is_table = outputs.panes is not None and outputs.panes.suffix == ".parquet"
         self.panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
-        self.pane_table = stack.enter_context(ParquetPanes(self.panes)) if self.panes and is_table else None
+        self.pane_table = stack.enter_context(ParquetTable(self.panes, PANE_COLUMNS, "--panes")) if self.panes and is_table else None
         self.pane_rows = outputs.pane_rows if self.pane_table is None else self.pane_table.add
         self.report_file = stack.enter_context(AtomicFile("--report", outputs.report)) if outputs.report else None
         self.letters = stack.enter_context(AtomicFile("--dead-letters", outputs.dead_letters)) if outputs.dead_letters else None

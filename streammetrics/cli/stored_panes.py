@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from streammetrics.cli.output.atomic_file import AtomicFile
-from streammetrics.cli.output.parquet_panes import ParquetPanes
+from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
-from streammetrics.reports.pane_rows import pane_rows
+from streammetrics.reports.pane_rows import PANE_COLUMNS, pane_rows
 from streammetrics.reports.report import Report
 
 
@@ -20,7 +20,7 @@ def write_stored_panes(path: Path, builder: ReportBuilder, report: Report) -> No
             for start_ms, pane in builder.final_panes(report, 0):
                 file.writelines(pane_lines(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout))
             return
-        with ParquetPanes(file) as table:
+        with ParquetTable(file, PANE_COLUMNS, "--panes") as table:
             for start_ms, pane in builder.final_panes(report, 0):
                 for row in pane_rows(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout):
                     table.add(row)

@@ -6,8 +6,9 @@ tasks. For a mean over lists the denominator is the number of lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from streammetrics.metrics import TallyLayout
 from streammetrics.windows.panes import Group, Pane
@@ -34,6 +35,20 @@ class PaneRow(NamedTuple):
     def value(self) -> float | None:
         """The mean, or ratio of sums; None without a denominator."""
         return self.numerator / (self.denominator << self.scale_bits) if self.denominator else None
+
+
+PANE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("pane_start_ms", "pane_ms"), "int64"),
+        **dict.fromkeys(("experiment", "variant", "segments", "view"), "string"),
+        **dict.fromkeys(("lists", "lists_with_feedback"), "int64"),
+        "metric": "string",
+        "k": "int32",
+        **dict.fromkeys(("numerator", "denominator"), "integer"),
+        "scale_bits": "int32",
+    }
+)
+"""The type of each field of `PaneRow` in a Parquet file, in order."""
 
 
 def pane_rows(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout, live: bool = True) -> Iterator[PaneRow]:
