@@ -214,15 +214,24 @@ class ReportBuilder:
         """Return the frozen scales of every shown experiment, by measure. They never change during a run."""
         return {name: self._scales.of(name, run) for name, run in self._runs(tasks).items()}
 
+    def final_span(self, report: Report) -> tuple[int, int] | None:
+        """Return the times from which and before which all tasks have every final pane; None while a task has not committed.
+
+        `report` is the last one.
+        """
+        end = next((window.end_ms for window in report.windows if window.view == "final"), None)
+        if end is None or report.tasks_committed < report.tasks:
+            return None
+        return max(control.oldest_kept for control in self._controls_of(report.tasks)), end
+
     def final_panes(self, report: Report, first_ms: int) -> Iterator[tuple[int, Pane]]:
         """Yield the start and the content of final panes, merged over all tasks, from `first_ms` on, ascending.
 
         `report` is the last one. No pane is yielded that some task has dropped, and none while a task has not committed.
         """
-        end = next((window.end_ms for window in report.windows if window.view == "final"), None)
-        if end is not None and report.tasks_committed == report.tasks:
-            oldest = max(control.oldest_kept for control in self._controls_of(report.tasks))
-            for start in self.aggregator.starts(max(first_ms, oldest), end):
+        span = self.final_span(report)
+        if span is not None:
+            for start in self.aggregator.starts(max(first_ms, span[0]), span[1]):
                 yield start, self.aggregator.pane(start)
 
     def report(self, tasks: int) -> Report:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from streammetrics.experiments import ExperimentReport
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.pane_rows import PaneRow, pane_rows
+from streammetrics.reports.verdict_rows import VerdictRow
 from streammetrics.windows.panes import Pane
 
 
@@ -40,13 +40,11 @@ def pane_records(start_ms: int, pane: Pane, *, pane_ms: int, layout: TallyLayout
         yield ResultRecord(_json(key), _json({**key, **counts, "metrics": metrics}), start_ms + pane_ms)
 
 
-def verdict_records(experiment: ExperimentReport, up_to_ms: int) -> Iterator[ResultRecord]:
-    """Yield one record for the experiment, and one per compared variant, each with its verdict now."""
-    found = [("", experiment.verdict), *((each.variant, each.verdict) for each in experiment.variants if each.verdict is not None)]
-    for variant, verdict in found:
-        key = {"type": "verdict", "experiment": experiment.experiment, "scope": experiment.scope, "variant": variant}
-        words = {"verdict": verdict.word, "code": verdict.code, "reason": verdict.reason, "up_to_ms": up_to_ms}
-        yield ResultRecord(_json(key), _json({**key, **words}), up_to_ms)
+def verdict_record(row: VerdictRow) -> ResultRecord:
+    """Return the record of a verdict."""
+    key = {"type": "verdict", "experiment": row.experiment, "scope": row.scope, "variant": row.variant}
+    words = {"verdict": row.verdict, "code": row.code, "reason": row.reason, "up_to_ms": row.up_to_ms}
+    return ResultRecord(_json(key), _json({**key, **words}), row.up_to_ms)
 
 
 def _json(value: object) -> bytes:

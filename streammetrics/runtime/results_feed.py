@@ -19,15 +19,15 @@ import structlog
 
 from streammetrics.errors import SourceError
 from streammetrics.events.event_time import NEVER
-from streammetrics.experiments import SINCE_START
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
-from streammetrics.reports.result_records import ResultRecord, pane_records, verdict_records
+from streammetrics.reports.result_records import ResultRecord, pane_records, verdict_record
+from streammetrics.reports.verdict_rows import ChangedVerdicts
+from streammetrics.runtime.outbox import Outbox
 from streammetrics.runtime.status import ProcessStatus
 
 PANES_AT_ONCE: Final = 200
 """Most panes that wait. It bounds memory."""
-BACKOFF_SECONDS_MAX: Final = 30.0
 
 log = structlog.get_logger("streammetrics.runtime.results")
 
@@ -48,20 +48,16 @@ class ResultsFeed:
         status.results.update(sent=0, failed=0)
         self._next_ms = NEVER
         self._revisions = 0
-        self._verdicts: dict[bytes, str] = {}
-        self._waiting: Sequence[ResultRecord] = ()
-        self._ready, self._done = threading.Event(), threading.Event()
-        self._done.set()
+        self._verdicts = ChangedVerdicts()
+        self._outbox: Outbox[Sequence[ResultRecord]] = Outbox(self._send, self._failed)
 
     def take(self, report: Report) -> None:
         """Make the next records, if the last ones have been sent."""
-        if not self._done.is_set():
+        if not self._outbox.is_free:
             return
-        waiting = [*self._new_panes(report), *self._new_verdicts(report)]
-        if waiting:
-            self._waiting = waiting
-            self._done.clear()
-            self._ready.set()
+        records = [*self._new_panes(report), *map(verdict_record, self._verdicts.of(report))]
+        if records:
+            self._outbox.put(records)
 
     def _new_panes(self, report: Report) -> Iterator[ResultRecord]:
         aggregator = self._builder.aggregator
@@ -72,37 +68,14 @@ class ResultsFeed:
             self._next_ms = start_ms + rules.pane_ms
             yield from pane_records(start_ms, pane, pane_ms=rules.pane_ms, layout=self._builder.layout)
 
-    def _new_verdicts(self, report: Report) -> Iterator[ResultRecord]:
-        """Yield the verdicts since the start that have changed in this process, and all of them at its start."""
-        for experiment in report.experiments:
-            if experiment.scope == SINCE_START and report.entered_ms is not None:
-                words = [experiment.verdict.word, *(each.verdict.word for each in experiment.variants if each.verdict is not None)]
-                for record, word in zip(verdict_records(experiment, report.entered_ms), words, strict=True):
-                    if self._verdicts.get(record.key) != word:
-                        self._verdicts[record.key] = word
-                        yield record
-
     def run(self, stop: threading.Event) -> None:
         """Send what waits until `stop` is set, then what still waits, once."""
-        failures = 0
-        while not stop.is_set():
-            if not self._ready.wait(0.2):
-                continue
-            failures = 0 if self._sent() else failures + 1
-            if failures:
-                stop.wait(min(BACKOFF_SECONDS_MAX, 0.5 * 2 ** min(failures, 10)))
-        if self._ready.is_set():
-            self._sent()
+        self._outbox.run(stop)
 
-    def _sent(self) -> bool:
-        try:
-            self._sink.write(self._waiting)
-        except SourceError as error:
-            self._status.results["failed"] += 1
-            log.warning("results cannot be sent, trying again", error=str(error), records=len(self._waiting))
-            return False
-        self._status.results["sent"] += len(self._waiting)
-        self._waiting = ()
-        self._ready.clear()
-        self._done.set()
-        return True
+    def _send(self, records: Sequence[ResultRecord]) -> None:
+        self._sink.write(records)
+        self._status.results["sent"] += len(records)
+
+    def _failed(self, records: Sequence[ResultRecord], error: SourceError) -> None:
+        self._status.results["failed"] += 1
+        log.warning("results cannot be sent, trying again", error=str(error), records=len(records))

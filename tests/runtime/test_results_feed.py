@@ -13,7 +13,7 @@ import pytest
 from streammetrics.errors import SourceError
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.result_records import ResultRecord, pane_records
-from streammetrics.runtime import results_feed
+from streammetrics.runtime import outbox
 from streammetrics.runtime.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import Group, Pane
@@ -62,7 +62,7 @@ class Sink:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Panes, Sink, ResultsFeed, ProcessStatus]]:
-    monkeypatch.setattr(results_feed, "BACKOFF_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(outbox, "BACKOFF_SECONDS_MAX", 0.01)
     panes, sink, status, stop = Panes(), Sink(), ProcessStatus(), threading.Event()
     feed: Any = ResultsFeed(panes, sink, status)  # type: ignore[arg-type]
     thread = threading.Thread(target=feed.run, args=(stop,))

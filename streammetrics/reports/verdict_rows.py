@@ -1,0 +1,56 @@
+"""Verdicts as rows of a table, one per change: of an experiment since its start (empty `variant`), and of each compared variant. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.reports.report import Report
+
+
+class VerdictRow(NamedTuple):
+    """A verdict. `up_to_ms` is the event time up to which lists count in it; `reason` explains it for people."""
+
+    experiment: str
+    scope: str
+    variant: str
+    verdict: str
+    code: int
+    reason: str
+    up_to_ms: int
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """The experiment, the scope and the variant."""
+        return self.experiment, self.scope, self.variant
+
+
+VERDICT_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
+    {**dict.fromkeys(VerdictRow._fields, "string"), "code": "int32", "up_to_ms": "int64"}
+)
+"""The type of each field in a Parquet file, in order."""
+
+
+def verdict_rows(experiment: ExperimentReport, up_to_ms: int) -> Iterator[VerdictRow]:
+    """Yield one row for the experiment, and one per compared variant, each with its verdict now."""
+    found = [("", experiment.verdict), *((each.variant, each.verdict) for each in experiment.variants if each.verdict is not None)]
+    for variant, verdict in found:
+        yield VerdictRow(experiment.experiment, experiment.scope, variant, verdict.word, verdict.code, verdict.reason, up_to_ms)
+
+
+class ChangedVerdicts:
+    """Finds the verdicts since the start that have changed since the last report, and all of them in the first one."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], str] = {}
+
+    def of(self, report: Report) -> list[VerdictRow]:
+        """Return the changed verdicts of the next report."""
+        if report.entered_ms is None:
+            return []
+        rows = [row for each in report.experiments if each.scope == SINCE_START for row in verdict_rows(each, report.entered_ms)]
+        changed = [row for row in rows if self._known.get(row.about) != row.verdict]
+        self._known.update((row.about, row.verdict) for row in changed)
+        return changed
