@@ -1,4 +1,4 @@
-"""`doctor`: checks Kafka, the schema registry, Redis, stored state, the webhook and the HTTP port, and says how to fix problems.
+"""`doctor`: checks Kafka, the schema registry, Redis, stored state, the webhook, result files and the HTTP port, and says how to fix them.
 
 It changes nothing. Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
 """
@@ -25,6 +25,7 @@ from streammetrics.cli.doctor_checks import (
 )
 from streammetrics.cli.doctor_findings import DoctorFinding, Level
 from streammetrics.cli.doctor_registry import registry_findings
+from streammetrics.cli.doctor_results import result_file_findings
 from streammetrics.cli.doctor_webhook import webhook_findings
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.config import Settings
@@ -62,6 +63,8 @@ def _checks(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
     )
     if settings.webhook.url is not None and settings.worker.role != "worker":
         yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", webhook_findings
+    if settings.results.directory:
+        yield f"Result files in {settings.results.directory}", result_file_findings
     yield f"HTTP port {settings.http.port} on {settings.http.host}", port_findings
 
 

@@ -22,7 +22,7 @@ from streammetrics.cli.process.first_events_log import FirstEventsLog
 from streammetrics.cli.process.gc_tuning import collect_garbage, tune_garbage_collection
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.cli.process.threads import StoppableThread
-from streammetrics.cli.wiring.connections import kafka_connection, redis_connection
+from streammetrics.cli.wiring.connections import kafka_connection, redis_connection, result_directory
 from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
 from streammetrics.cli.wiring.http import http_server, webhook_sender
@@ -50,6 +50,7 @@ from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.mark_store import MARKS_KEY, MarkStore
 from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.result_files import ResultFiles
 from streammetrics.runtime.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.runtime.task_runner import TaskRunner
@@ -142,6 +143,10 @@ def serve(
                     feed = ResultsFeed(builder, sink, status)
                     stack.enter_context(StoppableThread("results", feed.run, stop))
                     on_report = _both(on_report, feed.take)
+                if settings.results.directory:
+                    files = ResultFiles(builder, result_directory(settings), settings.results.file_ms, status)
+                    stack.enter_context(StoppableThread("result files", files.run, stop))
+                    on_report = _both(on_report, files.take)
                 publisher = Publisher(
                     builder=builder,
                     store=store,

@@ -1,4 +1,4 @@
-"""Settings of requests that this program sends: to an exporter, and to the receiver of a webhook."""
+"""Settings of what this program sends: requests to an exporter and to the receiver of a webhook, and files of results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, SecretStr
 
 from streammetrics.config.fields import (
+    PATH_OR_EMPTY,
     Conflict,
     Listed,
     OptionalSecret,
@@ -19,6 +20,7 @@ from streammetrics.config.fields import (
     milliseconds,
     setting,
 )
+from streammetrics.events.event_time import DAY_MS
 
 
 def _http_url(given: SecretStr | None) -> SecretStr | None:
@@ -66,6 +68,28 @@ class ClientSettings(Section):
         parts = urlsplit(self.url.get_secret_value() if self.url else "")
         if self.password and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
             yield f"client.url without https: the password is sent to {parts.hostname} unencrypted"
+
+
+def _whole_minutes(span_ms: int) -> int:
+    if span_ms % 60_000 or DAY_MS % span_ms:
+        raise ValueError("a day must be a whole number of spans, and a span a whole number of minutes")
+    return span_ms
+
+
+class ResultSettings(Section):
+    directory: OptionalText = setting(
+        None,
+        "Directory for Parquet files of results: final panes, and changes of verdicts. Every exporter writes them; several may share the"
+        " directory. Empty: no files.",
+        PATH_OR_EMPTY,
+    )
+    file_ms: Annotated[Whole, AfterValidator(_whole_minutes)] = milliseconds(
+        3_600_000,
+        "Event time of one file of panes. A file is written once all of its panes are final, so a shorter time means fresher data in more"
+        " and smaller files. It divides a day, and is a whole number of minutes and of panes.",
+        least=60_000,
+        most=DAY_MS,
+    )
 
 
 class WebhookSettings(Section):

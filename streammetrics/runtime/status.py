@@ -99,6 +99,12 @@ class ProcessStatus:
     """Changes that wait to be sent, by any process; None without a webhook, and before its first turn."""
     results: Counter[str] = field(default_factory=Counter)
     """Records of results: sent, and failed writes; empty without a topic for them."""
+    result_files: Counter[str] = field(default_factory=Counter)
+    """Files of results: written, unchanged, and failed tries; empty without a directory for them."""
+    result_rows: int = 0
+    """Rows in the files that were written."""
+    result_files_lag_ms: int = 0
+    """Event time of final panes that are in no file yet."""
     marks: tuple[Mark, ...] = ()
     """Deploys and alerts that others have reported, oldest first."""
     records: Counter[str] = field(default_factory=Counter)

@@ -148,6 +148,9 @@ def scene(folder: Path) -> Iterator[Scene]:
                 store_nodes=NODES,
                 webhooks=Counter(sent=3, failed=2),
                 results=Counter(sent=40, failed=1),
+                result_files=Counter(written=7, unchanged=2, failed=1),
+                result_rows=700,
+                result_files_lag_ms=90_000,
                 marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
                 webhook_backlog=WebhookBacklog(1, 1_000, 2, "the receiver answered 503"),
             )
@@ -157,6 +160,8 @@ def scene(folder: Path) -> Iterator[Scene]:
         sending = ProcessStatus(
             store_nodes=NODES,
             results=Counter(sent=4, failed=0),
+            result_files=Counter(written=1, unchanged=0, failed=0),
+            result_rows=100,
             webhooks=Counter(sent=1),
             webhook_backlog=WebhookBacklog(),
             marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),

@@ -232,6 +232,11 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
                 yield SampleRow(name, (node.name,), float(value))
     for outcome, count in status.results.items():
         yield SampleRow("streammetrics_results_total", (outcome,), count)
+    for outcome, count in status.result_files.items():
+        yield SampleRow("streammetrics_result_files_total", (outcome,), count)
+    if status.result_files:
+        yield SampleRow("streammetrics_result_rows_total", (), status.result_rows)
+        yield SampleRow("streammetrics_result_files_lag_seconds", (), status.result_files_lag_ms / 1_000)
     newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
     for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
         yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)

@@ -325,6 +325,19 @@ TABLE: tuple[Series, ...] = (
     _gauge("store_forgets", "1 if a server loses its state at a restart, else 0.", "node", origin="exporter"),
     _counter("webhooks", "Messages of the webhook by outcome: sent, failed (tries) or given_up.", "status", origin="exporter"),
     _counter("results", "Records sent to the topic of results, and failed writes (failed).", "status", origin="exporter"),
+    _counter(
+        "result_files",
+        "Files of results by outcome: written, unchanged (found with the same content) or failed (tries).",
+        "status",
+        origin="exporter",
+    ),
+    _counter("result_rows", "Rows in the files of results that were written.", origin="exporter"),
+    _gauge(
+        "result_files_lag_seconds",
+        "Event time of final panes that are in no file yet. It grows to results.file_ms, and after a start it counts all stored panes.",
+        origin="exporter",
+        unit="seconds",
+    ),
     _gauge("webhooks_waiting", "Changes of verdicts that wait to be sent by the webhook of any process.", origin="exporter"),
     _gauge(
         "webhooks_oldest_timestamp_seconds",

@@ -72,6 +72,7 @@ def busy_status() -> ProcessStatus:
     status.results["sent"] = 2
     status.webhooks["sent"], status.webhook_backlog = 4, WebhookBacklog(1, 1_000)
     status.results["sent"] = 5
+    status.result_files["written"] = 3
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)
     return status
