@@ -39,7 +39,8 @@ def _trees() -> list[ast.Module]:
 
 def _refused(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in REFUSING:
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and (called.rpartition(".")[2] in REFUSING or called.endswith("refusals.add")):
             yield from _words(node.args)
     yield from _returned(tree, "_exceeded_limit")
 
