@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from streammetrics.cli.notebook.replayed import replay
     from streammetrics.cli.notebook.report_tables import read_report
     from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
-    from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+    from streammetrics.metrics.inputs.grades import from_grades, from_padded, from_ragged
+    from streammetrics.metrics.inputs.item_ids import from_lists, from_run
+    from streammetrics.metrics.inputs.judged import Judged
     from streammetrics.metrics.inputs.trec import from_trec
     from streammetrics.metrics.offline.assessment import Popularity, assess_lists
     from streammetrics.metrics.offline.compare import compare
@@ -72,7 +74,9 @@ __all__ = [
 
 _LATER = {
     **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "metrics.inputs.frames"),
-    **dict.fromkeys(("Judged", "from_grades", "from_lists", "from_padded", "from_ragged", "from_run"), "metrics.inputs.judged"),
+    **dict.fromkeys(("from_grades", "from_padded", "from_ragged"), "metrics.inputs.grades"),
+    **dict.fromkeys(("from_lists", "from_run"), "metrics.inputs.item_ids"),
+    "Judged": "metrics.inputs.judged",
     **dict.fromkeys(("Popularity", "assess_lists"), "metrics.offline.assessment"),
     "compare": "metrics.offline.compare",
     "evaluate": "metrics.offline.evaluate",

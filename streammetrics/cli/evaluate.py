@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-from streammetrics.metrics.inputs.judged import Judged, from_run
+from streammetrics.metrics.inputs.item_ids import from_run
+from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TIE_RULES
 from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_tagged_run, read_users
 from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES, Metric, MetricError

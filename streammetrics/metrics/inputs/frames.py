@@ -13,7 +13,8 @@ import numpy as np
 
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.inputs.arrow import ArrowStreamError, read_columns
-from streammetrics.metrics.inputs.judged import Judged, Users, from_padded, from_ragged, judge
+from streammetrics.metrics.inputs.grades import from_padded, from_ragged
+from streammetrics.metrics.inputs.judged import Judged, Users, judge
 from streammetrics.metrics.inputs.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
 from streammetrics.metrics.inputs.overlap import require_common_lists
 from streammetrics.metrics.inputs.ranking import ItemLists, NegativeGrades, TieRule

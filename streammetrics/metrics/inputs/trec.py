@@ -19,7 +19,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
-from streammetrics.metrics.inputs.judged import Judged, Users, from_run
+from streammetrics.metrics.inputs.item_ids import from_run
+from streammetrics.metrics.inputs.judged import Judged, Users
 from streammetrics.metrics.inputs.named_columns import HeaderError, NamedColumns, columns_of, number_of, rows_of
 from streammetrics.metrics.inputs.numbers import GRADE_END
 from streammetrics.metrics.inputs.ranking import TieRule

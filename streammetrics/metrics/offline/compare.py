@@ -130,7 +130,7 @@ def compare(
     Raises MetricError, naming the difference, if the evaluations have different specs, metrics, lists or users.
 
     >>> from streammetrics.metrics.offline.evaluate import evaluate
-    >>> from streammetrics.metrics.inputs.judged import from_grades
+    >>> from streammetrics.metrics.inputs.grades import from_grades
     >>> a = evaluate(from_grades([[0, 1], [0, 1], [1], [0, 1]]), ["mrr@5"])
     >>> b = evaluate(from_grades([[1, 0], [1, 0], [1], [0, 1]]), ["mrr@5"])
     >>> found = compare(a, b)["mrr@5"]

@@ -35,7 +35,7 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     Raises MetricError for an argument that is not `Judged`, unknown metrics, names of trec_eval with a spec that gives them another
     meaning, metrics that need to know which items were judged (if the input does not tell), and grades above the scorer's limit.
 
-    >>> from streammetrics.metrics.inputs.judged import from_run
+    >>> from streammetrics.metrics.inputs.item_ids import from_run
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
     >>> result.means, result.standard_errors
     ({'mrr@10': 0.75}, {'mrr@10': 0.25})

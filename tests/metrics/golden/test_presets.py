@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streammetrics.metrics import Spec
-from streammetrics.metrics.inputs.judged import from_run
+from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.presets import ANY_GRADE, PRESETS, preset

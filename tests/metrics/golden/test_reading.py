@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammetrics.metrics.inputs.judged import from_padded, from_run
+from streammetrics.metrics.inputs.grades import from_padded
+from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset

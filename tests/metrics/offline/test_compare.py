@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError, Spec
-from streammetrics.metrics.inputs.judged import from_grades, from_padded
+from streammetrics.metrics.inputs.grades import from_grades, from_padded
 from streammetrics.metrics.offline.compare import Comparison, compare, holm
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError, Scorer, Spec
-from streammetrics.metrics.inputs.judged import from_grades, from_lists, from_padded, from_ragged, from_run
+from streammetrics.metrics.inputs.grades import from_grades, from_padded, from_ragged
+from streammetrics.metrics.inputs.item_ids import from_lists, from_run
 from streammetrics.metrics.offline.compare import compare
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.offline.scored import SUMS_OVER_PLACES

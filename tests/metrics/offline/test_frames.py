@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 from streammetrics.metrics import MetricError, Scorer, TallyLayout
 from streammetrics.metrics.inputs.arrow import read_columns
 from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
-from streammetrics.metrics.inputs.judged import from_grades, from_run
+from streammetrics.metrics.inputs.grades import from_grades
+from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.offline.evaluate import evaluate
 from tests.support.judged_facts import facts
 

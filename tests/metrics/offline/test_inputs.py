@@ -15,7 +15,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.inputs.judged import Judged, from_grades, from_lists, from_padded, from_ragged, from_run
+from streammetrics.metrics.inputs.grades import from_grades, from_padded, from_ragged
+from streammetrics.metrics.inputs.item_ids import from_lists, from_run
+from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TieRule
 from streammetrics.metrics.offline.evaluate import evaluate
 from tests.support.judged_facts import facts

@@ -12,7 +12,8 @@ import pytest
 
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.inputs.frames import from_frames
-from streammetrics.metrics.inputs.judged import Judged, from_lists, from_run
+from streammetrics.metrics.inputs.item_ids import from_lists, from_run
+from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.trec import from_trec
 from streammetrics.metrics.offline.evaluate import evaluate
 

@@ -16,7 +16,7 @@ import pytrec_eval
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streammetrics.metrics.inputs.judged import from_run
+from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.trec import from_trec
 from streammetrics.metrics.names import parse_metric
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate

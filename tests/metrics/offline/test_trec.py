@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.inputs import trec
-from streammetrics.metrics.inputs.judged import from_run
+from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.trec import TrecError, from_trec, read_qrels, read_run, read_tagged_run, read_users
 from tests.support.judged_facts import facts
 
