@@ -26,6 +26,7 @@ from streammetrics.metrics import (
 if TYPE_CHECKING:
     from streammetrics.cli.notebook.replayed import replay
     from streammetrics.cli.notebook.report_tables import read_report
+    from streammetrics.metrics.corrected_dcg import corrected_dcg
     from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
     from streammetrics.metrics.inputs.grades import from_grades, from_padded, from_ragged
     from streammetrics.metrics.inputs.item_ids import from_lists, from_run
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from streammetrics.metrics.offline.assessment import Popularity, assess_lists
     from streammetrics.metrics.offline.compare import compare
     from streammetrics.metrics.offline.evaluate import evaluate
+    from streammetrics.metrics.offline.position_bias import position_bias
     from streammetrics.metrics.presets import preset
 
 __version__ = "0.1.0"
@@ -56,6 +58,7 @@ __all__ = [
     "__version__",
     "assess_lists",
     "compare",
+    "corrected_dcg",
     "evaluate",
     "from_frame",
     "from_frames",
@@ -67,6 +70,7 @@ __all__ = [
     "from_trec",
     "from_wide_frame",
     "parse_metric",
+    "position_bias",
     "preset",
     "read_report",
     "replay",
@@ -79,8 +83,10 @@ _LATER = {
     "Judged": "metrics.inputs.judged",
     **dict.fromkeys(("Popularity", "assess_lists"), "metrics.offline.assessment"),
     "compare": "metrics.offline.compare",
+    "corrected_dcg": "metrics.corrected_dcg",
     "evaluate": "metrics.offline.evaluate",
     "from_trec": "metrics.inputs.trec",
+    "position_bias": "metrics.offline.position_bias",
     "preset": "metrics.presets",
     "read_report": "cli.notebook.report_tables",
     "replay": "cli.notebook.replayed",
