@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streammetrics.exporters.prometheus.series import SERIES, Series, SeriesKind
+from streammetrics.exporters.prometheus.family import Series, SeriesKind
+from streammetrics.exporters.prometheus.series import SERIES
 
 
 def _of_process(name: str, unit: str = "") -> Series:

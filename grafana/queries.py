@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grafana.known_series import BUCKET, KNOWN_SERIES
-from streammetrics.exporters.prometheus.series import Series
+from streammetrics.exporters.prometheus.family import Series
 
 RATE = "$__rate_interval"
 OF_TARGET = frozenset({"job", "instance"})

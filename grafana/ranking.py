@@ -8,7 +8,8 @@ from grafana import variables
 from grafana.layout import Section, build
 from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_query
 from grafana.queries import ANY, EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
-from streammetrics.exporters.prometheus.series import RATIO_METRIC, SERIES, sum_series, value_series
+from streammetrics.exporters.prometheus.metric_series import RATIO_METRIC, sum_series, value_series
+from streammetrics.exporters.prometheus.series import SERIES
 from streammetrics.metrics.engagement import engagement_kinds
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 

@@ -20,9 +20,10 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from prometheus_client.registry import Collector
 
 from streammetrics.exporters.prometheus.experiments import ControlOf, control_by_convention
+from streammetrics.exporters.prometheus.family import Series
 from streammetrics.exporters.prometheus.processes import ProcessGroupCollector
 from streammetrics.exporters.prometheus.rows import ReportRows, SampleRow, status_rows
-from streammetrics.exporters.prometheus.series import TABLE, Series
+from streammetrics.exporters.prometheus.series import TABLE
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus

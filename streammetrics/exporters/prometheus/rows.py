@@ -20,7 +20,7 @@ from streammetrics.exporters.prometheus.experiments import (
     roles,
 )
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
-from streammetrics.exporters.prometheus.series import sum_series, value_series
+from streammetrics.exporters.prometheus.metric_series import sum_series, value_series
 from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.marks import SHOWN_MAX
 from streammetrics.reports.report import Report, Total

@@ -6,7 +6,9 @@ import re
 
 import pytest
 
-from streammetrics.exporters.prometheus.series import SERIES, TABLE, Series, markdown, sum_series, value_series
+from streammetrics.exporters.prometheus.family import Series
+from streammetrics.exporters.prometheus.metric_series import sum_series, value_series
+from streammetrics.exporters.prometheus.series import SERIES, TABLE, markdown
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.support.paths import ROOT
 

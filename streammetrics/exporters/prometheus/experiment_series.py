@@ -1,0 +1,79 @@
+"""The series of experiments and of interleaved teams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from streammetrics.exporters.prometheus.family import Series, gauge
+
+_MEASURE_LABELS = ("experiment", "variant", "metric", "k", "scope")
+_STAGE_LABELS = ("experiment", "stage", "scope")
+_TEAM_LABELS = ("experiment", "team", "against", "scope")
+
+
+def experiment_gauges() -> Iterator[Series]:
+    """Gauges of experiments. `ExperimentReport.rows` makes their rows; labels without a value are left out."""
+    of_measure = {
+        "mean": "Mean of a measure over the final lists (or users) of a variant.",
+        "lift": "Relative difference between the variant's mean and the control's.",
+        "lift_lower": "Lower bound of the lift, at 95 % confidence by default. Safe to check at any time.",
+        "lift_upper": "Upper bound of the lift, at 95 % confidence by default. Safe to check at any time.",
+        "verdict": (
+            "Verdict: 2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid, -3 mixed. "
+            "The whole experiment's has no variant, metric and k."
+        ),
+    }
+    reduced = " With CUPED: variance reduced by the users' earlier behaviour."
+    of_measure |= {f"reduced_{name}": of_measure[name] + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
+    of_measure["judged_lift_upper"] = (
+        "The upper bound that decides the verdict of a paging measure: lift_upper, or with cuped_verdict reduced_lift_upper. "
+        "For measures that get better when they fall, the upper bound of minus the lift."
+    )
+    of_measure["variance_reduction"] = "Share of the variance of the variant's mean that CUPED removes."
+    for name, says in of_measure.items():
+        yield gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
+    yield gauge("experiment_paging", "1 for each measure that decides the verdict and may page.", "experiment", "metric", "k", "scope")
+    yield gauge(
+        "experiment_gate",
+        "Gate of a rollout: 1 pass, 0 wait, -1 fail. The whole experiment's has no variant. It counts only while the watermark is recent.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield gauge("experiment_users", "Users who saw only this variant.", "experiment", "variant", "scope")
+    yield gauge(
+        "experiment_effective_users",
+        "Users of a variant, weighted by their lists: few if a few users have most lists.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield gauge(
+        "experiment_largest_user_share_max",
+        "Largest share of a variant's lists that one user can have.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield gauge(
+        "experiment_srm_p_value",
+        "p-value of the sample ratio check: is the split of users as configured? Absent without configured shares. "
+        "Safe to check at any time.",
+        "experiment",
+        "scope",
+    )
+    yield gauge("experiment_multi_exposed_users", "Users who saw several variants. They are excluded.", "experiment", "scope")
+    yield gauge("experiment_stage_current", "1 for the stage of a rollout that runs now, 0 for the others.", *_STAGE_LABELS)
+    yield gauge("experiment_stage_srm_p_value", "p-value of the split within a stage, against its own shares.", *_STAGE_LABELS)
+    yield gauge("experiment_stage_users", "Users of a variant in one stage of a rollout.", "experiment", "stage", "variant", "scope")
+    of_team = {
+        "credit": "Share of interleaved lists that a team won, minus the share that it lost against the other team.",
+        "credit_lower": "Lower bound of the credit, at 95 % confidence by default. Safe to check at any time.",
+        "credit_upper": "Upper bound of the credit, at 95 % confidence by default. Safe to check at any time.",
+        "users": "Users of the interleaved lists that compare both teams.",
+        "lists": "Interleaved lists that compare both teams.",
+        "verdict": "Verdict: 2 preferred, 0 inconclusive, -1 the other team is preferred, -2 invalid.",
+    }
+    for name, says in of_team.items():
+        yield gauge(f"interleaving_{name}", says, *_TEAM_LABELS)
+    yield gauge("experiment_entered_timestamp_seconds", "Event time up to which all final lists count in the experiments.", unit="seconds")
