@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -12,20 +13,16 @@ from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColum
 
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.progress import progress_bar
-from streammetrics.cli.output.report_reader import moment
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, name_lines, total_rows, values_table, window_rows
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs, replay
-from streammetrics.cli.unusable_files import shown_path, unusable_files
+from streammetrics.cli.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
-from streammetrics.errors import StreammetricsError
-from streammetrics.events.event_time import seems_seconds
 from streammetrics.metrics import TallyLayout
-from streammetrics.reports.late_events import late_sentences
 from streammetrics.reports.report import Report
 
 
@@ -45,26 +42,33 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
         def show_progress(done: int, total: int | None) -> None:
             update(completed=done, total=total)
 
-        report, engine, samples = replay(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
-    for warning in _warnings(report):
+        result = replay(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
+    unusable = unusable_files(result.report)
+    for warning in _warnings(result.report, unusable):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:
-        _show(console, settings, report, engine.layout, outputs, flush=flush)
-    if problems := unusable_files(report, samples, settings):
-        raise StreammetricsError("\n  ".join(problems))
+        examples = refusal_lines(result.refusals, unusable)
+        _show(console, settings, result.report, result.engine.layout, outputs, examples, flush=flush)
+    require_usable(unusable, result, settings)
 
 
-def _warnings(report: Report) -> Iterator[str]:
-    """Yield warnings about inputs with many late events, and about those that have timestamps in seconds."""
-    yield from late_sentences(report.late_inputs)
-    for each in report.inputs:
-        if each.known_ms is not None and seems_seconds(each.known_ms):
-            where = shown_path(each.topic)
-            yield f"the events of {where} are from {moment(each.known_ms)} or before; ts must be in milliseconds, not seconds"
+def _warnings(report: Report, unusable: Collection[str]) -> list[str]:
+    """Return the warnings of the report, without those about unusable files, which are errors."""
+    counts = {(reason, topic): count for (reason, topic), count in report.counts.items() if topic not in unusable}
+    return dataclasses.replace(report, counts=counts).warnings()
 
 
-def _show(console: Console, settings: Settings, report: Report, layout: TallyLayout, outputs: ReplayOutputs, *, flush: bool) -> None:
-    for line in (*counter_lines(report.counts), *name_lines(report.unknown_names)):
+def _show(
+    console: Console,
+    settings: Settings,
+    report: Report,
+    layout: TallyLayout,
+    outputs: ReplayOutputs,
+    examples: Iterable[str],
+    *,
+    flush: bool,
+) -> None:
+    for line in (*counter_lines(report.counts, examples), *name_lines(report.unknown_names)):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
     if spans:

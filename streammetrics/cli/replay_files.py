@@ -21,6 +21,7 @@ from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, Re
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.engine.engine import Engine
@@ -45,11 +46,15 @@ class ReplayOutputs:
 
 
 class ReplayResult(NamedTuple):
-    """The report of a replay, the engine that made it, and the start of each file by its path."""
+    """The report of a replay and the engine that made it.
+
+    `samples`: the start of each file by its path. `refusals`: the first refused event of each file and reason.
+    """
 
     report: Report
     engine: Engine
     samples: Mapping[str, bytes]
+    refusals: Mapping[tuple[str, str], DeadLetter]
 
 
 class _Replay:
@@ -125,7 +130,7 @@ def _in_one_process(whole: _Replay, source: ReplayFileSource, progress: ReplayPr
     freeze_due_scales(store, builder, 1)  # evaluates experiments that ended without a snapshot
     report = builder.report(1)
     whole.write_report(builder, report, history)
-    return ReplayResult(report, whole.engine, source.samples)
+    return ReplayResult(report, whole.engine, source.samples, worker.refusals)
 
 
 def _in_shards(whole: _Replay, jobs: int, progress: ReplayProgress, *, flush: bool) -> ReplayResult:
@@ -150,4 +155,4 @@ def _in_shards(whole: _Replay, jobs: int, progress: ReplayProgress, *, flush: bo
     freeze_due_scales(scales, builder, jobs)
     report = one_process_report(builder.report(jobs), shards.views[0])
     whole.write_report(builder, report, history)
-    return ReplayResult(report, whole.engine, shards.samples)
+    return ReplayResult(report, whole.engine, shards.samples, shards.refusals)

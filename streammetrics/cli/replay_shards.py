@@ -26,6 +26,7 @@ from streammetrics.cli.replay_history import ReplayHistory, Snapshot
 from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.engine.codec import decode_control
 from streammetrics.engine.pane_store import FinalPane
@@ -54,6 +55,7 @@ class Done(NamedTuple):
     view: TaskView
     unfinished: Sequence[FinalPane]
     samples: Mapping[str, bytes]
+    refusals: Mapping[tuple[str, str], DeadLetter]
 
 
 class Read(NamedTuple):
@@ -164,7 +166,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         unfinished = worker.finish()
         if letters is not None:
             letters.flush()  # the parent reads the file as soon as it knows that this process is done
-        send(Done(worker.store.view([0], {}, {0: None}, {0: None})[0], unfinished if job.panes else [], source.samples))
+        send(Done(worker.store.view([0], {}, {0: None}, {0: None})[0], unfinished if job.panes else [], source.samples, worker.refusals))
 
 
 class Shards:
@@ -196,6 +198,12 @@ class Shards:
     @property
     def samples(self) -> Mapping[str, bytes]:
         return self._done[0].samples
+
+    @property
+    def refusals(self) -> Mapping[tuple[str, str], DeadLetter]:
+        """The first refused event of each file and reason, of all processes."""
+        last_first = sorted((letter for done in self._done.values() for letter in done.refusals.values()), key=lambda each: -each.offset)
+        return {(letter.input.topic, letter.reason): letter for letter in last_first}
 
     def run(self) -> None:
         """Run all processes to their ends. Raises the first error of any of them."""

@@ -6,7 +6,7 @@ Every file is one input of task 0. An input is never idle before it ends.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from streammetrics.cli.replay_history import ExperimentWatch, OnSnapshot, SnapshotHolds
@@ -14,7 +14,9 @@ from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoder
 from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.files import FileDeadLetters, FileSource
+from streammetrics.connectors.first_refusals import FirstRefusals
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
@@ -76,6 +78,7 @@ class ReplayWorker:
             watched = watch.around(decode)
             return watched if shards == 1 else of_shard(watched, shard, shards)
 
+        self._refusals = FirstRefusals(FileDeadLetters(letters, source.cut))
         self._worker = Worker(
             TaskRunner(
                 engine=engine,
@@ -83,7 +86,7 @@ class ReplayWorker:
                 topic_decoders={topic: prepared(decode) for topic, decode in build_topic_decoders(settings, engine.rules.topics).items()},
                 source=source,
                 store=self.store,
-                letters=FileDeadLetters(letters, source.cut),
+                letters=self._refusals,
                 rules=_worker_rules(settings),
                 clock=LogicalClock(),
                 status=ProcessStatus(),
@@ -108,6 +111,11 @@ class ReplayWorker:
         if holds is not None:
             holds.take(worker)
         worker.drain(flush)
+
+    @property
+    def refusals(self) -> Mapping[tuple[str, str], DeadLetter]:
+        """The first refused event of each file and reason."""
+        return self._refusals.letters
 
     def finish(self) -> Sequence[FinalPane]:
         """Close the files and return the panes that may still change."""

@@ -31,6 +31,7 @@ from streammetrics.cli.wiring.reports import build_report_builder, control_of, w
 from streammetrics.cli.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock, SystemClock
+from streammetrics.connectors.first_refusals import FirstRefusals
 from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.partitioner import misplaced_keys
@@ -50,6 +51,7 @@ from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.mark_store import MARKS_KEY, MarkStore
 from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.refusal_log import log_first_refusal
 from streammetrics.runtime.result_files import ResultFiles
 from streammetrics.runtime.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus, Trouble
@@ -218,7 +220,7 @@ def _work(settings: Settings, engine: Engine, store: RedisStore, clock: Clock, s
                 topic_decoders=build_topic_decoders(settings, settings.kafka.topics),
                 source=reading,
                 store=store,
-                letters=letters,
+                letters=FirstRefusals(letters, log_first_refusal),
                 rules=build_worker_rules(settings),
                 clock=clock,
                 status=status,

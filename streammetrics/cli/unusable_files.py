@@ -1,16 +1,20 @@
-"""Explains files of a replay in which no line could be used: what the file seems to be, and what to do."""
+"""Explains refused events of a replay: files in which no line could be used, and an example for each reason."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.replay_files import ReplayResult
 from streammetrics.config import Settings
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
-from streammetrics.errors import MalformedEvent
+from streammetrics.errors import StreammetricsError
 from streammetrics.events.outcomes import IGNORED, MALFORMED
 from streammetrics.events.recognize import recognize
 from streammetrics.reports.report import Report
+from streammetrics.reports.text import fit
+
+EXAMPLES_MAX = 5
 
 
 def shown_path(path: str) -> str:
@@ -18,28 +22,43 @@ def shown_path(path: str) -> str:
     return "standard input" if path == STDIN else path
 
 
-def unusable_files(report: Report, samples: Mapping[str, bytes], settings: Settings) -> list[str]:
-    """Return one message for each file that has lines but no valid event. `samples`: the start of each file by path."""
-    return [
-        f"no line of {shown_path(each.topic)} is an event. {_explained(samples[each.topic], settings, each.topic)}"
-        for each in report.inputs
-        if (each.offset or FIRST_LINE) > FIRST_LINE and _valid_events(report, each.topic) == 0
-    ]
+def unusable_files(report: Report) -> list[str]:
+    """Return the files that have lines but no valid event."""
+    return [each.topic for each in report.inputs if (each.offset or FIRST_LINE) > FIRST_LINE and _valid_events(report, each.topic) == 0]
 
 
 def _valid_events(report: Report, path: str) -> int:
     return report.counts.get(("events", path), 0) - sum(report.counts.get((reason, path), 0) for reason in (*MALFORMED, IGNORED))
 
 
-def _explained(sample: bytes, settings: Settings, path: str) -> str:
-    """Say what the file looks like. If it is not known, say why its first refused line is refused."""
+def require_usable(unusable: Iterable[str], replayed: ReplayResult, settings: Settings) -> None:
+    """Raise StreammetricsError if there are unusable files, with one line for each."""
+    if problems := [_explained(path, replayed.samples[path], replayed.refusals.values(), settings) for path in unusable]:
+        raise StreammetricsError("\n  ".join(problems))
+
+
+def _explained(path: str, sample: bytes, refused: Collection[DeadLetter], settings: Settings) -> str:
+    """Say what an unusable file looks like. If it is not known, say why its first refused line is refused.
+
+    `sample` is the start of the file. `refused` are first refused events of all files.
+    """
     events = settings.events
     recognized = None if events.mappings or events.format not in ("native", "ubi") else recognize(sample, events.format)
+    first = min((letter for letter in refused if letter.input.topic == path), key=lambda letter: letter.offset, default=None)
     if recognized is not None:
-        return f"It looks like {recognized}"
-    decode = build_decoder(settings, path)
-    for number, line in enumerate(sample.splitlines(), FIRST_LINE):
-        for found in decode(line) if line.strip() else ():
-            if isinstance(found, MalformedEvent) and found.reason != IGNORED:
-                return f"Line {number} is refused as {found.reason}: {found.detail}"
-    return "Check the file and events.format; --dead-letters FILE writes the reason for each refused line"
+        why = f"It looks like {recognized}"
+    elif first is not None:
+        why = f"Line {first.offset} is refused as {first.reason}: {first.detail}"
+    else:
+        why = "Check the file and events.format; `streammetrics decode` shows what its lines become"
+    return f"no line of {shown_path(path)} is an event. {why}"
+
+
+def refusal_lines(refusals: Mapping[tuple[str, str], DeadLetter], unusable: Collection[str]) -> Iterator[str]:
+    """Yield a line with the first refused event of each reason. Unusable files have a message of their own."""
+    shown: dict[str, DeadLetter] = {}
+    for (path, reason), letter in refusals.items():
+        if path not in unusable:
+            shown.setdefault(reason, letter)
+    for reason, letter in list(shown.items())[:EXAMPLES_MAX]:
+        yield f"{'':<10}{reason}, such as line {letter.offset} of {shown_path(letter.input.topic)}: {fit(letter.detail)}"

@@ -55,7 +55,8 @@ class Fields:
 
     def kind(self, name: str, kinds: tuple[str, ...]) -> str:
         raw = self.need(name)
-        rule, advice = f"{self.within}{name} must be {' or '.join(kinds)}", "send other events to another topic"
+        rule = f"{self.within}{name} must be {' or '.join(kinds)}"
+        advice = 'send other events to another topic, or leave them out by a mapping with kind = "ignore"'
         found = _decoded(_string, raw, "bad_type", rule, advice)
         if found not in kinds:
             raise MalformedEvent("bad_type", malformed("bad_type", rule, raw, advice).detail, found)

@@ -6,7 +6,7 @@ Pure. A report covers all tasks, whatever the number of workers. It states the e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,15 @@ from streammetrics import __version__
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.data_warnings import (
+    UNMATCHED_SHARE_MAX,
+    by_topic,
+    feedback_sentences,
+    folded_sentences,
+    no_list_sentences,
+    refused_sentences,
+    seconds_sentences,
+)
 from streammetrics.reports.late_events import LateInput, late_sentences
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
@@ -101,7 +110,23 @@ class Report:
 
     def warnings(self) -> list[str]:
         """Return what makes the numbers doubtful, in sentences."""
-        return [*late_sentences(self.late_inputs), *([] if self.user_partitions is None else self.user_partitions.sentences())]
+        return [
+            *late_sentences(self.late_inputs),
+            *seconds_sentences((each.topic, each.known_ms) for each in self.inputs),
+            *([] if self.user_partitions is None else self.user_partitions.sentences()),
+            *self._warnings_of_counts(),
+        ]
+
+    def _warnings_of_counts(self) -> Iterator[str]:
+        topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
+        yield from refused_sentences({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()})
+        if not self.totals and not any(window.groups for window in self.windows):
+            refused = sum(refused_counts(reasons).values())
+            yield from no_list_sentences(reasons, self.unknown_names, refused, ended=self.ended)
+        else:
+            share_max = self.settings.get("experiments", {}).get("unmatched_share_max", UNMATCHED_SHARE_MAX)
+            yield from feedback_sentences(reasons, self.unknown_names, share_max, ended=self.ended)
+        yield from folded_sentences(reasons, self.settings)
 
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""

@@ -345,6 +345,27 @@ def test_the_table_shows_events_refused_events_and_each_variant(tmp_path: Path) 
     assert "last 5m" in done.stdout
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_each_reason_of_refused_events_is_shown_with_an_example(jobs: str, tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    seconds = b'{"type":"impression","impression_id":"a","user_id":"u","ts":"1732183200","items":["x"]}\n'
+    good = b"".join(each.value + b"\n" for each in sent(CLEAN, 40))
+    path.write_bytes(good + b"{\n" + seconds + seconds + b'{"type":"page_view"}\n')
+    other = tmp_path / "other"
+    other.write_bytes(b"not an event\n")
+    done = called("replay", path, other, "--jobs", jobs)
+    lines = done.stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("refused   5: bad_json 2, bad_ts 2, bad_type 1"))
+    shown = {line.split(",")[0].strip(): line for line in lines[at + 1 : at + 4]}
+    assert [line.startswith(" " * 10) for line in lines[at + 1 : at + 5]] == [True, True, True, False]
+    assert f"such as line 41 of {path}: Input data was truncated" in shown["bad_json"]
+    assert f"such as line 42 of {path}: ts must be" in shown["bad_ts"]
+    assert 'got "page_view"; send other events to another topic, or leave them out by a mapping with kind = "ignore"' in shown["bad_type"]
+    assert f"no line of {other} is an event. It looks like text that is not JSON" in done.stderr, "it has its own message"
+    assert f"9.1 % of the events of {path} are refused, 4 of 44: bad_ts 2, bad_json 1, bad_type 1." in done.stderr
+    assert f"events of {other}" not in done.stderr
+
+
 def test_the_verdicts_are_printed_with_the_way_to_their_numbers(tmp_path: Path) -> None:
     events, report = tmp_path / "events.ndjson", tmp_path / "my report.json"
     variants = [word for share in ("control=0.4", "worse=0.3:0.6", "same=0.3") for word in ("--variant", share)]
@@ -453,7 +474,7 @@ def test_a_file_of_late_events_is_not_a_warning(tmp_path: Path) -> None:
 def test_times_that_look_like_seconds_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":1732183200,"items":["x"]}\n')
-    warning = f"the events of {path} are from 1970-01-21 01:09 UTC or before; ts must be in milliseconds, not seconds"
+    warning = f"The events of {path} are from 1970-01-21 01:09:43 UTC or before: ts must be in milliseconds, not seconds."
     assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {warning}\n"
 
 

@@ -15,10 +15,9 @@ from streammetrics.cli.notebook.report_tables import ReportTables
 from streammetrics.cli.process.logs import quiet_logs
 from streammetrics.cli.replay_files import ReplayOutputs
 from streammetrics.cli.replay_files import replay as replay_files
-from streammetrics.cli.unusable_files import unusable_files
+from streammetrics.cli.unusable_files import require_usable, unusable_files
 from streammetrics.config import Settings, load
 from streammetrics.connectors.file_paths import expanded_paths
-from streammetrics.errors import StreammetricsError
 from streammetrics.metrics.offline.tables import DataTable
 from streammetrics.reports.pane_rows import PaneRow
 
@@ -66,9 +65,8 @@ def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], set
         report_path = Path(folder) / "report.json"
         panes: list[PaneRow] = []
         outputs = ReplayOutputs(report=report_path, pane_rows=panes.append)
-        report, _, samples = replay_files(chosen, files, outputs, jobs=jobs)
-        if problems := unusable_files(report, samples, chosen):
-            raise StreammetricsError("\n  ".join(problems))
+        result = replay_files(chosen, files, outputs, jobs=jobs)
+        require_usable(unusable_files(result.report), result, chosen)
         plain = msgspec.json.decode(report_path.read_bytes())
     columns = {name: [row[at] for row in panes] for at, name in enumerate(PaneRow._fields)}
     return Replayed(plain, DataTable({**columns, "value": [row.value for row in panes]}))

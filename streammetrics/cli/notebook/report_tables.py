@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -59,11 +60,14 @@ class ReportTables:
         return DataTable({"reason": list(counters), "count": list(counters.values())})
 
     def __repr__(self) -> str:
-        return f"{self._title()}\n{self.totals!r}"
+        return "\n".join((self._title(), *self._warnings(), repr(self.totals)))
 
     def _repr_html_(self) -> str:
-        """A title and the totals as HTML; Jupyter shows it."""
-        return f"<p>{self._title()}</p>{self.totals._repr_html_()}"
+        """A title, the warnings and the totals as HTML; Jupyter shows it."""
+        return "".join(f"<p>{html.escape(line)}</p>" for line in (self._title(), *self._warnings())) + self.totals._repr_html_()
+
+    def _warnings(self) -> list[str]:
+        return [f"warning: {sentence}" for sentence in self.report.get("warnings", ())]
 
     def _title(self) -> str:
         names = dict.fromkeys(each["experiment"] for each in self.report.get("experiments", ()))

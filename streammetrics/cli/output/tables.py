@@ -81,8 +81,8 @@ def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Seq
     return table
 
 
-def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
-    """Yield the counts of events by outcome, in at most five lines; empty lines are left out."""
+def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the counts of events by outcome, in at most five lines; empty lines are left out. `refusals` follow the refused events."""
     sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"
     lines = (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE), ("labels", _LABELS))
@@ -90,6 +90,8 @@ def counter_lines(counts: Mapping[tuple[str, str], int]) -> Iterator[str]:
         if parts := [f"{reason} {sums[reason]:,}" for reason in reasons if sums[reason]]:
             total = f"{sum(sums[reason] for reason in reasons):,}: " if heading == "refused" else ""
             yield f"{heading:<10}{total}{', '.join(parts)}"
+        if heading == "refused":
+            yield from refusals
 
 
 def name_lines(names: Iterable[UnknownName]) -> Iterator[str]:

@@ -93,6 +93,13 @@ def test_experiments_have_lifts_verdicts_and_a_history(result: Replayed) -> None
     assert "<table>" in result._repr_html_()
 
 
+def test_the_warnings_and_names_of_a_report_are_shown_and_are_no_markup() -> None:
+    report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [{"experiment": "<i>"}]}
+    shown = ReportTables(report)
+    assert repr(shown).splitlines()[:2] == ["2 events, experiments <i>", "warning: <b> is refused"]
+    assert shown._repr_html_().startswith("<p>2 events, experiments &lt;i&gt;</p><p>warning: &lt;b&gt; is refused</p>")
+
+
 @pytest.mark.parametrize("way", ["file", "server"])
 def test_a_report_is_read_from_a_file_or_a_server(result: Replayed, tmp_path: Path, way: str) -> None:
     path = tmp_path / "report.json"

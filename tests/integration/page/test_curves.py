@@ -70,6 +70,16 @@ class TestCurves:
             ranges, [(0, 1), (0, 1), (0, 9), (-1, 9)], strict=True
         )] == [(True, True)] * 4  # fmt: skip
 
+    def test_numbers_on_an_axis_are_not_rounded(self, visit: Open, still: Served) -> None:
+        found = visit(still.base)
+        digits = found.page.evaluate(
+            """async () => {
+                 const { tickDigits } = await import("/text.js");
+                 return [0.001, 0.0025, 0.005, 0.025, 0.05, 0.25, 0.1, 0.5, 1, 2.5, 5, 100 * 0.025, 100 * 0.07].map(tickDigits);
+               }"""
+        )
+        assert digits == [3, 4, 3, 3, 2, 2, 1, 1, 0, 1, 0, 1, 0]
+
     def test_the_legend_switches_a_curve_off_and_on(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")

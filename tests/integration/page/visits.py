@@ -163,7 +163,9 @@ def lifts(base: str) -> int:
 
 
 def clock(ms: int) -> str:
-    return time.strftime("%H:%M:%S UTC", time.gmtime(ms / 1_000))
+    """Return a time as the page shows it: with its day, unless that is the current one."""
+    at, today = time.gmtime(ms / 1_000), time.gmtime()
+    return time.strftime("%H:%M:%S UTC" if at[:3] == today[:3] else "%Y-%m-%d %H:%M:%S UTC", at)
 
 
 def live(page: Page) -> None:

@@ -5,7 +5,7 @@ import { folded } from "./elements.js";
 import { experimentsEnd, trackName } from "./history.js";
 import { color, confidence, measureOf, windowOf } from "./lookup.js";
 import { marksFor } from "./marks.js";
-import { isNumber, liftText, metricKey, metricText, named, scopeWords, valueText, windowWords } from "./text.js";
+import { isNumber, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText, windowWords } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
 const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate",
@@ -32,7 +32,7 @@ export function windowChart(view, id, experiment, variants, order, stats = null)
     changing: windowOf(view, "final")?.end_ms,
     marks: marksFor(view, experiment, stats),
     bounds: boundsOf(selection.name),
-    format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(step < 0.001 ? 4 : step < 0.01 ? 3 : 2)),
+    format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(Math.max(2, tickDigits(step)))),
   });
 }
 
@@ -68,7 +68,7 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
     marks: marksFor(view, stats.experiment, stats),
     references: [{ value: 0, label: "no difference", dash: [1, 3] }, { value: -stats.margin, label: `margin ${liftText(-stats.margin)}`, dash: [6, 4] }],
     bounds: [-1, null],
-    format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(step < 0.01 ? 1 : 0)}\u00a0%`),
+    format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(tickDigits(100 * step))}\u00a0%`),
   });
 }
 

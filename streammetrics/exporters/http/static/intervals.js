@@ -26,7 +26,7 @@ export function scale(axis) {
   const digits = axis.step < 0.01 ? 1 : 0;
   const text = (value) => `${value < -1e-9 ? "−" : value > 1e-9 ? "+" : ""}${Math.abs(100 * value).toFixed(digits)}`;
   return make("svg", { class: "scale", width: "100%", height: 16, "aria-hidden": "true" },
-    ticks.map((value) => make("text", { x: percent(axis, value), y: 12, "text-anchor": share(axis, value) < 8 ? "start" : share(axis, value) > 92 ? "end" : "middle" }, `${text(value)}${value === 0 || Math.abs(value) < 1e-9 ? "\u00a0%" : ""}`)));
+    ticks.map((value) => make("text", { x: percent(axis, value), y: 12, "text-anchor": "middle" }, `${text(value)}${value === 0 || Math.abs(value) < 1e-9 ? "\u00a0%" : ""}`)));
 }
 
 /** One bar: the interval, the lift, no difference (solid) and the margin (dashed). The numbers are beside it as text. */

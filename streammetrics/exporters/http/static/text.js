@@ -73,6 +73,12 @@ export function windowWords(ms) {
   return ms === size ? `1 ${word}` : `${whole.format(ms / size)} ${word}s`;
 }
 
+/** The digits after the point that numbers on an axis need, so that none is rounded. `step` is the distance of two of them. */
+export function tickDigits(step) {
+  for (let digits = 0; digits < 6; digits += 1) if (Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6) return digits;
+  return 6;
+}
+
 /** A signed share, such as −12.3 %. Small shares get more digits. */
 export function liftText(share) {
   if (!isNumber(share)) return MISSING;

@@ -1,0 +1,130 @@
+"""Sentences about events that cannot mean what they seem to: times in seconds, refused events, feedback that counts for no list. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from streammetrics.events.event_time import seems_seconds
+from streammetrics.events.outcomes import UNMATCHED
+from streammetrics.reports.late_events import LATE_SHARE_MAX, date_text
+from streammetrics.reports.text import counted, fit, isolated
+from streammetrics.reports.unknown_names import UnknownName
+
+REFUSED_SHARE_MAX: Final = LATE_SHARE_MAX
+"""A topic with a greater share of refused events has a sentence. Late events have their own (`late_events`)."""
+UNMATCHED_SHARE_MAX: Final = 0.25
+"""The share of feedback without a list that has a sentence, if `experiments.unmatched_share_max` is not in the settings."""
+FEEDBACK_MIN: Final = 100
+"""Feedback that a stream needs for a sentence about it. A file that has ended needs none."""
+FOLDED_SHARE_MAX: Final = 0.01
+"""The share of lists in the value `_other` of a segment, of all events, that has a sentence."""
+NAMES_MAX: Final = 5
+SHOWS: Final = "impression"
+"""The known name of what shows a list."""
+_ADVICE: Final = {
+    "orphan": "An orphan has no earlier list of its user with its impression_id or item: compare the user_id and impression_id of both",
+    "out_of_list": "Out of list means that its list does not show the item: compare the item ids of both",
+    "too_old": "Too old means more than join.attribution_ms after its list",
+}
+
+
+def seconds_sentences(known_ms: Iterable[tuple[str, int | None]]) -> Iterator[str]:
+    """Yield a sentence for each topic with times that look like seconds. `known_ms`: (topic, known time) of each input.
+
+    >>> print(*seconds_sentences([("shop", 1_732_183_200), ("carts", None)]))
+    The events of shop are from 1970-01-21 01:09:43 UTC or before: ts must be in milliseconds, not seconds.
+    """
+    newest: dict[str, int] = {}
+    for topic, at_ms in known_ms:
+        if at_ms is not None and seems_seconds(at_ms):
+            newest[topic] = max(at_ms, newest.get(topic, at_ms))
+    for topic, at_ms in newest.items():
+        yield f"The events of {isolated(topic)} are from {date_text(at_ms)} or before: ts must be in milliseconds, not seconds."
+
+
+def refused_sentences(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> Iterator[str]:
+    """Yield a sentence for each topic of which many events are refused. `refused`: by topic, its events and its refused events by reason.
+
+    >>> print(*refused_sentences({"shop": (80, {"bad_ts": 9, "late": 50, "bad_json": 1})}))
+    12.5 % of the events of shop are refused, 10 of 80: bad_ts 9, bad_json 1. The dead letters say why.
+    """
+    for topic, (events, reasons) in refused.items():
+        shown = {reason: count for reason, count in reasons.items() if reason != "late"}
+        total = sum(shown.values())
+        if total > REFUSED_SHARE_MAX * events:
+            why = ", ".join(f"{reason} {count:,}" for reason, count in shown.items())
+            share = f"{100 * total / max(total, events):.1f} %"
+            yield f"{share} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}. The dead letters say why."
+
+
+def feedback_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], share_max: float, *, ended: bool) -> Iterator[str]:
+    """Yield sentences about feedback that counts for no list, or that has no grade. `counts` are counts by reason.
+
+    >>> clicks = UnknownName("action", "CLICK", 2, "click")
+    >>> print(*feedback_sentences({"unknown_action": 2}, [clicks], 0.25, ended=True))
+    No feedback has a grade: the action of all 2 is unknown, such as CLICK (did you mean click?). Name them in join.grades.
+    """
+    unmatched = {reason: counts.get(reason, 0) for reason in UNMATCHED}
+    unknown, joined = counts.get("unknown_action", 0), counts.get("matched", 0) + sum(unmatched.values())
+    needed = 1 if ended else FEEDBACK_MIN
+    if unknown >= needed and not joined:
+        yield f"No feedback has a grade: the action of all {unknown:,} is unknown{_examples(names)}. Name them in join.grades."
+    if joined >= needed and sum(unmatched.values()) > share_max * joined:
+        worst = max(unmatched, key=lambda reason: unmatched[reason])
+        missing = sum(unmatched.values())
+        why = ", ".join(f"{reason} {count:,}" for reason, count in unmatched.items() if count)
+        yield f"{100 * missing / joined:.1f} % of the feedback counts for no list, {missing:,} of {joined:,}: {why}. {_ADVICE[worst]}."
+
+
+def _examples(names: Sequence[UnknownName]) -> str:
+    shown = [each for each in names if each.kind == "action" and each.name is not None][:NAMES_MAX]
+    words = (f"{isolated(str(each.name))}" + (f" (did you mean {each.meant}?)" if each.meant else "") for each in shown)
+    return f", such as {', '.join(words)}" if shown else ""
+
+
+def no_list_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], refused: int, *, ended: bool) -> Iterator[str]:
+    """Yield a sentence if many events came and none is a list.
+
+    >>> print(*no_list_sentences({"events": 4}, [UnknownName("action", "view", 3, "impression")], 0, ended=True))
+    None of 4 events is a list. If events with the action view show items, set events.ubi_exposure = "view".
+    """
+    events = counts.get("events", 0) - refused - counts.get("ignored", 0)
+    if events < (1 if ended else FEEDBACK_MIN):
+        return
+    shows = next((each.name for each in names if each.kind == "action" and each.meant == SHOWS), None)
+    advice = "Do the inputs hold the lists that users saw?"
+    if shows is not None:
+        advice = f"If events with the action {isolated(shows)} show items, set events.ubi_exposure = {json.dumps(fit(shows))}."
+    yield f"None of {counted(events, 'event')} is a list. {advice}"
+
+
+def folded_sentences(counts: Mapping[str, int], settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences about lists that lost a label because there are too many of its kind.
+
+    >>> print(*folded_sentences({"events": 99, "too_many_groups": 20}, {"segments": ["query"], "groups_max": 10}))
+    20 lists count under the segment value _other, because there are more than windows.groups_max = 10 groups. Keep only segments with \
+few values in windows.segments, now query.
+    """
+    folded = counts.get("too_many_groups", 0)
+    if folded > FOLDED_SHARE_MAX * counts.get("events", 0):
+        yield (
+            f"{counted(folded, 'list')} count under the segment value _other, because there are more than"
+            f" windows.groups_max = {settings.get('groups_max')} groups. Keep only segments with few values in windows.segments, now"
+            f" {', '.join(map(isolated, settings.get('segments', ())))}."
+        )
+    if lost := counts.get("too_many_variants", 0):
+        yield (
+            f"{counted(lost, 'list')} lost a variant, because there are more than experiments.variants_max or windows.groups_max allow:"
+            " do not send ids of users or requests as experiments or variants."
+        )
+
+
+def by_topic(counts: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:
+    """Return the counts by reason of each topic. `counts`: by (reason, topic)."""
+    topics: dict[str, Counter[str]] = {}
+    for (reason, topic), count in counts.items():
+        topics.setdefault(topic, Counter())[reason] += count
+    return topics

@@ -1,0 +1,121 @@
+"""A report says first when the events cannot mean what they seem to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.reports.report import InputPosition, Report
+from streammetrics.reports.unknown_names import UnknownName
+from tests.oracle import Arrival, Settings
+from tests.support.machine import Machine, engine_of
+
+NOON_MS = 1_772_366_400_000
+SHOWN = {("events", "shop"): 200, ("matched", "shop"): 100}
+
+
+def report(counts: dict[tuple[str, str], int], **fields: Any) -> Report:
+    """A report with lists in which only these counters and fields are set."""
+    given: dict[str, Any] = {
+        "rules": "",
+        "settings": {"segments": ["query"], "groups_max": 10},
+        "tasks": 1,
+        "tasks_committed": 1,
+        "watermark_ms": NOON_MS,
+        "final_ms": NOON_MS,
+        "ended": False,
+        "inputs": (InputPosition("shop", 0, 200, NOON_MS, NOON_MS),),
+        "windows": (),
+        "totals": ((),),
+        "users_open": 0,
+        "sessions_open": 0,
+        "withheld": 0,
+    }
+    return Report(counts=counts, **{**given, **fields})
+
+
+def test_sound_data_have_no_warning() -> None:
+    assert report({**SHOWN, ("bad_ts", "shop"): 10, ("orphan", "shop"): 33, ("unknown_action", "shop"): 60}).warnings() == []
+
+
+@pytest.mark.parametrize(("known_ms", "warned"), [(NOON_MS // 1_000, True), (NOON_MS, False), (None, False)])
+def test_seconds_as_milliseconds_are_named_once_for_a_topic(known_ms: int | None, warned: bool) -> None:
+    inputs = tuple(InputPosition("shop", partition, 1, None, known_ms) for partition in range(3))
+    assert any("ts must be in milliseconds" in each for each in report(SHOWN, inputs=inputs).warnings()) == warned
+    assert len(report(SHOWN, inputs=inputs).warnings()) == warned
+
+
+def test_a_topic_with_many_refused_events_is_named_with_the_reasons() -> None:
+    counts = {
+        **SHOWN,
+        ("bad_ts", "shop"): 6,
+        ("oversized", "shop"): 5,
+        ("late", "shop"): 90,
+        ("events", "carts"): 9,
+        ("bad_id", "carts"): 9,
+    }
+    assert report(counts).warnings() == [
+        "5.5 % of the events of shop are refused, 11 of 200: bad_ts 6, oversized 5. The dead letters say why.",
+        "100.0 % of the events of carts are refused, 9 of 9: bad_id 9. The dead letters say why.",
+    ]
+
+
+@pytest.mark.parametrize(("reason", "advice"), [("orphan", "impression_id"), ("out_of_list", "item ids"), ("too_old", "attribution_ms")])
+def test_feedback_without_a_list_is_reported_with_its_main_cause(reason: str, advice: str) -> None:
+    (warning,) = report({**SHOWN, (reason, "shop"): 34}).warnings()
+    assert warning.startswith(f"25.4 % of the feedback counts for no list, 34 of 134: {reason} 34. ")
+    assert advice in warning
+
+
+def test_the_share_of_feedback_without_a_list_is_that_of_experiments() -> None:
+    settings = {"experiments": {"unmatched_share_max": 0.3}}
+    assert report({**SHOWN, ("orphan", "shop"): 34}, settings=settings).warnings() == []
+
+
+@pytest.mark.parametrize(("ended", "unknown", "warned"), [(True, 2, True), (False, 2, False), (False, 100, True)])
+def test_feedback_of_unknown_actions_only_is_named_when_there_is_enough(ended: bool, unknown: int, warned: bool) -> None:
+    names = (UnknownName("type", "page", 3), UnknownName("action", "CLICK", unknown, "click"))
+    found = report({("events", "shop"): 200, ("unknown_action", "shop"): unknown}, ended=ended, unknown_names=names).warnings()
+    assert found == [f"No feedback has a grade: the action of all {unknown} is unknown, such as CLICK (did you mean click?). "
+                     "Name them in join.grades."] * warned  # fmt: skip
+
+
+@pytest.mark.parametrize(("ended", "events", "warned"), [(True, 3, True), (False, 3, False), (False, 100, True), (True, 0, False)])
+def test_events_without_any_list_are_reported(ended: bool, events: int, warned: bool) -> None:
+    found = report({("events", "shop"): events, ("orphan", "shop"): events}, ended=ended, totals=()).warnings()
+    assert found == [f"None of {events} events is a list. Do the inputs hold the lists that users saw?"] * warned
+
+
+def test_events_that_may_show_items_are_named() -> None:
+    names = (UnknownName("action", "view", 9, "impression"),)
+    (warning,) = report({("events", "shop"): 9, ("unknown_action", "shop"): 9}, ended=True, totals=(), unknown_names=names).warnings()
+    assert warning.endswith('If events with the action view show items, set events.ubi_exposure = "view".')
+
+
+def test_lists_beyond_the_limits_of_labels_are_reported() -> None:
+    folded, lost = report({**SHOWN, ("too_many_groups", "shop"): 3, ("too_many_variants", "shop"): 1}).warnings()
+    assert folded.startswith("3 lists count under the segment value _other, because there are more than windows.groups_max = 10 groups.")
+    assert folded.endswith("now query.")
+    assert lost.startswith("1 list lost a variant")
+    assert report({**SHOWN, ("too_many_groups", "shop"): 2}).warnings() == [], "a hundredth of the events"
+
+
+def test_names_from_events_are_safe_to_display() -> None:
+    names = (UnknownName("action", "tap\u202e\n", 2),)
+    (warning,) = report({("events", "shop"): 2, ("unknown_action", "shop"): 2}, ended=True, unknown_names=names).warnings()
+    assert warning.isprintable() or "\u2068" in warning
+    assert "\u202e" not in warning
+    assert "\n" not in warning
+
+
+def test_the_report_of_the_engine_has_these_sentences() -> None:
+    settings = Settings(inputs=("events",), pane_ms=10, windows_ms=(10,))
+    machine = Machine(engine_of(settings), settings)
+    events = (Impression("x", "u", 1, ("i",)), Feedback("u", 2, "i", "tap"))
+    machine.take([Arrival("events", event) for event in events])
+    machine.finish(flush=True)
+    seconds, unknown = machine.report().warnings()
+    assert seconds.startswith("The events of events are from 1970-01-01 00:00:00 UTC or before")
+    assert unknown.startswith("No feedback has a grade: the action of all 1 is unknown")
