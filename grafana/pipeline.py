@@ -15,7 +15,7 @@ from grafana.panels import (
     number,
 )
 from grafana.pipeline_flow import event_time_panels, input_panels, refused_panels
-from grafana.pipeline_limits import LIMITS, NO_STATE, NO_WORKER, UP, UP_STEPS, watermarks
+from grafana.pipeline_parts import LIMITS, NO_PROCESS, NO_STATE, NO_WORKER, UP, UP_STEPS, watermarks
 from grafana.pipeline_process import clients_panels, commits_panels, processes_panels, state_panels
 from grafana.queries import by, loop, selector, state_rate
 
@@ -66,7 +66,7 @@ def _glance() -> tuple[Block, ...]:
             Query(loop("streammetrics_store_up", [], "min"), "Redis"),
             words=UP,
             steps=UP_STEPS,
-            empty="No process is scraped in this job",
+            empty=NO_PROCESS,
             filled=True,
             width=3,
         ),
@@ -116,7 +116,7 @@ def _glance() -> tuple[Block, ...]:
             Query(by("max", [], f"{selector('streammetrics_series')} / {selector('streammetrics_series_limit')}"), "used"),
             decimals=1,
             steps=LIMITS["series"],
-            empty="No process is scraped in this job",
+            empty=NO_PROCESS,
             width=3,
         ),
         number(

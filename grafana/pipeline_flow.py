@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.panels import Block, Query, dashed, lines, of_query
-from grafana.pipeline_limits import LIMITS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, watermarks
+from grafana.pipeline_parts import LIMITS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, third, watermarks
 from grafana.queries import by, loop, loop_rate, selector, state, state_rate
 
 
@@ -11,34 +11,28 @@ def input_panels() -> tuple[Block, ...]:
     """Make the panels for records and lag."""
     per_input = by("max", ["topic", "partition"], selector("streammetrics_lag_records"))
     return (
-        lines(
+        third(
             "Records per second by topic",
             "Records read and committed, by topic. If one topic is at 0 and others are not, check its producer.",
             "cps",
             Query(state_rate("streammetrics_events_total", ["topic"]), "{{topic}}"),
-            least=0,
             empty=NO_STATE,
-            width=8,
         ),
-        lines(
+        third(
             "Lag in records",
             "Records not read yet, by topic.",
             "short",
             Query(by("sum", ["topic"], per_input), "{{topic}}"),
-            least=0,
             empty=NO_WORKER,
-            width=8,
         ),
-        lines(
+        third(
             "Lag in seconds",
             "Age of the last record read, on the slowest input of the topic; 0 at the end.",
             "s",
             Query(by("max", ["topic"], selector("streammetrics_lag_seconds")), "{{topic}}"),
-            least=0,
             steps=LIMITS["lag_seconds"],
             limits=True,
             empty=NO_WORKER,
-            width=8,
         ),
         lines(
             "Lag of every input",
@@ -65,39 +59,33 @@ def event_time_panels() -> tuple[Block, ...]:
     """Make the panels for delays in event time."""
     ends = {view: state("streammetrics_window_end_timestamp_seconds", view=f'="{view}"') for view in ("live", "final")}
     return (
-        lines(
+        third(
             "Watermark delay",
             "Delay of the slowest watermark of each topic, and of the lowest watermark of all tasks (dashed), which ignores idle inputs. "
             "A stalled partition delays all windows.",
             "s",
             Query(f"time() - {by('min', ['topic'], watermarks())}", "{{topic}}"),
             Query(f"time() - {state('streammetrics_tasks_watermark_timestamp_seconds')}", "all tasks"),
-            least=0,
             rules=(dashed("B"),),
             empty=NO_STATE,
-            width=8,
         ),
-        lines(
+        third(
             "Window delay",
             "Delay of the newest windows: live, final (dashed), and of users (dotted), who count after their sessions end.",
             "s",
             *(Query(f"time() - {end}", f"{{{{window}}}} {view}") for view, end in ends.items()),
             Query(f"time() - {state('streammetrics_window_users_end_timestamp_seconds')}", "{{window}} users"),
-            least=0,
             rules=(dashed("B"), of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]})),
             empty="No complete window yet",
-            width=8,
         ),
-        lines(
+        third(
             "Windows withheld",
             "Windows not published because a task no longer has all their panes, per interval. Above 0, partitions are too far "
             "apart in event time.",
             "short",
             Query(state_rate("streammetrics_windows_withheld_total", function="increase"), "withheld"),
-            least=0,
             steps=ZERO_IS_GOOD,
             empty=NO_STATE,
-            width=8,
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, lines, listing, of_field, of_query
-from grafana.pipeline_limits import LIMITS, NO_NODE, NO_STATE, NO_WORKER, ZERO_IS_GOOD
+from grafana.pipeline_parts import LIMITS, NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, third
 from grafana.queries import by, loop, loop_rate, quantile, selector, state, state_rate
 
 
@@ -11,16 +11,14 @@ def commits_panels() -> tuple[Block, ...]:
     """Make the panels for commits and Redis."""
     failed = '=~"fenced|conflict|failed"'
     return (
-        lines(
+        third(
             "Commits per second",
             "Commits per second by result. already: a repeated commit was recognised, which is harmless.",
             "cps",
             Query(loop_rate("streammetrics_commits_total", ["status"]), "{{status}}"),
-            least=0,
             empty=NO_WORKER,
-            width=8,
         ),
-        lines(
+        third(
             "Commits refused or failed",
             "fenced: the task has a new owner. conflict: Redis has unexpected state, and the worker goes back to it. failed: Redis "
             "did not answer.",
@@ -29,22 +27,18 @@ def commits_panels() -> tuple[Block, ...]:
                 loop_rate("streammetrics_commits_total", ["status"], function="increase", status=failed),
                 "{{status}}",
             ),
-            least=0,
             empty=NO_WORKER,
-            width=8,
         ),
-        lines(
+        third(
             "Duration of a commit",
             "Median and 99th percentile over all workers.",
             "s",
             Query(quantile(0.5, "streammetrics_commit_seconds"), "median"),
             Query(quantile(0.99, "streammetrics_commit_seconds"), "99 %"),
-            least=0,
             soft_max=0.001,
             empty="No commits in this time range",
-            width=8,
         ),
-        lines(
+        third(
             "State written per event",
             "Bytes of state that commits wrote for each event read. It does not grow with the length of sessions; many experiments, "
             "segments or metrics raise it, and so do few events per commit.",
@@ -53,42 +47,34 @@ def commits_panels() -> tuple[Block, ...]:
                 f"{loop_rate('streammetrics_state_written_bytes_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)",
                 "per event",
             ),
-            least=0,
             empty=NO_WORKER,
-            width=8,
         ),
-        lines(
+        third(
             "Redis, as each process sees it",
             "1 if the store answers, 0 while the process retries it.",
             "none",
             Query(loop("streammetrics_store_up", ["instance"], "min"), "{{instance}}"),
-            least=0,
             most=1,
-            empty="No process is scraped in this job",
-            width=8,
+            empty=NO_PROCESS,
         ),
-        lines(
+        third(
             "Memory of Redis",
             "Memory used by each server, and its limit (dashed). At the limit, Redis refuses commits.",
             "bytes",
             Query(by("max", ["node"], selector("streammetrics_store_memory_bytes")), "{{node}}"),
             Query(f"{by('max', ['node'], selector('streammetrics_store_memory_limit_bytes'))} > 0", "limit of {{node}}"),
-            least=0,
             rules=(dashed("B"),),
             empty=NO_NODE,
-            width=8,
         ),
-        lines(
+        third(
             "Redis settings that lose state",
             "1 if a server may delete state when memory is full (evicts) or loses it at a restart (forgets). Both must be 0.",
             "none",
             Query(by("max", ["node"], selector("streammetrics_store_evicts")), "{{node}} evicts"),
             Query(by("max", ["node"], selector("streammetrics_store_forgets")), "{{node}} forgets"),
-            least=0,
             most=1,
             steps=ZERO_IS_GOOD,
             empty=NO_NODE,
-            width=8,
         ),
     )
 
@@ -96,35 +82,29 @@ def commits_panels() -> tuple[Block, ...]:
 def clients_panels() -> tuple[Block, ...]:
     """Make the panels for Kafka clients."""
     return (
-        lines(
+        third(
             "Rebalances",
             "Changes of the tasks that a worker owns, per interval. Many in a row mean that members restart or are too slow.",
             "short",
             Query(loop_rate("streammetrics_rebalances_total", ["instance"], function="increase"), "{{instance}}"),
-            least=0,
             empty=NO_WORKER,
-            width=8,
         ),
-        lines(
+        third(
             "Client rebuilds",
             "Kafka clients replaced because they stalled, per interval. Once can be the network; often is a fault to report.",
             "short",
             Query(loop_rate("streammetrics_client_rebuilds_total", ["instance"], function="increase"), "{{instance}}"),
-            least=0,
             steps=ZERO_IS_GOOD,
             empty=NO_WORKER,
-            width=8,
         ),
-        lines(
+        third(
             "Kafka, as each worker sees it",
             "1 if the event source answers, 0 while the worker retries it. The same for the schema registry, while inputs wait for it.",
             "none",
             Query(loop("streammetrics_source_up", ["instance"], "min"), "{{instance}}"),
             Query(loop("streammetrics_registry_up", ["instance"], "min"), "{{instance}}, registry"),
-            least=0,
             most=1,
             empty=NO_WORKER,
-            width=8,
         ),
     )
 
@@ -132,40 +112,34 @@ def clients_panels() -> tuple[Block, ...]:
 def state_panels() -> tuple[Block, ...]:
     """Make the panels for state and series."""
     return (
-        lines(
+        third(
             "Users and sessions",
             "Users with an open session, their open sessions, and users cached in memory (dashed).",
             "short",
             Query(state("streammetrics_users_open"), "users"),
             Query(state("streammetrics_open_sessions"), "sessions"),
             Query(loop("streammetrics_cached_users", []), "cached users"),
-            least=0,
             rules=(dashed("C"),),
             empty=NO_STATE,
-            width=8,
         ),
-        lines(
+        third(
             "Series and their limit",
             "Series on the /metrics of each process, and the limit (dashed).",
             "short",
             Query(loop("streammetrics_series", ["instance"], "max"), "{{instance}}"),
             Query(loop("streammetrics_series_limit", [], "min"), "limit"),
-            least=0,
             rules=(of_query("B", custom__lineStyle={"fill": "dash", "dash": [10, 10]}, color={"mode": "fixed", "fixedColor": RED}),),
-            empty="No process is scraped in this job",
-            width=8,
+            empty=NO_PROCESS,
         ),
-        lines(
+        third(
             "Series folded or left out",
             "Series folded into _other or left out: now, and increases per interval (dashed). Senders use too many label values.",
             "short",
             Query(loop("streammetrics_series_left_out", ["instance"], "max"), "{{instance}}"),
             Query(loop_rate("streammetrics_series_folded_total", ["instance"], function="increase"), "{{instance}} new"),
-            least=0,
             rules=(dashed("B"),),
             steps=ZERO_IS_GOOD,
-            empty="No process is scraped in this job",
-            width=8,
+            empty=NO_PROCESS,
         ),
     )
 
@@ -176,27 +150,23 @@ def processes_panels() -> tuple[Block, ...]:
     version = by("max", ["instance", "version"], selector("streammetrics_build_info"))
     marked = by("max", ["text", "kind", "experiment"], selector("streammetrics_mark_timestamp_seconds"))
     return (
-        lines(
+        third(
             "CPU",
             "Cores in use by each process. A worker near 1 is at its limit. Add workers, up to the number of partitions.",
             "short",
             Query(loop_rate("process_cpu_seconds_total", ["instance"]), "{{instance}}"),
-            least=0,
             steps=((None, GREEN), (0.8, ORANGE)),
             limits=True,
-            empty="No process is scraped in this job",
-            width=8,
+            empty=NO_PROCESS,
         ),
-        lines(
+        third(
             "Memory",
             "Resident memory of each process.",
             "bytes",
             Query(loop("process_resident_memory_bytes", ["instance"]), "{{instance}}"),
-            least=0,
-            empty="No process is scraped in this job",
-            width=8,
+            empty=NO_PROCESS,
         ),
-        lines(
+        third(
             "Open files",
             "Open file descriptors of each process as a share of its limit.",
             "percentunit",
@@ -204,37 +174,29 @@ def processes_panels() -> tuple[Block, ...]:
                 f"{loop('process_open_fds', ['instance'])} / {loop('process_max_fds', ['instance'])}",
                 "{{instance}}",
             ),
-            least=0,
             steps=LIMITS["series"],
-            empty="No process is scraped in this job",
-            width=8,
+            empty=NO_PROCESS,
         ),
-        lines(
+        third(
             "Webhook messages",
             "Messages about changed verdicts by outcome: sent, failed (tries) and given up. Empty without webhook.url.",
             "cps",
             Query(loop_rate("streammetrics_webhooks_total", ["status"]), "{{status}}"),
-            least=0,
             empty="No process has a webhook",
-            width=8,
         ),
-        lines(
+        third(
             "Webhook changes waiting",
             "Changed verdicts that no receiver has taken yet. They are sent in order, and tried again for webhook.give_up_ms.",
             "short",
             Query(loop("streammetrics_webhooks_waiting", [], "max"), "waiting"),
-            least=0,
             empty="No process has a webhook",
-            width=8,
         ),
-        lines(
+        third(
             "Oldest webhook change",
             "How long the oldest of these changes has waited. It grows while the receiver fails.",
             "s",
             Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
-            least=0,
             empty="No change waits",
-            width=8,
         ),
         lines(
             "Results sent",
@@ -284,7 +246,7 @@ def processes_panels() -> tuple[Block, ...]:
                 of_field("Running for", unit="s", decimals=0),
                 of_field("Tasks", unit="short"),
             ),
-            empty="No process is scraped in this job",
+            empty=NO_PROCESS,
             width=24,
             height=7,
         ),

@@ -24,45 +24,25 @@ from tests.bench.parts import WrongAnswerError
 from tests.support.registry import AVRO_FEEDBACK, JSON_SCHEMA
 
 ITEMS: Final = [f"item-{number:05}" for number in range(12)]
-_TEXTS: Final = {"type": "map", "values": "string"}
-AVRO_LIST: Final = {
-    "type": "record",
-    "name": "Impression",
-    "fields": [
-        {"name": "type", "type": "string"},
-        {"name": "impression_id", "type": "string"},
-        {"name": "user_id", "type": "string"},
-        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "items", "type": {"type": "array", "items": "string"}},
-        {"name": "experiments", "type": _TEXTS},
-        {"name": "segments", "type": _TEXTS},
-    ],
-}
-AVRO_MAPPED: Final = {
-    "type": "record",
-    "name": "Results",
-    "fields": [
-        {"name": "event", "type": "string"},
-        {"name": "list", "type": "string"},
-        {"name": "user", "type": {"type": "record", "name": "User", "fields": [{"name": "id", "type": "string"}]}},
-        {"name": "time", "type": "long"},
-        {"name": "results", "type": {"type": "array", "items": "string"}},
-        {"name": "ab", "type": {"type": "record", "name": "Test", "fields": [{"name": "ranker", "type": "string"}]}},
-        {"name": "surface", "type": "string"},
-    ],
-}
-AVRO_MAPPED_FEEDBACK: Final = {
-    "type": "record",
-    "name": "Watch",
-    "fields": [
-        {"name": "event", "type": "string"},
-        {"name": "list", "type": "string"},
-        {"name": "user", "type": {"type": "record", "name": "User", "fields": [{"name": "id", "type": "string"}]}},
-        {"name": "time", "type": "long"},
-        {"name": "item", "type": "string"},
-        {"name": "seconds", "type": "double"},
-    ],
-}
+
+
+def _record(name: str, **types: object) -> dict[str, object]:
+    """Return the Avro schema of a record with these fields."""
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in types.items()]}
+
+
+_TEXT: Final = "string"
+_TEXTS: Final = {"type": "map", "values": _TEXT}
+_IDS: Final = {"type": "array", "items": _TEXT}
+_TIME: Final = {"type": "long", "logicalType": "timestamp-millis"}
+_USER: Final = _record("User", id=_TEXT)
+AVRO_LIST: Final = _record(
+    "Impression", type=_TEXT, impression_id=_TEXT, user_id=_TEXT, ts=_TIME, items=_IDS, experiments=_TEXTS, segments=_TEXTS
+)
+AVRO_MAPPED: Final = _record(
+    "Results", event=_TEXT, list=_TEXT, user=_USER, time="long", results=_IDS, ab=_record("Test", ranker=_TEXT), surface=_TEXT
+)
+AVRO_MAPPED_FEEDBACK: Final = _record("Watch", event=_TEXT, list=_TEXT, user=_USER, time="long", item=_TEXT, seconds="double")
 PROTO: Final = """
 syntax = "proto3"; package shop;
 message Impression {

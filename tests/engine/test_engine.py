@@ -20,8 +20,7 @@ from tests.support.strategies import Case, batches, cases, interleavings, tiny_s
 @given(cases(), st.booleans())
 def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
     machine = machine_for(case)
-    machine.take(case.steps)
-    machine.finish(flush)
+    machine.run(case.steps, flush)
     assert_equals_brute_force(machine, case, flush=flush)
 
 
@@ -49,8 +48,7 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
     other = data.draw(interleavings(case))
     one, two = machine_for(case), machine_for(other)
     for machine, steps in ((one, case.steps), (two, other.steps)):
-        machine.take(steps)
-        machine.finish(flush=True)
+        machine.run(steps)
     assert one.tallies() == two.tallies()
     assert counts_of(one) == counts_of(two)
 
@@ -58,11 +56,7 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
 @given(st.data(), tiny_session_cases())
 def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case) -> None:
     machine = machine_for(case)
-    for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
-        if data.draw(st.booleans()):
-            machine.commit()
-    machine.finish(flush=True)
+    machine.run_in_batches(data.draw(batches(case.steps)), data)
     assert_equals_brute_force(machine, case, flush=True)
 
 
@@ -85,8 +79,7 @@ def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.Dat
 @given(cases())
 def test_no_user_is_left_when_all_sessions_are_closed(case: Case) -> None:
     machine = machine_for(case)
-    machine.take(case.steps)
-    machine.finish(flush=True)
+    machine.run(case.steps)
     report = machine.report()
     assert (report.users_open, report.sessions_open) == (0, 0)
     assert machine.state.sessions.users == {}
@@ -102,8 +95,7 @@ def test_an_event_older_than_the_watermark_that_it_sets_joins_its_session() -> N
     steps = (*events, Tick(3), Arrival("feedback", Feedback("u", 1, "a", "click", impression_id="w")))
     case = Case(Settings(attribution_ms=12, support_events=2), steps)
     machine = machine_for(case)
-    machine.take(case.steps)
-    machine.finish(flush=False)
+    machine.run(case.steps, flush=False)
     assert_equals_brute_force(machine, case, flush=False)
 
 

@@ -51,8 +51,7 @@ from tests.support.strategies import START_MS, USERS, Case, batches, cases, inte
 @given(cases(), RULES, st.booleans())
 def test_one_batch_equals_brute_force(case: Case, rules: ExperimentRules, flush: bool) -> None:
     machine = machine_for(case, rules)
-    machine.take(case.steps)
-    machine.finish(flush)
+    machine.run(case.steps, flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
@@ -81,8 +80,7 @@ def test_a_fragment_extends_its_run_even_if_its_list_exceeds_the_item_limit() ->
     )
     case, rules = Case(under, steps), ExperimentRules(idle_ms=3, patience_ms=0)
     machine = machine_for(case, rules)
-    machine.take(steps)
-    machine.finish(flush=False)
+    machine.run(steps, flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
     assert found(machine)["ranker", None].first_exposures == {"control": 1}
 
@@ -92,19 +90,14 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
     other = data.draw(interleavings(case))
     one, two = machine_for(case, rules), machine_for(other, rules)
     for machine, steps in ((one, case.steps), (two, other.steps)):
-        machine.take(steps)
-        machine.finish(flush=True)
+        machine.run(steps)
     assert found(one) == found(two)
 
 
 @given(st.data(), tiny_session_cases(), RULES)
 def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
     machine = machine_for(case, rules)
-    for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
-        if data.draw(st.booleans()):
-            machine.commit()
-    machine.finish(flush=True)
+    machine.run_in_batches(data.draw(batches(case.steps)), data)
     assert found(machine) == expected(case, machine, rules, flush=True)
 
 
@@ -130,11 +123,7 @@ SPANS = st.dictionaries(
 def test_only_lists_within_the_configured_time_count(data: st.DataObject, case: Case, spans: dict[str, Span], due_max: int) -> None:
     rules = ExperimentRules(idle_ms=FOR_EVER_MS, spans=spans)
     machine = machine_for(case, rules, due_max)
-    for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
-        if data.draw(st.booleans()):
-            machine.commit()
-    machine.finish(flush=False)
+    machine.run_in_batches(data.draw(batches(case.steps)), data, flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
 
 

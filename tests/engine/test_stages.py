@@ -51,8 +51,7 @@ RULES = st.builds(ExperimentRules, idle_ms=st.sampled_from((FOR_EVER_MS, 20, FOR
 @given(cases(), RULES, st.booleans())
 def test_one_batch_equals_brute_force(case: Case, rules: ExperimentRules, flush: bool) -> None:
     machine = machine_for(case, rules)
-    machine.take(case.steps)
-    machine.finish(flush)
+    machine.run(case.steps, flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
@@ -90,8 +89,7 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
     other = data.draw(interleavings(case))
     one, two = machine_for(case, rules), machine_for(other, rules)
     for machine, steps in ((one, case.steps), (two, other.steps)):
-        machine.take(steps)
-        machine.finish(flush=True)
+        machine.run(steps)
     assert found(one) == found(two)
 
 
@@ -101,11 +99,7 @@ def test_stages_within_the_time_of_their_experiment(
 ) -> None:
     rules = ExperimentRules(idle_ms=FOR_EVER_MS, plans=plans, spans={"ranker": Span(START_MS + 1, START_MS + end)})
     machine = machine_for(case, rules, due_max)
-    for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
-        if data.draw(st.booleans()):
-            machine.commit()
-    machine.finish(flush=False)
+    machine.run_in_batches(data.draw(batches(case.steps)), data, flush=False)
     assert found(machine) == expected(case, machine, rules, flush=False)
 
 

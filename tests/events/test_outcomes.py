@@ -35,8 +35,7 @@ def test_no_reason_is_in_the_table_twice() -> None:
 @given(cases())
 def test_all_counters_of_random_traffic_are_in_the_table(case: Case) -> None:
     machine = Machine(engine_of(case.settings, experiments=EXPERIMENTS, lists_open_max=3, groups_max=5), case.settings)
-    machine.take(case.steps)
-    machine.finish(flush=True)
+    machine.run(case.steps)
     assert {reason for reason, _ in machine.state.progress.counts} <= NAMES
 
 

@@ -61,55 +61,49 @@ def ensure(name: str, find: Callable[[], Path], choices: Sequence[tuple[str, ...
 
 
 def ensure_kafka() -> Path:
-    """Copy the broker's jars into the cache folder, all or nothing. Raises InstallError."""
-    jars = tools.kafka_cache()
-    label = f"kafka {tools.kafka_version()}"
-    if jars.is_dir():
-        return _say(label, jars)
-    maven = ensure("maven", lambda: tools.find_tool("mvn"), [("maven",)])
-    print(f"{label}: fetching its jars (about 45 MB)", flush=True)
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=jars.parent, prefix="unfinished-") as scratch:
-        _copy_jars(maven, Path(scratch))
-        try:
-            (Path(scratch) / "jars").rename(jars)
-        except OSError:
-            if not jars.is_dir():  # a simultaneous installation was faster
-                raise
-    return _say(label, jars)
+    """Copy the broker's jars into the cache folder. Raises InstallError."""
+    return _ensure_fetched(f"kafka {tools.kafka_version()}", "its jars (about 45 MB)", tools.kafka_cache(), _copy_jars)
 
 
 def ensure_registry() -> Path:
-    """Unpack the schema registry into the cache folder, all or nothing. Raises InstallError."""
-    folder = tools.registry_cache()
-    label = f"apicurio registry {tools.REGISTRY_VERSION}"
+    """Unpack the schema registry into the cache folder. Raises InstallError."""
+    return _ensure_fetched(f"apicurio registry {tools.REGISTRY_VERSION}", "it (about 142 MB)", tools.registry_cache(), _unpack_registry)
+
+
+def _ensure_fetched(label: str, what: str, folder: Path, fetch: Callable[[Path, Path], Path]) -> Path:
+    """Return a folder that Maven fills, all or nothing. `fetch` takes Maven and a scratch folder, and returns what becomes the folder."""
     if folder.is_dir():
         return _say(label, folder)
     maven = ensure("maven", lambda: tools.find_tool("mvn"), [("maven",)])
-    print(f"{label}: fetching it (about 142 MB)", flush=True)
+    print(f"{label}: fetching {what}", flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    artifact = f"io.apicurio:apicurio-registry-app:{tools.REGISTRY_VERSION}:tar.gz:all"
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unfinished-") as scratch:
-        _run_maven(maven, "the schema registry", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}")
-        (archive,) = Path(scratch).glob("*.tar.gz")
-        unpacked = Path(scratch) / "registry"
-        with tarfile.open(archive) as content:
-            content.extractall(unpacked, filter="data")
+        fetched = fetch(maven, Path(scratch))
         try:
-            unpacked.rename(folder)
+            fetched.rename(folder)
         except OSError:
             if not folder.is_dir():  # a simultaneous installation was faster
                 raise
     return _say(label, folder)
 
 
-def _copy_jars(maven: Path, scratch: Path) -> None:
+def _unpack_registry(maven: Path, scratch: Path) -> Path:
+    artifact = f"io.apicurio:apicurio-registry-app:{tools.REGISTRY_VERSION}:tar.gz:all"
+    _run_maven(maven, "the schema registry", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={scratch}")
+    (archive,) = scratch.glob("*.tar.gz")
+    with tarfile.open(archive) as content:
+        content.extractall(scratch / "registry", filter="data")
+    return scratch / "registry"
+
+
+def _copy_jars(maven: Path, scratch: Path) -> Path:
     shutil.copy(tools.POM, scratch / "pom.xml")
     pom = ("--file", scratch / "pom.xml")
     target = f"-DoutputDirectory={scratch / 'jars'}"
     _run_maven(maven, "Kafka's jars", *pom, "dependency:copy-dependencies", "-DincludeScope=runtime", target)
     if not any((scratch / "jars").glob("kafka_*.jar")):
         raise apt.InstallError("Maven fetched no jar of Kafka")
+    return scratch / "jars"
 
 
 def _run_maven(maven: Path, what: str, *arguments: str | Path) -> None:

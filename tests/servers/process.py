@@ -70,7 +70,27 @@ def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: fl
         time.sleep(POLL_SECONDS)
 
 
-class Server(ABC):
+class Startable(ABC):
+    """What a `with` statement starts. It is closed at the end of the statement, and if the start fails."""
+
+    @abstractmethod
+    def start(self) -> Self: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            self.start()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class Server(Startable):
     """One server process with its own directory, which stays through `stop`, `kill` and `restart` and is deleted by `close`.
 
     A subclass defines the command (`command`), the files to write first (`prepare`) and the check for readiness (`check_ready`).
@@ -95,7 +115,7 @@ class Server(ABC):
     def check_ready(self) -> None:
         """Raise one of `not_ready` unless the server serves."""
 
-    def prepare(self) -> None:  # noqa: B027  (most servers need no files)
+    def prepare(self) -> None:
         """Write files into the directory. Called before every start; data of earlier runs are there."""
 
     def start(self) -> Self:
@@ -214,13 +234,3 @@ class Server(ABC):
         if self._process is None:
             raise ServerError(f"{self.name} was never started")
         return self._process
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as undo:
-            undo.callback(self.close)
-            self.start()
-            undo.pop_all()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()

@@ -13,7 +13,7 @@ import redis
 from redis.cluster import ClusterNode
 from redis.exceptions import MovedError
 
-from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
+from tests.servers.process import HOST, NotReadyError, Server, Startable, free_port, wait_until
 from tests.servers.tools import find_tool
 from tests.support.paths import ROOT
 
@@ -145,7 +145,7 @@ class ClusterNodeServer(RedisServer):
             raise NotReadyError(str(info))
 
 
-class RedisCluster:
+class RedisCluster(Startable):
     """Masters without replicas that share the slots evenly. Each of `nodes` can be stopped, killed and frozen."""
 
     def __init__(
@@ -248,16 +248,6 @@ class RedisCluster:
     def close(self) -> None:
         for node in self.nodes:
             node.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
 
 
 def _owner(client: redis.Redis, key: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import redis
 
-from tests.servers.process import HOST, NotReadyError, Server, free_port, wait_until
+from tests.servers.process import HOST, NotReadyError, Server, Startable, free_port, wait_until
 from tests.servers.redis import Guard, RedisServer
 from tests.servers.tools import find_tool
 
@@ -65,7 +65,7 @@ class SentinelServer(Server):
             raise NotReadyError(str(state))
 
 
-class SentinelService:
+class SentinelService(Startable):
     """The servers of one service. Writes are synced to disk before their reply, as by `RedisServer`.
 
     A `guard` puts TLS between all of them, and gives the default user its password.
@@ -120,13 +120,3 @@ class SentinelService:
     def close(self) -> None:
         for server in (*self.sentinels, *self.data):
             server.close()
-
-    def __enter__(self) -> Self:
-        try:
-            return self.start()
-        except BaseException:
-            self.close()
-            raise
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()

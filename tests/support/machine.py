@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from hypothesis import strategies as st
@@ -171,6 +171,19 @@ class Machine:
         while self.engine.needs(self.state, None).due_before_ms is not None:
             self._step(None)
             self.commit()
+
+    def run(self, steps: Sequence[Step], flush: bool = True) -> None:
+        """Take steps as one batch, and end the input."""
+        self.take(steps)
+        self.finish(flush)
+
+    def run_in_batches(self, some: Iterable[Sequence[Step]], data: st.DataObject, flush: bool = True) -> None:
+        """Take batches with commits between some of them, and end the input."""
+        for batch in some:
+            self.take(batch)
+            if data.draw(st.booleans()):
+                self.commit()
+        self.finish(flush)
 
     def take_all(self, steps: Sequence[Step], data: st.DataObject, after_commit: Callable[[], object] = lambda: None) -> None:
         """Take all steps in batches of any size, with commits, crashes and lost replies in between."""

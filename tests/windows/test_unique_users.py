@@ -85,19 +85,14 @@ def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: C
     other = data.draw(interleavings(case))
     one, two = machine_for(case, patience_ms), machine_for(other, patience_ms)
     for machine, steps in ((one, case.steps), (two, other.steps)):
-        machine.take(steps)
-        machine.finish(flush=True)
+        machine.run(steps)
     assert shown_now(one) == shown_now(two)
 
 
 @given(st.data(), tiny_session_cases(), PATIENCE)
 def test_sealed_sessions_equal_brute_force_in_any_batches(data: st.DataObject, case: Case, patience_ms: int) -> None:
     machine = machine_for(case, patience_ms)
-    for batch in data.draw(batches(case.steps)):
-        machine.take(batch)
-        if data.draw(st.booleans()):
-            machine.commit()
-    machine.finish(flush=True)
+    machine.run_in_batches(data.draw(batches(case.steps)), data)
     found = shown_now(machine)
     assert found == expected(final_lists(case, machine, flush=True), case.settings, found)
 
@@ -109,8 +104,7 @@ def test_tasks_add_up_to_the_lowest_watermark(one: Case, other: Case) -> None:
     machines = [machine_for(case) for case in (one, other)]
     builder = builder_of(machines[0])
     for task, (case, machine) in enumerate(zip((one, other), machines, strict=True)):
-        machine.take(case.steps)
-        machine.finish(flush=False)
+        machine.run(case.steps, flush=False)
         view = machine.store.view([0], {}, {})[0]
         builder.update(task, view)
     ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
