@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from streammetrics.exporters.prometheus.family import Series, SeriesKind
 from streammetrics.exporters.prometheus.series import SERIES
 
@@ -31,12 +29,3 @@ KNOWN_SERIES = {series.name: series for series in (*_PROCESS, *_PROMETHEUS, *SER
 """The series by name."""
 
 BUCKET = "_bucket"
-
-
-def sample_names() -> Iterator[str]:
-    """Yield every sample name. A histogram has one per part."""
-    for series in KNOWN_SERIES.values():
-        if series.kind == "histogram":
-            yield from (series.name + suffix for suffix in (BUCKET, "_sum", "_count"))
-        else:
-            yield series.name

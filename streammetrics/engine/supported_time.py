@@ -102,11 +102,6 @@ class SupportedTime:
         return StoredSupport(self.row, self.least, self.seen, tuple(self.recent), tuple(self.enders), self.enders_at)
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether an event that is not ahead only has to move the time: there is no row."""
-        return self.row == 0
-
-    @property
     def ahead_from(self) -> int:
         """Events after this time are ahead."""
         return NEVER if self.time == NEVER else self.time + self._rules.jump_ms

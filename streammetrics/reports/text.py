@@ -6,21 +6,13 @@ A name may contain line breaks, terminal controls or marks that reverse the read
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 
 # Control characters, direction marks, line and paragraph separators, lone surrogates, noncharacters.
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-_WORD = r"[^\W_]"
-
-
-class Name(str):
-    """A name that came from an event. It is displayed isolated, so that its direction does not reorder the text around it."""
-
-    __slots__ = ()
 
 
 def fit(text: str) -> str:
-    """Replace each character that is unsafe to display by U+FFFD. `page_words.js` has the same rule.
+    """Replace each character that is unsafe to display by U+FFFD. `text.js` of the page has the same rule.
 
     >>> ascii(fit("a\\u202eb\\n"))
     "'a\\\\ufffdb\\\\ufffd'"
@@ -46,16 +38,3 @@ def isolated(text: str) -> str:
     ("'treatment'", "'\\\\u2068\\\\u05d0 7\\\\u2069'")
     """
     return fit(text) if text.isascii() else f"\u2068{fit(text)}\u2069"
-
-
-def with_names(sentence: str, names: Iterable[str]) -> Sequence[str]:
-    """Split a sentence into parts. Parts that are one of the names have type Name.
-
-    >>> [(part, isinstance(part, Name)) for part in with_names("b: 12 % more than b c", ["b", "b c", ""])]
-    [('b', True), (': 12 % more than ', False), ('b c', True)]
-    """
-    known = sorted({name for name in names if name}, key=len, reverse=True)
-    if not known:
-        return [sentence]
-    found = re.split(rf"(?<!{_WORD})({'|'.join(map(re.escape, known))})(?!{_WORD})", sentence)
-    return [Name(part) if at % 2 else part for at, part in enumerate(found) if part]

@@ -17,8 +17,6 @@ ANY = st.one_of(st.just(0), WHOLE, DECIMAL, st.floats(0, 8, allow_subnormal=True
 GRADE_TOP = 8.0
 """The largest grade drawn here."""
 
-WITH_CUTOFF = tuple(name for name in ALL_METRIC_NAMES if name != "r_precision")
-
 
 def lists_of(grades: st.SearchStrategy[float], items_max: int = 30) -> st.SearchStrategy[list[float]]:
     """Lists of grades: many zeros, some empty, some all zero."""

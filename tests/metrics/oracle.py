@@ -63,10 +63,6 @@ def _sum(choices: Choices, gains: Sequence[float]) -> float:
     return math.fsum(gain * _earns(choices, rank) for rank, gain in enumerate(gains, 1))
 
 
-def dcg(gains: Sequence[float]) -> float:
-    return _sum(DEFAULT, gains)
-
-
 def _dcg(choices: Choices, k: int, grades: list[float], unseen: list[float], gain_name: str | None) -> float:
     return _sum(choices, [_gain(choices, grade, gain_name) for grade in grades[:k]])
 

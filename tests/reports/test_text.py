@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.reports.text import Name, fit, isolated, with_names
+from streammetrics.reports.text import fit, isolated
 
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 HEBREW = "\u05d0\u05d7\u05e8"
@@ -37,24 +37,3 @@ def test_a_name_in_a_sentence_is_isolated_if_it_is_not_ascii(text: str) -> None:
     shown = isolated(text)
     assert shown in (fit(text), f"\u2068{fit(text)}\u2069")
     assert (shown == fit(text)) == text.isascii()
-
-
-@given(st.text(), st.lists(st.text()))
-def test_the_parts_of_a_sentence_join_to_the_sentence(sentence: str, names: list[str]) -> None:
-    parts = with_names(sentence, names)
-    assert "".join(parts) == sentence
-    assert {part for part in parts if isinstance(part, Name)} <= set(names)
-
-
-@pytest.mark.parametrize(
-    ("sentence", "names", "found"),
-    [
-        (f"{HEBREW}: 12 % fewer than control", [HEBREW, "control"], [HEBREW, "control"]),
-        ("b-a 3, a 4", ["a", "b-a"], ["b-a", "a"]),
-        ("a hit among many", ["a", "man"], ["a"]),
-        ("a.b* 1", ["a.b*", "a"], ["a.b*"]),
-        ("no names here", [], []),
-    ],
-)
-def test_whole_names_are_found_longest_first(sentence: str, names: list[str], found: list[str]) -> None:
-    assert [part for part in with_names(sentence, names) if isinstance(part, Name)] == found

@@ -28,11 +28,6 @@ class SchemaRegistry(Server):
         """The address of Confluent's API."""
         return f"http://{HOST}:{self.port}/apis/ccompat/v7"
 
-    @property
-    def apicurio_url(self) -> str:
-        """The address of Apicurio's own API."""
-        return f"http://{HOST}:{self.port}/apis/registry/v2"
-
     def command(self) -> Sequence[str | Path]:
         (jar,) = self._folder.glob("*-runner.jar")
         memory = ["-Xms64m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]

@@ -5,9 +5,6 @@ A post is JSON by its content type. A page of another site cannot send that with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
-
 import msgspec
 import structlog
 from starlette.concurrency import run_in_threadpool
@@ -17,18 +14,12 @@ from starlette.routing import Route
 
 from streammetrics.errors import CallerError, StreammetricsError
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.reports.marks import Mark, parse_marks
+from streammetrics.reports.marks import parse_marks
 
 MARKS_PATH = "/api/marks"
 JSON = "application/json"
 
 log = structlog.get_logger("streammetrics.http")
-
-
-class AddMarks(Protocol):
-    """Stores marks. Raises StreammetricsError."""
-
-    def __call__(self, marks: Iterable[Mark], /) -> None: ...
 
 
 def marks_route(views: HttpViews) -> Route:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
 from streammetrics.metrics.offline.tables import DataTable
-
-PER_LIST: Final = ("diversity", "novelty", "popularity", "popularity_share", "fallback_share")
-"""The metrics that are means over lists. `coverage` and `gini` describe all lists together."""
 
 
 @dataclass(frozen=True, slots=True)
