@@ -25,8 +25,10 @@ from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.client import RedisConnection, connect, send
 from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.codec import decode_control
+from streammetrics.engine.codec import Control, decode_control
+from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
+from streammetrics.engine.stage_changes import stage_changes
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import tls_context
@@ -34,13 +36,12 @@ from streammetrics.exporters.http.server import resolved, why_not_listened_on
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.rival_groups import group_of_token
+from streammetrics.runtime.stage_check import NO_PANES_FROM_MS
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
 CLOCK_SECONDS_MAX = 1.0
 OTHER_RULES = "restore the settings, or start a new redis.namespace: results of different settings are never merged"
-NO_PANES_FROM_MS = 1 << 52
-"""Later than any pane, so that no tallies are read."""
 
 
 @dataclass(slots=True)
@@ -85,6 +86,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         yield DoctorFinding("fail", "the topics have different partition counts", fix)
     elif counts:
         context.partitions = counts.pop()
+        yield from _process_findings(settings.worker.processes, context.partitions)
     if not letters:
         yield DoctorFinding("warn", "no dead-letter topic: refused events are counted but not kept", "set kafka.dead_letter_topic")
     elif letters in found:
@@ -93,6 +95,20 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         message, fix = absent[letters].message, absent[letters].fix
         yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or set kafka.dead_letter_topic to an empty value")
     yield from data_findings(settings, connection, {name: found[name].partitions for name in kafka.topics if name in found})
+
+
+def _process_findings(processes: int, partitions: int) -> Iterator[DoctorFinding]:
+    """Check whether each worker process of this machine can have a task: there is one task for each partition number."""
+    if processes > partitions:
+        idle = processes - partitions
+        unused = "1 worker process has" if idle == 1 else f"{idle} worker processes have"
+        yield DoctorFinding(
+            "warn",
+            f"worker.processes is {processes}, and the topics have {counted(partitions, 'partition')}: {unused} nothing to read",
+            f"use at most {partitions} of them in total on all machines, or topics with more partitions",
+        )
+    elif processes > 1:
+        yield DoctorFinding("ok", f"{processes} worker processes for {counted(partitions, 'partition')}")
 
 
 def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
@@ -147,7 +163,8 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     yield DoctorFinding(
         "ok", f"the namespace has {counted(tasks, 'task')}, {len(views)} of them with state; {counted(users, 'user')} with open sessions"
     )
-    signature = build_engine(settings, settings.kafka.topics).signature
+    engine = build_engine(settings, settings.kafka.topics)
+    signature = engine.signature
     controls = [decode_control(view.control) for view in views.values()]
     groups = {group for view in views.values() if (group := group_of_token(view.mark.token)) is not None}
     if others := sorted(groups - {settings.kafka.group_id}):
@@ -160,6 +177,7 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     placed = UserPartitions(*merge_samples(decode_sample(control.users_sampled) for control in controls))
     if placed.problem:
         yield DoctorFinding("fail", placed.problem, FIX)
+    yield from _stage_findings(controls, engine)
     yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield DoctorFinding(
@@ -167,6 +185,15 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
             f"the stored state was made from the topics {', '.join(controls[0].topics)}",
             "restore kafka.topics, or start a new redis.namespace",
         )
+
+
+def _stage_findings(controls: Iterable[Control], engine: Engine) -> Iterator[DoctorFinding]:
+    """Check whether the settings have every stage of a rollout whose lists count."""
+    rules = engine.rules.experiments
+    if rules is None:
+        return
+    for change in stage_changes([each for each in controls if fit_of(each.signature, engine.signature) == "same"], rules):
+        yield DoctorFinding("fail" if change.is_refused and not rules.stages_may_change else "warn", change.message, change.fix)
 
 
 def _rules_findings(stored: Iterable[Signature], current: Signature, experiments: str) -> Iterator[DoctorFinding]:

@@ -54,6 +54,7 @@ from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.refusal_log import log_first_refusal
 from streammetrics.runtime.result_files import ResultFiles
 from streammetrics.runtime.results_feed import ResultsFeed
+from streammetrics.runtime.stage_check import check_stages
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.runtime.webhook import ChangeRecorder
@@ -136,6 +137,8 @@ def serve(
         with contextlib.suppress(Stopped):
             check_brokers = partial(_check_brokers, settings, status, clock) if settings.worker.role != "exporter" else lambda: None
             _retry(lambda: _check_store(store, settings), "store", settings, status, clock, stop, check_brokers)
+            if settings.worker.role != "exporter":
+                _retry(lambda: check_stages(store, engine), "store", settings, status, clock, stop, check_brokers)
             if settings.worker.role != "worker":
                 builder = build_report_builder(settings, engine)
                 on_report = _reporting(settings, HistoryStore(show, history_blob).take, store, clock)

@@ -93,6 +93,10 @@ class ExperimentSettings(Section):
         600_000,
         "How long a final list waits at most for its session to close, so that all lists of a visit are added to experiments together.",
     )
+    stages_may_change: bool = setting(
+        False,
+        "Whether workers start although the settings lack a stage whose lists count, or have another unit. The experiment stays invalid.",
+    )
     variants_max: Whole = whole(200, "Maximum variants of all experiments of a task. A list loses a further one.", 1, 100_000)
     metrics: Annotated[Listed[Text], Field(max_length=320)] = setting(
         (), "The metrics that variants are compared by, such as ndcg@10. Empty: all computed metrics.", "a list of distinct names with @k"

@@ -15,7 +15,6 @@ from streammetrics.engine.experiment_runs import (
     ExperimentRules,
     ExperimentRun,
     ExperimentRuns,
-    RunPart,
     ScopeHolder,
     is_behind,
 )
@@ -43,14 +42,14 @@ class VariantTarget:
 class ExposureTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
-    All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own. `parts` are those of rollouts.
+    All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own. `parts` are those of their runs.
     `unstaged` is the number of these experiments that have stages, none of which is that of the lists.
     """
 
     first: int
     last: int
     sets: list[ScopeSet]
-    parts: tuple[RunPart, ...] = ()
+    parts: tuple[ScopeHolder, ...] = ()
     unstaged: int = 0
 
 
@@ -94,7 +93,7 @@ class ExposureTargets:
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         together: dict[int, dict[ScopeKey, str | None]] = {WHOLE: {}, day: {}}
         alone: list[ScopeSet] = []
-        parts: list[RunPart] = []
+        parts: list[ScopeHolder] = []
         for experiment, variant in labels:
             run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
             if run is None or not span.holds(ts) or ts < self.counted_from:
@@ -112,7 +111,7 @@ class ExposureTargets:
                     unstaged += 1
                     continue
                 part = self.runs.part(run, stage.key, variant if plan.by_list else "")
-                parts += [part] if isinstance(part, RunPart) else []
+            parts.append(part)
             for scope in (WHOLE, day) if day >= self.day_from else (WHOLE,):
                 target = self.variant(part, scope, variant)
                 if target.special:

@@ -74,6 +74,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
     - `parts` is (number, number of its run, stage, variant, latest list) of the stages and variants of rollouts.
+    - `counted` is (number of a run, latest enrolled list in stage ""). It is empty in state of earlier versions.
     - `unknown_names` is (kind, name or empty for all others, count).
     - `users_sampled` is (start of a period, packed hashes of users).
     - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
@@ -113,6 +114,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     record_times: list[int] = []
     unknown_names: list[tuple[str, str, int]] = []
     parts: list[tuple[int, int, str, str, int]] = []
+    counted: list[tuple[int, int]] = []
 
     @property
     def signature(self) -> Signature:

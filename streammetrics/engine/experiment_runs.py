@@ -57,7 +57,7 @@ class ExperimentRules:
     `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
     session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
     all runs of a task. `earlier` are the covariate periods, at most one for each experiment. `plans` are the stages of rollouts; other
-    experiments have none.
+    experiments have none. `stages_may_change` is whether stored state of other stages is accepted.
     """
 
     idle_ms: int = 30 * DAY_MS
@@ -67,6 +67,7 @@ class ExperimentRules:
     spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
     earlier: tuple[CovariatePeriod, ...] = ()
     plans: Mapping[str, StagePlan] = field(default_factory=dict, hash=False)
+    stages_may_change: bool = False
 
     def stage_labels(self, experiments: Labels, segments: Labels) -> Labels:
         """Return those segments of a list that name a stage of one of its experiments."""
@@ -127,11 +128,13 @@ class Scope:
 class ExperimentRun:
     """One run of an experiment. `first` and `last` are the times (ms) of its first and last admitted list.
 
+    `counted_last` is the time (ms) of the latest enrolled list in stage "", for users with a variant; NEVER: there is none.
+
     `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that. `parts` are
     its stages and, if users have no variant, its variants, from their first enrolled list on. The scopes of stage "" are the run's own.
     """
 
-    __slots__ = ("earlier", "experiment", "first", "last", "number", "parts", "scopes", "variants")
+    __slots__ = ("counted_last", "earlier", "experiment", "first", "last", "number", "parts", "scopes", "variants")
 
     def __init__(
         self, number: int, experiment: str, first: int, last: int, variants: Iterable[str] = (), earlier: CovariatePeriod | None = None
@@ -141,6 +144,7 @@ class ExperimentRun:
         self.experiment = experiment
         self.first = first
         self.last = last
+        self.counted_last = NEVER
         self.variants = set(variants)
         self.scopes: dict[int, Scope] = {}
         self.parts: dict[PartName, RunPart] = {}
@@ -174,16 +178,16 @@ PartName: TypeAlias = tuple[str, str]
 class RunPart:
     """The lists of a run in one stage or, if users have no variant, of one variant in one stage. Its number is unique among runs and parts.
 
-    `last` is the time (ms) of its latest enrolled list.
+    `counted_last` is the time (ms) of its latest enrolled list.
     """
 
-    __slots__ = ("last", "name", "number", "run", "scopes")
+    __slots__ = ("counted_last", "name", "number", "run", "scopes")
 
-    def __init__(self, number: int, run: ExperimentRun, name: PartName, last: int = NEVER) -> None:
+    def __init__(self, number: int, run: ExperimentRun, name: PartName, counted_last: int = NEVER) -> None:
         self.number = number
         self.run = run
         self.name = name
-        self.last = last
+        self.counted_last = counted_last
         self.scopes: dict[int, Scope] = {}
 
     @property

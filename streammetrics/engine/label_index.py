@@ -52,6 +52,7 @@ class StoredLabels(TypedDict):
     runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
     runs_from: int
     parts: list[tuple[int, int, str, str, int]]
+    counted: list[tuple[int, int]]
 
 
 class LabelIndex:
@@ -85,6 +86,8 @@ class LabelIndex:
         """Continue the experiment runs of the last commit."""
         for number, experiment, first, last, variants, earlier in stored.runs:
             self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
+        for number, last in stored.counted:
+            self._runs.of_number[number].counted_last = last
         for number, run, stage, variant, last in stored.parts:
             self._runs.restore_part(RunPart(number, self._runs.of_number[run], (stage, variant), last))
 
@@ -94,7 +97,8 @@ class LabelIndex:
             "groups": [(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
             "runs": [(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
             "runs_from": self._runs.next_number,
-            "parts": [(part.number, run.number, *part.name, part.last) for run in self.runs for part in run.parts.values()],
+            "counted": [(run.number, run.counted_last) for run in self.runs if run.counted_last != NEVER],
+            "parts": [(part.number, run.number, *part.name, part.counted_last) for run in self.runs for part in run.parts.values()],
         }
 
     @property

@@ -17,6 +17,7 @@ from streammetrics.engine.pane_store import PaneStore
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
+from streammetrics.engine.stage_changes import refuse_changed_stages, stage_changes
 from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
 from streammetrics.engine.unknown_names import UnknownNames
@@ -88,6 +89,7 @@ class TaskState:
             self.enrolments.restart(stored.newest, experiments)
         else:
             _check_ends(stored, self._rules)
+            _check_stages(stored, self._rules)
             self.enrolments.restore_scopes(stored, experiments)
 
     def control_record(self) -> bytes:
@@ -135,3 +137,9 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
                 "its users' records are deleted, and these users would count twice",
                 "keep its end in experiments.named and give the new experiment another name, or use a new redis.namespace",
             )
+
+
+def _check_stages(stored: Control, rules: EngineRules) -> None:
+    """Reject settings without a stage whose lists count: later lists of it would count in another one."""
+    if rules.experiments is not None and not rules.experiments.stages_may_change:
+        refuse_changed_stages(stage_changes([stored], rules.experiments))

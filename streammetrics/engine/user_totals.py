@@ -110,7 +110,7 @@ class TotalsBatch:
                 if target.unstaged:
                     self._count_unstaged(begin, stop, target.unstaged)
                 for part in target.parts:
-                    part.last = max(part.last, times[stop - 1])
+                    part.counted_last = max(part.counted_last, times[stop - 1])
                 for scopes in target.sets:
                     own = (scopes,) if scopes in record.entries else self._parts_for(record, scopes, rows, period_rows, begin)
                     for each in own:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from streammetrics.experiments.cells import Cells, StageCounts
@@ -54,7 +55,7 @@ def cell_health(cells: Cells) -> Health:
     troubles = [trouble for each in found for trouble in each.troubles]
     troubles += _foreign(cells)
     troubles += join_trouble(cells.policy, stored.joined)
-    notes = [note for each in found for note in each.notes]
+    notes = [*(note for each in found for note in each.notes), *_late_starts(cells)]
     if INTERLEAVED in stored.moments:
         notes.append(f'lists of the variant {INTERLEAVED} are not compared by team in an experiment with stages or unit = "list"')
     return Health(
@@ -64,6 +65,16 @@ def cell_health(cells: Cells) -> Health:
         tuple(troubles),
         tuple(notes),
     )
+
+
+def _late_starts(cells: Cells) -> list[str]:
+    """Say that lists count in a stage although the next one has the time of their own: it was added or moved too late."""
+    return [
+        f"some lists from the time of stage {later.stage.name} count in stage {earlier.stage.name}: stage {later.stage.name} was added or"
+        " moved after its start"
+        for earlier, later in pairwise(cells.stages)
+        if later.stage.start_ms is not None and earlier.stored.last_ms is not None and earlier.stored.last_ms >= later.stage.start_ms
+    ]
 
 
 def _foreign(cells: Cells) -> list[str]:

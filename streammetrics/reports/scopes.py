@@ -40,7 +40,8 @@ ScopeParts: TypeAlias = Mapping[tuple[str, int], list[ScopePart]]
 
 def parts_of(control: Control) -> dict[int, StoredPart]:
     """Return the parts of a task's runs, by number. Each run is a part of itself."""
-    parts = {number: StoredPart(number) for number, *_ in control.runs}
+    counted = dict(control.counted)
+    parts = {number: StoredPart(number, last=counted.get(number, NEVER)) for number, *_ in control.runs}
     return parts | {number: StoredPart(run, (stage, variant), last) for number, run, stage, variant, last in control.parts}
 
 

@@ -95,6 +95,23 @@ def test_lists_of_other_stages_or_of_another_unit_make_it_invalid() -> None:
     assert report(replace(STAGES, unit="list"), kept).verdict.word == "invalid"
 
 
+def test_lists_that_count_in_the_stage_before_their_own_are_noted() -> None:
+    """They cannot move any more, and the split of the stage judges how many there are."""
+    kept = stored_cells(ramp(RAMP, EVEN))
+
+    def noted(last_ms: int) -> list[str]:
+        first, *others = kept.stages
+        return [
+            each
+            for each in report(STAGES, replace(kept, stages=(replace(first, last_ms=last_ms), *others))).health.notes
+            if "count in" in each
+        ]
+
+    assert noted(499_999) == []
+    (note,) = noted(500_000)
+    assert note == "some lists from the time of stage half count in stage 5 %: stage half was added or moved after its start"
+
+
 def test_interleaved_lists_are_not_compared_by_team() -> None:
     teams: list[dict[Cell, Totals]] = [{("", "interleaved"): own} for user in ramp({"": 0.3}, {"": 0.6}) for own in user.values()]
     kept = replace(stored_cells([*ramp({"": 0.05}, {"": 0.6}), *teams]), credits={("a", "b"): [120, 240, 480, 20, 60, 40]})

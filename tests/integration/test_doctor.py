@@ -92,6 +92,18 @@ def test_topics_with_different_partition_counts_are_a_failure(
     assert "the topics have different partition counts" in done.stdout
 
 
+def test_more_worker_processes_than_partitions_are_a_warning(
+    kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
+) -> None:
+    def said(processes: int) -> str:
+        done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, worker__processes=str(processes)))
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    assert "warn  worker.processes is 5, and the topics have 3 partitions: 2 worker processes have nothing to read" in said(5)
+    assert "ok    3 worker processes for 3 partitions" in said(3)
+
+
 def test_a_namespace_with_another_partition_count_is_a_failure(
     kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
 ) -> None:

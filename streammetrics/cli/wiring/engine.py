@@ -71,6 +71,7 @@ def _experiment_rules(settings: Settings) -> ExperimentRules | None:
             if named.cuped_days is not None and named.start is not None
         ),
         plans={name: plan for name in sorted(experiments.named) if (plan := _stage_plan(experiments.policy(name))) is not None},
+        stages_may_change=experiments.stages_may_change,
     )
 
 
