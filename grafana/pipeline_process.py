@@ -146,9 +146,11 @@ def state_panels() -> tuple[Block, ...]:
 
 def processes_panels() -> tuple[Block, ...]:
     """Make the panels for processes."""
-    started = f"time() - {selector('process_start_time_seconds')}"
-    version = by("max", ["instance", "version"], selector("streammetrics_build_info"))
-    marked = by("max", ["text", "kind", "experiment"], selector("streammetrics_mark_timestamp_seconds"))
+    return (*_resource_panels(), *_outgoing_panels(), *_version_panels())
+
+
+def _resource_panels() -> tuple[Block, ...]:
+    """Make the panels for what the processes use."""
     return (
         third(
             "CPU",
@@ -177,6 +179,12 @@ def processes_panels() -> tuple[Block, ...]:
             steps=LIMITS["series"],
             empty=NO_PROCESS,
         ),
+    )
+
+
+def _outgoing_panels() -> tuple[Block, ...]:
+    """Make the panels for what leaves the processes: webhook messages, records and files of results."""
+    return (
         third(
             "Webhook messages",
             "Messages about changed verdicts by outcome: sent, failed (tries) and given up. Empty without webhook.url.",
@@ -234,6 +242,15 @@ def processes_panels() -> tuple[Block, ...]:
             empty="No process has results.directory",
             width=6,
         ),
+    )
+
+
+def _version_panels() -> tuple[Block, ...]:
+    """Make the panels for versions, deploys and alerts."""
+    started = f"time() - {selector('process_start_time_seconds')}"
+    version = by("max", ["instance", "version"], selector("streammetrics_build_info"))
+    marked = by("max", ["text", "kind", "experiment"], selector("streammetrics_mark_timestamp_seconds"))
+    return (
         listing(
             "Versions",
             "Version and uptime of each process, and the number of tasks of the namespace.",

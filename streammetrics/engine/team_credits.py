@@ -52,12 +52,16 @@ class TeamCredits:
                 for target, row in open_targets:
                     if (one, other) in target.scope.credits or len(target.scope.credits) < TEAM_PAIRS_MAX:
                         target.scope.credits.setdefault((one, other), [0] * credit_width(len(credits)))
-                        sums = self._rows[row].setdefault((one, other), [0] * (2 + 2 * len(credits)))
-                        sums[kind] += 1
-                        for level, credit in enumerate(credits):
-                            sums[2 + 2 * level + kind] += credit
+                        self._add_list(row, (one, other), kind, credits)
                     else:
                         self._counts["too_many_teams", final.topic] += 1
+
+    def _add_list(self, row: int, pair: tuple[str, str], kind: int, credits: Sequence[int]) -> None:
+        """Add one list to a row: its credits, one for each threshold. `kind` says which team drafted first."""
+        sums = self._rows[row].setdefault(pair, [0] * (2 + 2 * len(credits)))
+        sums[kind] += 1
+        for level, credit in enumerate(credits):
+            sums[2 + 2 * level + kind] += credit
 
     def put_back(self, target: VariantTarget, row: int) -> None:
         """Add the new credits of a row to the sums of its target."""

@@ -202,38 +202,32 @@ class ExperimentReport:
         The verdict without variant, metric and k is the whole experiment's. It is present even with too few users, so that an
         invalid experiment is seen at once. `paging` is 1 for each deciding measure, without a variant.
         """
-
-        def row(series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> MeasureRow:
-            return MeasureRow(series, self.experiment, variant, metric, k, self.scope, value)
-
         if self.health.sample_ratio_p is not None:
-            yield row("srm_p_value", self.health.sample_ratio_p)
-        yield row("multi_exposed_users", self.multi_exposed_users)
-        yield row("verdict", self.verdict.code)
+            yield self._row("srm_p_value", self.health.sample_ratio_p)
+        yield self._row("multi_exposed_users", self.multi_exposed_users)
+        yield self._row("verdict", self.verdict.code)
         if self.gate is not None:
-            yield row("gate", self.gate.code)
+            yield self._row("gate", self.gate.code)
         for metric, k in dict.fromkeys((each.metric, each.k) for variant in self.variants for each in variant.measures if each.paging):
-            yield row("paging", 1, metric=metric, k=str(k or ""))
+            yield self._row("paging", 1, metric=metric, k=str(k or ""))
         for variant in self.variants:
-            yield row("users", variant.users, variant.variant)
-            if variant.gate is not None:
-                yield row("gate", variant.gate.code, variant.variant)
-            if variant.users:
-                yield row("effective_users", variant.effective_users, variant.variant)
-                yield row("largest_user_share_max", variant.largest_user_share_max, variant.variant)
-            for each in variant.measures:
-                labels = (variant.variant, each.metric, str(each.k or ""))
-                values = {"mean": each.mean, "lift": each.lift, "lift_lower": each.lift_lower, "lift_upper": each.lift_upper}
-                if each.reduced is not None:
-                    values |= {f"reduced_{name}": getattr(each.reduced, name) for name in tuple(values)}
-                    values["variance_reduction"] = each.reduced.variance_reduction
-                if each.paging:
-                    values["judged_lift_upper"] = each.judged_lift_upper
-                for series, value in values.items():
-                    if value is not None:
-                        yield row(series, value, *labels)
-                if each.verdict is not None:
-                    yield row("verdict", each.verdict.code, *labels)
+            yield from self._variant_rows(variant)
+
+    def _row(self, series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> MeasureRow:
+        return MeasureRow(series, self.experiment, variant, metric, k, self.scope, value)
+
+    def _variant_rows(self, variant: VariantReport) -> Iterator[MeasureRow]:
+        name = variant.variant
+        yield self._row("users", variant.users, name)
+        if variant.gate is not None:
+            yield self._row("gate", variant.gate.code, name)
+        if variant.users:
+            yield self._row("effective_users", variant.effective_users, name)
+            yield self._row("largest_user_share_max", variant.largest_user_share_max, name)
+        for each in variant.measures:
+            for series, value in _values_of(each).items():
+                if value is not None:
+                    yield self._row(series, value, name, each.metric, str(each.k or ""))
 
     @property
     def current_stage(self) -> tuple[int, StageReport] | None:
@@ -264,6 +258,18 @@ class ExperimentReport:
             for series, value in values.items():
                 if value is not None:
                     yield PreferenceRow(series, self.experiment, each.team, each.against, self.scope, value)
+
+
+def _values_of(measure: MeasureReport) -> dict[str, float | None]:
+    """Return the value of each series of a measure of a variant."""
+    values = {"mean": measure.mean, "lift": measure.lift, "lift_lower": measure.lift_lower, "lift_upper": measure.lift_upper}
+    if measure.reduced is not None:
+        values |= {f"reduced_{name}": getattr(measure.reduced, name) for name in tuple(values)}
+        values["variance_reduction"] = measure.reduced.variance_reduction
+    if measure.paging:
+        values["judged_lift_upper"] = measure.judged_lift_upper
+    values["verdict"] = None if measure.verdict is None else measure.verdict.code
+    return values
 
 
 def _plain(value: Any) -> Any:

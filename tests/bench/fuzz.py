@@ -310,6 +310,19 @@ class _Letters:
         pass
 
 
+def _counting(decode: Decoder, decoded: Counter[str]) -> Decoder:
+    """Return a decoder that counts its records, events and reasons."""
+
+    def read(value: bytes | None) -> Any:
+        found = decode(value)
+        decoded["records"] += 1
+        for event in found:
+            decoded[event.reason if type(event) is MalformedEvent else "events"] += 1
+        return found
+
+    return read
+
+
 def run(count: int, seed: int) -> Counter[str]:
     """Run `count` records through a worker. Returns the counters. Raises WrongAnswerError if they do not add up."""
     random = Random(seed)
@@ -317,17 +330,6 @@ def run(count: int, seed: int) -> Counter[str]:
         formats = Formats(Path(scratch))
         settings = formats.settings()
         decoded: Counter[str] = Counter()
-
-        def counting(decode: Decoder) -> Decoder:
-            def read(value: bytes | None) -> Any:
-                found = decode(value)
-                decoded["records"] += 1
-                for event in found:
-                    decoded[event.reason if type(event) is MalformedEvent else "events"] += 1
-                return found
-
-            return read
-
         streams = {topic: iter(events(Random(seed + at), count)) for at, topic in enumerate(formats.topics)}
         last = dict.fromkeys(formats.topics, b"")
 
@@ -344,7 +346,7 @@ def run(count: int, seed: int) -> Counter[str]:
         names_schemas = [topic for topic, (own, _) in formats.topics.items() if "schema_file" not in own]
         source, store = SchemaSource(logs, schemas, names_schemas), MemoryStore()
         engine = build_engine(settings, settings.kafka.topics)
-        decoders = {topic: counting(decode) for topic, decode in build_topic_decoders(settings, settings.kafka.topics).items()}
+        decoders = {topic: _counting(decode, decoded) for topic, decode in build_topic_decoders(settings, settings.kafka.topics).items()}
         worker = Worker(
             TaskRunner(
                 engine=engine,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import permutations
 
 from hypothesis import given
@@ -148,6 +149,16 @@ UPDATES = st.lists(
 )
 
 
+def sums_of(panes: Iterable[tuple[int, dict[Group, list[int]]]], start_ms: int, end_ms: int) -> dict[Group, list[int]]:
+    """Add the tallies of the panes that begin in a span, by group."""
+    sums: dict[Group, list[int]] = {}
+    for start, pane in panes:
+        if start_ms <= start < end_ms:
+            for group, numbers in pane.items():
+                sums[group] = add_tallies(sums.get(group, LAYOUT.zero()), numbers)
+    return sums
+
+
 @given(UPDATES)
 def test_windows_are_the_sums_of_the_stored_panes_after_any_updates(
     updates: list[tuple[int, dict[int, dict[Group, list[int]] | None], bool, int, int | None]],
@@ -165,12 +176,8 @@ def test_windows_are_the_sums_of_the_stored_panes_after_any_updates(
         assert windows.starts() == sorted({start for panes in stored_panes.values() for start in panes})
         for window_ms, view in ((20, "final"), (20, "live"), (70, "live"), (50, "final")):
             window = windows.window(window_ms, view, watermark, NEVER, 95)
-            sums: dict[Group, list[int]] = {}
-            for panes in stored_panes.values():
-                for start, pane in panes.items():
-                    if window.end_ms is not None and window.end_ms - window_ms <= start < window.end_ms:
-                        for group, numbers in pane.items():
-                            sums[group] = add_tallies(sums.get(group, LAYOUT.zero()), numbers)
+            panes = [item for panes in stored_panes.values() for item in panes.items()]
+            sums = {} if window.end_ms is None else sums_of(panes, window.end_ms - window_ms, window.end_ms)
             assert window.groups == tuple(windows.values(group, sums[group]) for group in sorted(sums) if sums[group][0])
 
 

@@ -228,32 +228,34 @@ def _items(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Get:
     assert rule.items is not None
     (path,) = rule.items.alternatives
     assert isinstance(path, Path)
-    full: Any = Annotated[str, Meta(min_length=1, max_length=limits.id_chars_max)]
     if rule.item_id is None:
         if rule.item_position is not None:
             raise NotSimpleError
-        get = shape.get(path, Annotated[tuple[full, ...], Meta(max_length=limits.items_max)] | None)
+        return _texts(path, shape, limits)
+    return _objects(path, rule, rule.item_id, shape, limits)
 
-        def read_texts(record: Any) -> tuple[str, ...]:
-            found: tuple[str, ...] | None = get(record)
-            if found is None:
-                raise ValueError(_UNCLEAR)
-            return found
 
-        return read_texts
+def _texts(path: Path, shape: TypedShape, limits: EventLimits) -> Get:
+    """Return a function to the items of an array of ids."""
+    full: Any = Annotated[str, Meta(min_length=1, max_length=limits.id_chars_max)]
+    get = shape.get(path, Annotated[tuple[full, ...], Meta(max_length=limits.items_max)] | None)
+
+    def read(record: Any) -> tuple[str, ...]:
+        found: tuple[str, ...] | None = get(record)
+        if found is None:
+            raise ValueError(_UNCLEAR)
+        return found
+
+    return read
+
+
+def _objects(path: Path, rule: MappingRule, item_id: FieldSource, shape: TypedShape, limits: EventLimits) -> Get:
+    """Return a function to the items of an array of objects, each with an id and perhaps a position."""
     inside = TypedShape()
-    id_of = _text(rule.item_id, inside, limits.id_chars_max)
-    position_of = None
-    if rule.item_position is not None:
-        if limits.first_place is not None:
-            raise NotSimpleError
-        (place,) = rule.item_position.alternatives[:1]
-        if len(rule.item_position.alternatives) > 1 or rule.item_position.rename or not isinstance(place, Path):
-            raise NotSimpleError
-        position_of = inside.get(place, Annotated[int, Meta(ge=0, le=POSITION_MAX)] | None)
+    id_of, position_of = _text(item_id, inside, limits.id_chars_max), _position(rule, inside, limits)
     elements_of = shape.get(path, _array_of(inside.struct(), limits))
 
-    def read_objects(record: Any) -> tuple[str, ...]:
+    def read(record: Any) -> tuple[str, ...]:
         elements = elements_of(record)
         if elements is None:
             raise ValueError(_UNCLEAR)
@@ -266,7 +268,18 @@ def _items(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Get:
                 raise ValueError(_UNCLEAR)
         return ids
 
-    return read_objects
+    return read
+
+
+def _position(rule: MappingRule, inside: TypedShape, limits: EventLimits) -> Get | None:
+    """Return a function to the position of an item; None if the mapping has none."""
+    source = rule.item_position
+    if source is None:
+        return None
+    place = source.alternatives[0]
+    if limits.first_place is not None or len(source.alternatives) > 1 or source.rename or not isinstance(place, Path):
+        raise NotSimpleError
+    return inside.get(place, Annotated[int, Meta(ge=0, le=POSITION_MAX)] | None)
 
 
 def _array_of(kind: Any, limits: EventLimits) -> Any:

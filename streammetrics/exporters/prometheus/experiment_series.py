@@ -13,6 +13,14 @@ _TEAM_LABELS = ("experiment", "team", "against", "scope")
 
 def experiment_gauges() -> Iterator[Series]:
     """Gauges of experiments. `ExperimentReport.rows` makes their rows; labels without a value are left out."""
+    yield from _measure_gauges()
+    yield from _user_gauges()
+    yield from _stage_gauges()
+    yield from _team_gauges()
+    yield gauge("experiment_entered_timestamp_seconds", "Event time up to which all final lists count in the experiments.", unit="seconds")
+
+
+def _measure_gauges() -> Iterator[Series]:
     of_measure = {
         "mean": "Mean of a measure over the final lists (or users) of a variant.",
         "lift": "Relative difference between the variant's mean and the control's.",
@@ -32,6 +40,10 @@ def experiment_gauges() -> Iterator[Series]:
     of_measure["variance_reduction"] = "Share of the variance of the variant's mean that CUPED removes."
     for name, says in of_measure.items():
         yield gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
+
+
+def _user_gauges() -> Iterator[Series]:
+    """The gauges of whole experiments and of the users of their variants."""
     yield gauge("experiment_paging", "1 for each measure that decides the verdict and may page.", "experiment", "metric", "k", "scope")
     yield gauge(
         "experiment_gate",
@@ -63,9 +75,15 @@ def experiment_gauges() -> Iterator[Series]:
         "scope",
     )
     yield gauge("experiment_multi_exposed_users", "Users who saw several variants. They are excluded.", "experiment", "scope")
+
+
+def _stage_gauges() -> Iterator[Series]:
     yield gauge("experiment_stage_current", "1 for the stage of a rollout that runs now, 0 for the others.", *_STAGE_LABELS)
     yield gauge("experiment_stage_srm_p_value", "p-value of the split within a stage, against its own shares.", *_STAGE_LABELS)
     yield gauge("experiment_stage_users", "Users of a variant in one stage of a rollout.", "experiment", "stage", "variant", "scope")
+
+
+def _team_gauges() -> Iterator[Series]:
     of_team = {
         "credit": "Share of interleaved lists that a team won, minus the share that it lost against the other team.",
         "credit_lower": "Lower bound of the credit, at 95 % confidence by default. Safe to check at any time.",
@@ -76,4 +94,3 @@ def experiment_gauges() -> Iterator[Series]:
     }
     for name, says in of_team.items():
         yield gauge(f"interleaving_{name}", says, *_TEAM_LABELS)
-    yield gauge("experiment_entered_timestamp_seconds", "Event time up to which all final lists count in the experiments.", unit="seconds")

@@ -1,4 +1,4 @@
-"""Turn a Report or a ProcessStatus into rows: the name of a series, its label values in order, and a number.
+"""Turn a Report into rows: the name of a series, its label values in order, and a number.
 
 No formats, clock or client here. The most important rows come first, because rows over the limit are cut at the end.
 """
@@ -6,11 +6,8 @@ No formats, clock or client here. The most important rows come first, because ro
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import accumulate
 from typing import NamedTuple
 
-from streammetrics import __version__
-from streammetrics.connectors.store import CommitOutcome
 from streammetrics.events.outcomes import LABELS, NOT_REFUSED, OUTCOMES, UNMATCHED
 from streammetrics.exporters.prometheus.experiments import (
     ControlOf,
@@ -22,20 +19,11 @@ from streammetrics.exporters.prometheus.experiments import (
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
 from streammetrics.exporters.prometheus.metric_series import sum_series, value_series
 from streammetrics.metrics import Metric, TallyLayout
-from streammetrics.reports.marks import SHOWN_MAX
 from streammetrics.reports.report import Report, Total
-from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
 from streammetrics.windows.panes import Group, GroupValues, Window
-
-COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
-
-WEBHOOK_OUTCOMES = ("sent", "failed", "given_up")
 
 COUNTED_ALONE = {fate.name: f"streammetrics_{fate.series}_total" for fate in OUTCOMES if fate.series}
 """Reasons with a series of their own. `late` is also a reason of dropped events."""
-
-_NODE_SERIES = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
-"""The series of the fields of a `StoreNode` after its name, in their order."""
 
 
 class SampleRow(NamedTuple):
@@ -116,14 +104,7 @@ class ReportRows:
             yield SampleRow("streammetrics_tasks_watermark_timestamp_seconds", (), report.watermark_ms / 1_000)
         if (placed := report.user_partitions) is not None:
             yield SampleRow("streammetrics_users_on_several_partitions_ratio", (), placed.share)
-        for window in report.windows:
-            if window.complete and window.end_ms is not None:
-                labels: tuple[str, ...] = (self._window_names[window.window_ms], window.view)
-                yield SampleRow("streammetrics_window_end_timestamp_seconds", labels, window.end_ms / 1_000)
-        for user_samples in report.user_windows:
-            if user_samples.complete and user_samples.end_ms is not None:
-                name = self._window_names[user_samples.window_ms]
-                yield SampleRow("streammetrics_window_users_end_timestamp_seconds", (name,), user_samples.end_ms / 1_000)
+        yield from self._end_rows(report)
         if report.entered_ms is not None:
             yield SampleRow("streammetrics_experiment_entered_timestamp_seconds", (), report.entered_ms / 1_000)
         for counter, value in self._events.update((counter, counter, count) for counter, count in _event_counts(report)).items():
@@ -132,6 +113,17 @@ class ReportRows:
             if each.watermark_ms is not None:
                 labels = (each.topic, str(each.partition))
                 yield SampleRow("streammetrics_watermark_timestamp_seconds", labels, each.watermark_ms / 1_000)
+
+    def _end_rows(self, report: Report) -> Iterator[SampleRow]:
+        """Yield when the newest complete windows end: those of lists, and those of users."""
+        for window in report.windows:
+            if window.complete and window.end_ms is not None:
+                labels = (self._window_names[window.window_ms], window.view)
+                yield SampleRow("streammetrics_window_end_timestamp_seconds", labels, window.end_ms / 1_000)
+        for user_samples in report.user_windows:
+            if user_samples.complete and user_samples.end_ms is not None:
+                name = self._window_names[user_samples.window_ms]
+                yield SampleRow("streammetrics_window_users_end_timestamp_seconds", (name,), user_samples.end_ms / 1_000)
 
     def _total_rows(self, report: Report, groups: Mapping[Group, ShownGroup]) -> Iterator[SampleRow]:
         for counter, value in self._totals.update(self._total_sources(report, groups)).items():
@@ -219,59 +211,3 @@ def _event_counts(report: Report) -> Iterator[tuple[ScaledCounter, int]]:
                 yield ScaledCounter("streammetrics_labels_dropped_total", (reason, topic)), count
             elif reason not in NOT_REFUSED:
                 yield ScaledCounter("streammetrics_dropped_total", (reason, topic)), count
-
-
-def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
-    """Yield the rows of one process. `loop` says if it consumes. Other threads may write `status` at the same time."""
-    troubles = (status.store_trouble, status.publish_trouble)
-    yield SampleRow("streammetrics_build_info", (__version__,), 1)
-    yield SampleRow("streammetrics_store_up", (), float(troubles == (None, None)))
-    for node in status.store_nodes:
-        for name, value in zip(_NODE_SERIES, node[1:], strict=True):
-            if value is not None:
-                yield SampleRow(name, (node.name,), float(value))
-    for outcome, count in status.results.items():
-        yield SampleRow("streammetrics_results_total", (outcome,), count)
-    for outcome, count in status.result_files.items():
-        yield SampleRow("streammetrics_result_files_total", (outcome,), count)
-    if status.result_files:
-        yield SampleRow("streammetrics_result_rows_total", (), status.result_rows)
-        yield SampleRow("streammetrics_result_files_lag_seconds", (), status.result_files_lag_ms / 1_000)
-    newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
-    for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
-        yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)
-    if (backlog := status.webhook_backlog) is not None:
-        yield SampleRow("streammetrics_webhooks_waiting", (), backlog.waiting)
-        if backlog.oldest_ms is not None:
-            yield SampleRow("streammetrics_webhooks_oldest_timestamp_seconds", (), backlog.oldest_ms / 1_000)
-        for outcome in WEBHOOK_OUTCOMES:
-            yield SampleRow("streammetrics_webhooks_total", (outcome,), status.webhooks[outcome])
-    if not loop:
-        return
-    yield SampleRow("streammetrics_source_up", (), float(status.source_trouble is None))
-    yield SampleRow("streammetrics_registry_up", (), float(status.registry_trouble is None))
-    yield SampleRow("streammetrics_rebalances_total", (), status.rebalances)
-    yield SampleRow("streammetrics_client_rebuilds_total", (), status.client_rebuilds)
-    yield SampleRow("streammetrics_dead_letters_total", (), status.dead_letters)
-    yield SampleRow("streammetrics_cached_users", (), status.cached_users)
-    yield SampleRow("streammetrics_paused_inputs", (), status.paused_inputs)
-    for outcome in COMMIT_STATUSES:
-        yield SampleRow("streammetrics_commits_total", (outcome,), status.commits[outcome])
-    yield SampleRow("streammetrics_state_written_bytes_total", (), status.state_bytes)
-    yield from _commit_times(status)
-    # Copy first, because the loop adds and removes inputs at the same time.
-    for origin, records in sorted(dict(status.lag_records).items()):
-        yield SampleRow("streammetrics_lag_records", (origin.topic, str(origin.partition)), records)
-    for origin, seconds in sorted(dict(status.lag_seconds).items()):
-        yield SampleRow("streammetrics_lag_seconds", (origin.topic, str(origin.partition)), seconds)
-
-
-def _commit_times(status: ProcessStatus) -> Iterator[SampleRow]:
-    """Yield the histogram of commit times. The loop may add a commit at the same time, so buckets are read first and kept ascending."""
-    times = status.commit_times
-    buckets = list(accumulate(list(times.buckets), max))
-    total = max(times.count, buckets[-1])
-    for bound, count in zip((*COMMIT_BUCKETS_SECONDS, "+Inf"), (*buckets, total), strict=True):
-        yield SampleRow("streammetrics_commit_seconds", ("_bucket", str(bound)), count)
-    yield SampleRow("streammetrics_commit_seconds", ("_count", ""), total)
-    yield SampleRow("streammetrics_commit_seconds", ("_sum", ""), times.sum_seconds)

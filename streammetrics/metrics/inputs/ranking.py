@@ -171,34 +171,38 @@ def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, flo
     unseen_zeros = [0] * len(judgments)
     for row, judged in enumerate(judgments):
         begin, end = offsets[row], offsets[row + 1]
-        try:
-            place_of = dict(zip(shown.items[begin:end], ranks[begin:end], strict=True))
-        except TypeError as error:
-            raise MetricError("item", f"{error} in list {shown.lists[row]!r}; allowed are hashable ids") from None
-        if len(place_of) < end - begin:
-            raise MetricError("item", f"got {_repeated(shown.items[begin:end])!r} twice in list {shown.lists[row]!r}; allowed is once")
+        place_of = _places(shown.items[begin:end], ranks[begin:end], shown.lists[row])
         for item, given in judged.items():
-            grade = _grade(given, negative, item, shown.lists[row])
-            if grade > 0:
-                place = place_of.get(item)
-                if place is None:
-                    unseen_rows.append(row)
-                    unseen_grades.append(grade)
-                else:
-                    rows.append(row)
-                    places.append(place)
-                    grades.append(grade)
-            elif given >= 0:
-                place = place_of.get(item)
-                if place is None:
-                    unseen_zeros[row] += 1
-                else:
-                    zero_rows.append(row)
-                    zero_places.append(place)
+            grade, place = _grade(given, negative, item, shown.lists[row]), place_of.get(item)
+            if given < 0:  # counts as not judged
+                continue
+            if place is None and grade > 0:
+                unseen_rows.append(row)
+                unseen_grades.append(grade)
+            elif place is None:
+                unseen_zeros[row] += 1
+            elif grade > 0:
+                rows.append(row)
+                places.append(place)
+                grades.append(grade)
+            else:
+                zero_rows.append(row)
+                zero_places.append(place)
     zeros = GradedZero(_ints(zero_rows), _ints(zero_places), _ints(unseen_zeros))
     return Found(
         _ints(rows), _ints(places), np.array(grades, dtype=np.float64), _ints(unseen_rows), np.array(unseen_grades, dtype=np.float64), zeros
     )
+
+
+def _places(items: Items, ranks: Sequence[int], list_id: Hashable) -> dict[Hashable, int]:
+    """Return the position of each item of a list."""
+    try:
+        place_of = dict(zip(items, ranks, strict=True))
+    except TypeError as error:
+        raise MetricError("item", f"{error} in list {list_id!r}; allowed are hashable ids") from None
+    if len(place_of) < len(items):
+        raise MetricError("item", f"got {_repeated(items)!r} twice in list {list_id!r}; allowed is once")
+    return place_of
 
 
 def _repeated(items: Items) -> Hashable:

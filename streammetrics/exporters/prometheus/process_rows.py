@@ -1,0 +1,96 @@
+"""Turn the status of a process into rows. Other threads may write the status at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from streammetrics import __version__
+from streammetrics.connectors.store import CommitOutcome
+from streammetrics.exporters.prometheus.rows import SampleRow
+from streammetrics.reports.marks import SHOWN_MAX
+from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
+
+COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
+
+WEBHOOK_OUTCOMES = ("sent", "failed", "given_up")
+
+_NODE_SERIES = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
+"""The series of the fields of a `StoreNode` after its name, in their order."""
+
+
+def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
+    """Yield the rows of one process. `loop` says if it consumes."""
+    yield SampleRow("streammetrics_build_info", (__version__,), 1)
+    yield from _store_rows(status)
+    yield from _result_rows(status)
+    yield from _mark_rows(status)
+    yield from _webhook_rows(status)
+    if loop:
+        yield from _loop_rows(status)
+
+
+def _store_rows(status: ProcessStatus) -> Iterator[SampleRow]:
+    troubles = (status.store_trouble, status.publish_trouble)
+    yield SampleRow("streammetrics_store_up", (), float(troubles == (None, None)))
+    for node in status.store_nodes:
+        for name, value in zip(_NODE_SERIES, node[1:], strict=True):
+            if value is not None:
+                yield SampleRow(name, (node.name,), float(value))
+
+
+def _result_rows(status: ProcessStatus) -> Iterator[SampleRow]:
+    for outcome, count in status.results.items():
+        yield SampleRow("streammetrics_results_total", (outcome,), count)
+    for outcome, count in status.result_files.items():
+        yield SampleRow("streammetrics_result_files_total", (outcome,), count)
+    if status.result_files:
+        yield SampleRow("streammetrics_result_rows_total", (), status.result_rows)
+        yield SampleRow("streammetrics_result_files_lag_seconds", (), status.result_files_lag_ms / 1_000)
+
+
+def _mark_rows(status: ProcessStatus) -> Iterator[SampleRow]:
+    newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
+    for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
+        yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)
+
+
+def _webhook_rows(status: ProcessStatus) -> Iterator[SampleRow]:
+    backlog = status.webhook_backlog
+    if backlog is None:
+        return
+    yield SampleRow("streammetrics_webhooks_waiting", (), backlog.waiting)
+    if backlog.oldest_ms is not None:
+        yield SampleRow("streammetrics_webhooks_oldest_timestamp_seconds", (), backlog.oldest_ms / 1_000)
+    for outcome in WEBHOOK_OUTCOMES:
+        yield SampleRow("streammetrics_webhooks_total", (outcome,), status.webhooks[outcome])
+
+
+def _loop_rows(status: ProcessStatus) -> Iterator[SampleRow]:
+    yield SampleRow("streammetrics_source_up", (), float(status.source_trouble is None))
+    yield SampleRow("streammetrics_registry_up", (), float(status.registry_trouble is None))
+    yield SampleRow("streammetrics_rebalances_total", (), status.rebalances)
+    yield SampleRow("streammetrics_client_rebuilds_total", (), status.client_rebuilds)
+    yield SampleRow("streammetrics_dead_letters_total", (), status.dead_letters)
+    yield SampleRow("streammetrics_cached_users", (), status.cached_users)
+    yield SampleRow("streammetrics_paused_inputs", (), status.paused_inputs)
+    for outcome in COMMIT_STATUSES:
+        yield SampleRow("streammetrics_commits_total", (outcome,), status.commits[outcome])
+    yield SampleRow("streammetrics_state_written_bytes_total", (), status.state_bytes)
+    yield from _commit_times(status)
+    # Copy first, because the loop adds and removes inputs at the same time.
+    for origin, records in sorted(dict(status.lag_records).items()):
+        yield SampleRow("streammetrics_lag_records", (origin.topic, str(origin.partition)), records)
+    for origin, seconds in sorted(dict(status.lag_seconds).items()):
+        yield SampleRow("streammetrics_lag_seconds", (origin.topic, str(origin.partition)), seconds)
+
+
+def _commit_times(status: ProcessStatus) -> Iterator[SampleRow]:
+    """Yield the histogram of commit times. The loop may add a commit at the same time, so buckets are read first and kept ascending."""
+    times = status.commit_times
+    buckets = list(accumulate(list(times.buckets), max))
+    total = max(times.count, buckets[-1])
+    for bound, count in zip((*COMMIT_BUCKETS_SECONDS, "+Inf"), (*buckets, total), strict=True):
+        yield SampleRow("streammetrics_commit_seconds", ("_bucket", str(bound)), count)
+    yield SampleRow("streammetrics_commit_seconds", ("_count", ""), total)
+    yield SampleRow("streammetrics_commit_seconds", ("_sum", ""), times.sum_seconds)
