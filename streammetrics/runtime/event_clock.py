@@ -1,4 +1,4 @@
-"""The time that events prove: a bound for ticks that no wrong machine clock can pass.
+"""The time that events show. It limits how far a wrong clock of a machine can move the watermark.
 
 All inputs of a task may be silent while the clocks of the worker and of the store are wrong, for example on one host. The watermark
 must not follow these clocks further than events and the monotonic clock allow.

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Outbox(Generic[T]):
-    """One parcel at a time. `send` is tried again, with back-off, until it raises no SourceError; `failed` hears of each error."""
+    """One parcel at a time. `send` is tried again, with back-off, until it raises no SourceError. `failed` is called with each error."""
 
     def __init__(self, send: Callable[[T], None], failed: Callable[[T, SourceError], None]) -> None:
         self._send, self._failed = send, failed

@@ -24,7 +24,7 @@ class TrailSpan(NamedTuple):
 
 
 class PaneTrail:
-    """Reads each final pane once and keeps what `choose` takes of each variant's tally; None: nothing.
+    """Reads each final pane once and keeps what `choose` returns for each variant's tally, unless it is None.
 
     The spans double in length when there would be too many. Old spans are dropped whole.
     """

@@ -1,5 +1,5 @@
 """How fast and how big: `python -m tests.bench`. Every part checks its own answer before it prints a number.
 
-Each measured thing runs in a process of its own, so that no part inherits another's memory; what is to be compared is
-measured in one run, turn by turn. Goals are reported as reached or not: no time ever fails a run, a wrong answer does.
+Each part runs in its own process, so that it does not inherit the memory of another. Things to compare are measured in turns, in one
+run. Goals are reported as reached or not. A slow time never fails a run; a wrong answer does.
 """

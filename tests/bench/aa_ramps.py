@@ -34,7 +34,7 @@ class Ramp:
 
     by_list: each list draws its arm. early: all users are there from the beginning and return in every stage. heavy: early users have four
     times as many lists and another taste. drift: how much the chance of a click falls in the last stage. own: each user has another taste
-    in each stage. anew: arms are drawn again in each stage. hits: share of lists with a click; 0: users differ, 37 % on average. pareto:
+    in each stage. redrawn: arms are drawn again in each stage. hits: share of lists with a click; 0: users differ, 37 % on average. pareto:
     tail index of the lists per user; 0: geometric with mean 5. strong: users differ a lot.
     """
 
@@ -46,7 +46,7 @@ class Ramp:
     heavy: bool = False
     drift: float = 0.0
     own: bool = False
-    anew: bool = False
+    redrawn: bool = False
     hits: float = 0.0
     pareto: float = 0.0
     strong: bool = False
@@ -60,7 +60,7 @@ RAMPS = (
     Ramp("5 → 50 %, 40 % fewer clicks in stage 2", (0.05, 0.5), drift=0.4),
     Ramp("1 → 5 → 25 → 50 %, heavy early users, drift", STEPS, 8_000, heavy=True, drift=0.4),
     Ramp("1 → 5 → 25 → 50 %, another taste in each stage", STEPS, 8_000, own=True),
-    Ramp("1 → 5 → 25 → 50 %, arms drawn again in each stage", STEPS, 8_000, anew=True),
+    Ramp("1 → 5 → 25 → 50 %, arms drawn again in each stage", STEPS, 8_000, redrawn=True),
     Ramp("5 → 50 %, hits are rare (2 %)", (0.05, 0.5), 8_000, hits=0.02),
     Ramp("1 → 5 → 25 → 50 %, hits are rare (4 %)", STEPS, 8_000, hits=0.04),
     Ramp("50 → 25 → 5 %, shares fall", (0.5, 0.25, 0.05), drift=0.4),
@@ -188,7 +188,7 @@ def draw_ramp(ramp: Ramp, random: np.random.Generator, lift: float = 0.0) -> tup
     users = np.repeat(np.arange(count), lists)
     times = starts[users] + (1 - starts[users]) * random.random(len(users))
     stage = np.minimum((times * stages).astype(np.int64), stages - 1)
-    place = random.random(len(users)) if ramp.by_list else random.random((count, stages))[users, stage if ramp.anew else 0]
+    place = random.random(len(users)) if ramp.by_list else random.random((count, stages))[users, stage if ramp.redrawn else 0]
     arm = (place < np.array(ramp.shares)[stage]).astype(np.int64)
     chance = taste[users, stage] * np.where((stage == stages - 1) & (stages > 1), 1 - ramp.drift, 1.0)
     clicked = random.random(len(users)) < chance * np.where(arm == 1, 1 + min(lift, 0.0), 1.0)

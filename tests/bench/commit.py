@@ -13,12 +13,12 @@ from tests.bench.parts import WrongAnswerError
 from tests.servers.redis import DeployedRedis
 
 STATE_BYTES = 600
-"""About a session of a list with two feedbacks, in the events that the end-to-end run sends."""
+"""About the stored size of a session with a list and two feedbacks of the end-to-end run."""
 WARM_UP = 10
 
 
 def measure(users_each: int, commits: int) -> dict[str, float]:
-    """Milliseconds of commits that each write so many users and their due times, out of ten times as many."""
+    """Return the milliseconds of commits. Each writes this many users and their due times, of ten times as many users."""
     with DeployedRedis() as redis:
         store = RedisStore(RedisConnection(url=redis.url, namespace="commit"))
         claim = store.claim(0, "bench")

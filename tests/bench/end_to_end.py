@@ -1,7 +1,7 @@
 """End to end: from bytes on a real broker to tallies in a real Redis, by the real worker, beside the floor of the same records.
 
-EnrolmentRound take turns: floor, worker, floor, worker … over the same topics, the worker with a fresh namespace and database each
-time. After each round the tallies in Redis are compared with brute force over all events.
+Floor and worker take turns over the same topics. The worker has a new namespace and database each time. After each round the tallies in
+Redis are compared with brute force over all events.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from tests.servers.redis import DeployedRedis
 
 PARTITIONS = 4
 RETURN_SECONDS = 3_600
-"""A user comes back after an hour of event time on average, or later: sessions close."""
+"""A user comes back after an hour of event time on average, or later, so that sessions close."""
 RATE_MAX = 20.0
 LOOK_SECONDS = 0.25
 SECONDS_MAX = 180
 JOINING_MS = 5_000
-"""A new group waits so long for members, so that two workers share the tasks from the start."""
+"""How long a new group waits for members. So two workers share the tasks from the start."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many users there are, and events; and of how many partitions the users are whose events are sent, the others stay empty."""
+    """The numbers of users and events, and the number of partitions with events. Users of other partitions send nothing."""
 
     users: int
     events: int
@@ -88,7 +88,7 @@ class CommitOutcome:
         return self.median(lambda each: self.size.events / each.own_floor["seconds"])
 
     def ratio(self) -> float:
-        """To the floor of the same round; both shared the machine with whatever ran then."""
+        """The worker's time as a multiple of the floor of the same round, which ran on an equally busy machine."""
         return self.median(lambda each: each.floor["seconds"] / each.worker["seconds"])
 
     def own_ratio(self) -> float:
@@ -105,7 +105,7 @@ class CommitOutcome:
 
 
 class Way(NamedTuple):
-    """How the stream is run: with users counted in experiments or not, by how many workers of one group."""
+    """How the stream is run: with or without experiments, and by how many workers of one group."""
 
     experiments: bool = True
     workers: int = 1
@@ -113,7 +113,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Turns:
-    """Several ways over the same records, each beside the others of its turn; each turn has a floor of its own."""
+    """The rounds of several ways over the same records, in turns. Each turn has its own floor."""
 
     size: Size
     integers_checked: int
@@ -123,7 +123,7 @@ class Turns:
         return statistics.median(value(turn[way]) for turn in self.turns)
 
     def ratio(self, one: Way, other: Way) -> float:
-        """How many times as long one way takes as the other of the same turn: the median."""
+        """The time of one way as a multiple of the other's in the same turn: the median."""
         return statistics.median(float(turn[one].worker["seconds"] / turn[other].worker["seconds"]) for turn in self.turns)
 
     def to_floor(self, way: Way) -> float:
@@ -131,19 +131,19 @@ class Turns:
 
 
 def traffic_of(users: int) -> Traffic:
-    """353-byte records; users come back after their session has closed, as far as so few events allow."""
+    """Return traffic with records of 353 bytes. Users come back after their session has closed, as far as so few events allow."""
     rate = min(RATE_MAX, users * Traffic().lists_per_visit / RETURN_SECONDS)
     return Traffic(users=users, seed=7, item_id_chars=35, impressions_per_second=rate)
 
 
 def events_of(size: Size) -> list[SimulatedRecord]:
-    """The events that are sent: those of the whole traffic, or of some partitions' users among more."""
+    """Yield the events to send: all of the traffic, or those of users on some of the partitions."""
     placed = (record for record in generate(traffic_of(size.users)) if partition_of(record.key.decode(), PARTITIONS) < size.partitions)
     return list(islice(placed, size.events))
 
 
 def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str], experiments: bool = True) -> dict[str, Any]:
-    """The defaults, but for addresses; silence must not tick, so that the run depends on the records alone."""
+    """Return the defaults with these addresses. Idle inputs do not advance, so that the result depends on the records alone."""
     return {
         "kafka": {"bootstrap_servers": [broker.bootstrap], "topics": topics, "group_id": namespace, "dead_letter_topic": ""},
         "redis": {"url": url, "namespace": namespace},
@@ -164,7 +164,7 @@ def produce(broker: KafkaBroker, sent: list[SimulatedRecord], topics: dict[str, 
 
 
 def truth(sent: list[SimulatedRecord]) -> Rows:
-    """Brute force over all events, and proof that all of them are admitted whatever the partitions."""
+    """Compute the tallies by brute force, and check that all events are admitted with any partitions."""
     settings = Settings()
     decode = build_decoder(settings)
     by_user: dict[str, list[tuple[str, Event]]] = defaultdict(list)
@@ -189,18 +189,18 @@ class Scene(NamedTuple):
     topics: list[str]
 
     def settings(self, namespace: str) -> dict[str, Any]:
-        """Return the settings of a run with a namespace and a database of its own."""
+        """Return the settings of a run with its own namespace and database."""
         return settings_of(self.broker, self.redis.fresh_url(), namespace, self.topics)
 
     def floor(self, client: str) -> dict[str, Any]:
-        """Poll and decode all records, and nothing else."""
+        """Only poll and decode all records."""
         reading = {"bootstrap": self.broker.bootstrap, "topics": self.topics, "records": len(self.sent)}
         return parts.measure("floor", {**reading, "client": client}, self.log)
 
 
 @contextmanager
 def scene_of(size: Size, say: Callable[[str], None], properties: Mapping[str, str] | None = None) -> Iterator[Scene]:
-    """Each size has servers of its own: a broker that has compiled itself for long serves later sizes faster."""
+    """Start new servers for each size, because a broker that has run for a while serves later sizes faster."""
     say(f"{size.users:,} users: simulating {size.events:,} events")
     sent = events_of(size)
     say(f"{size.users:,} users: brute force")
@@ -235,7 +235,7 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcom
 
 
 def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[str], None]) -> Turns:
-    """The same events in several ways, in turns: each first as often as the others, as far as the rounds allow."""
+    """Run the same events in several ways, in turns. Each way is first equally often, as far as the rounds allow."""
     with scene_of(size, say, {"group.initial.rebalance.delay.ms": str(JOINING_MS)}) as scene:
         turns, checked = [], 0
         for number in range(rounds):
@@ -254,7 +254,7 @@ def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[st
 def run_workers(
     given: dict[str, Any], events: int, redis: DeployedRedis, log: Path, workers: int = 1
 ) -> tuple[dict[str, Any], float, float, Rows]:
-    """Let workers of one group commit all events; what they say of themselves, seconds and peak memory of Redis, and what is stored."""
+    """Let workers of one group commit all events. Returns their figures, those of Redis, and what is stored."""
     settings = Settings.model_validate(given)
     store = RedisStore(redis_connection(settings))
     before = redis_seconds_of(redis)
@@ -289,7 +289,7 @@ def run_workers(
 
 
 def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Workers as one: from the first record of any to the commit of the last. Raises WrongAnswerError when one of them did nothing."""
+    """Combine the figures of workers, from the first record to the last commit. Raises WrongAnswerError if one of them did nothing."""
     if not all(each["commits"] for each in found):
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
@@ -302,7 +302,7 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def stored_rows(settings: Settings, store: RedisStore) -> Rows:
-    """Every stored tally, merged over tasks. Raises WrongAnswerError when events were refused, for all are to be admitted."""
+    """Return every stored tally, merged over tasks. Raises WrongAnswerError if events were refused."""
     builder = build_report_builder(settings, build_engine(settings, settings.kafka.topics))
     for task, view in store.view(range(PARTITIONS), {}, {}).items():
         builder.update(task, view)

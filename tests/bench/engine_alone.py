@@ -1,8 +1,8 @@
-"""The engine alone in memory: decoded events in, tallies out; a child process of its own for each number of users.
+"""The engine alone in memory: decoded events in, tallies out. Each number of users has its own process.
 
-A visit is three lists of twelve items, each with two feedbacks; every user comes back once an hour of event time, so that
-sessions open and close all the while. Time is the processor's: the neighbours on the machine do not count. What the
-engine hands to a store is kept in the product's memory store, outside of the time.
+A visit is three lists of twelve items, each with two feedbacks. Every user comes back once an hour of event time, so that sessions open
+and close all the time. Time is processor time, so other programs on the machine do not count. Commits go to the product's memory store,
+outside the measured time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LISTS_A_VISIT = 3
 ITEMS = [f"i{number:05d}" for number in range(10_000)]
 LENGTH = 12
 COMMIT_EVENTS = 20_000
-"""A commit comes at the latest after so many events: about the second after which the service commits."""
+"""Most events of a commit: about those of a second, after which the service commits."""
 VARIANTS, SEGMENTS = ((("ranker", "control"),), (("ranker", "treatment"),)), (("surface", "home"),)
 """Equal label sets are one object, as the decoder makes them."""
 REACTIONS = (("click", None, 1), ("watch", 48.0, 2), ("click", None, 1), ("purchase", None, 3), ("skip", None, 0), ("watch", 3.0, 0))
@@ -49,7 +49,7 @@ def user_of(visit: int, users: int) -> str:
 
 
 def places_of(visit: int, turn: int) -> tuple[int, int]:
-    """Which two places of a list get feedback: from 0, high ones more often, sometimes the same one twice."""
+    """Return the two places of a list (from 0) that get feedback. The first places are more likely, and both may be the same."""
     number = visit * LISTS_A_VISIT + turn
     return (number * 7 % 12) * (number * 5 % 12) // 12, number * 11 % 12
 
@@ -92,7 +92,7 @@ def reactions(users: int, visits: int) -> Iterator[Feedback]:
 
 
 def expected_rows(users: int, visits: int, engine: Engine, cutoffs: tuple[int, ...]) -> Rows:
-    """The tallies by plain counting: which lists of which grades each pane and variant has, each scored by itself."""
+    """Return the tallies by plain counting: the lists of each pane and variant, each scored by itself."""
     patterns: Counter[tuple[int, str, str, tuple[int, ...]]] = Counter()
     for visit in range(visits):
         variant = "treatment" if visit * 7_919 % users % 2 else "control"
@@ -123,7 +123,7 @@ def _row(grades: tuple[int, ...], engine: Engine, sums: dict[str, int]) -> list[
 
 
 class Timed:
-    """One task stepped by hand as the service does, with the engine's share of the time kept apart."""
+    """One task, stepped as the service does it. The time of the engine is measured separately."""
 
     def __init__(self, engine: Engine, users_max: int) -> None:
         self.engine, self.users_max, self.rules = engine, users_max, WorkerRules()

@@ -1,8 +1,8 @@
-"""How the cost of an event grows with experiments, variants and the length of sessions; a child process of its own for each case.
+"""How the cost of an event grows with experiments, variants and the length of sessions. Each case has its own process.
 
-Users show one list a minute, and four lists of ten get a click. Each list is in every experiment, and each experiment has a split of its
-own. Time is the processor's, of the engine alone: a second of event time is one commit. With `redis_url`, the state goes to a Redis, and
-what its append-only file grew by is measured as well.
+Users see one list a minute, and four lists of ten get a click. Each list is in every experiment, and each experiment has its own split.
+Time is the processor time of the engine alone. There is one commit for each second of event time. With `redis_url`, the state goes to a
+Redis, and the growth of its append-only file is measured too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REST_MS = 4 * MINUTE_MS
 
 
 class Arms:
-    """The variants of a user: each experiment splits the users anew. Equal label sets are one object, as the decoder makes them."""
+    """Return the variants of a user. Each experiment has its own split. Equal label sets are one object, as the decoder makes them."""
 
     def __init__(self, experiments: int, variants: int) -> None:
         self._experiments, self._variants = experiments, variants
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def feed(timed: Timed, events: list[tuple[int, int, Event]], at_seconds: list[int], aof: redis.Redis | None) -> list[dict[str, float]]:
-    """Take all events, one commit a second. Returns what was spent from each of the given seconds to the next one, or to the end."""
+    """Take all events, with a commit each second. Returns the costs between the given seconds, and from the last of them to the end."""
     spent, offsets, marks, aof_before = Spent(timed), [0, 0], list[dict[str, float]](), 0
 
     def mark() -> None:
@@ -156,7 +156,7 @@ def feed(timed: Timed, events: list[tuple[int, int, Event]], at_seconds: list[in
 
 
 def aof_bytes(client: redis.Redis | None) -> int:
-    """Return the size of the append-only file, once Redis has written all that it knows."""
+    """Return the size of the append-only file after Redis has written everything to it."""
     if client is None:
         return 0
     time.sleep(0.2)

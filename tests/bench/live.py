@@ -30,7 +30,7 @@ from tests.servers.product import Product, as_flags
 from tests.servers.redis import DeployedRedis
 
 EVENTS_PER_LIST = 1.41
-"""Of the simulated traffic: a list, and its clicks."""
+"""Events of the simulated traffic for each list: the list and its clicks."""
 TICK_SECONDS = 0.02
 SETTLED_SECONDS = 60
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -38,7 +38,7 @@ CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Pace:
-    """Events per second, and the seconds before the measured time and of it."""
+    """Events per second, and the seconds before and during the measurement."""
 
     rate: int
     warm_seconds: int

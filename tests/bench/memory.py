@@ -1,8 +1,8 @@
 """A million users come and go, in a real Redis: what is held at the peak, and what is left once event time has passed.
 
-Every user has one visit of a list and a click. Users come faster than sessions close, all of them within half an hour of
-event time, so that at the peak all are there at once; then two lists of somebody else, a month later, let sessions and experiments end. So
-it goes once more with a fiftieth of the users, because Redis gives the memory of a table back in steps, one with each operation.
+Every user sees one list and clicks once. All users come within half an hour of event time, before their sessions close, so at the peak
+all of them are in memory. Two lists of another user, a month later, then end all sessions and experiments. This is done a second time
+with a fiftieth of the users, because Redis frees the memory of a table in steps, one with each operation.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ITEMS = tuple(f"i{number:034d}" for number in range(12))
 LABELS = (("ranker", "treatment"),)
 KEYS = ("users", "due", "totals", "experiments")
 LONG_MS = 32 * 86_400_000
-"""Longer than an experiment lives without a list, so that users' totals go, too."""
+"""Longer than an experiment is kept without a list, so that users' totals are deleted too."""
 
 
 class Task:
-    """One task stepped by hand against Redis, with the service's bounds."""
+    """One task with its state in Redis, stepped with the limits of the service."""
 
     def __init__(self, store: RedisStore) -> None:
         self.engine, self.store = build_engine(Settings(), INPUTS), store
@@ -81,7 +81,7 @@ def come(task: Task, users: int, start_ms: int) -> None:
 
 
 def go(task: Task, end_ms: int) -> None:
-    """Let event time pass, so that all who came are gone."""
+    """Let event time pass until no user is left."""
     for topic in (0, 1):
         task.take(topic, [Impression("later", "clock", end_ms, ())])
     while task.engine.needs(task.state, None).due_before_ms is not None:

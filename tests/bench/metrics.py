@@ -1,7 +1,7 @@
 """`python -m tests.bench.metrics [--lists N] [--rounds N]`: the metric core beside other libraries, on lists of 10 to 50 items.
 
-Answers are compared before anything is timed. Every line is the median over rounds in which ours and the rival run by turns in this
-one process, so that a busy machine slows both; a rival that is slow gets fewer lists, and its rate counts. Ours uses one thread.
+Answers are compared before anything is timed. Every line is the median over rounds. In each round our library and the other one run in
+turns in this process, so that a busy machine slows both. A slow library gets fewer lists, and its rate counts. Ours uses one thread.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def tallied(names: list[str], spec: Spec | None = None) -> TallyLayout:
 
 
 def check_same(line: Line, theirs: Means) -> None:
-    """Ours on the rival's lists has the rival's means."""
+    """Check that our means of the other library's lists equal its own."""
     mine = line.check(line.rival_lists)
     for name, value in theirs.items():
         assert math.isclose(mine[name], value, abs_tol=1e-9), f"{line.what}, {line.rival}: {name} is {mine[name]}, there {value}"
@@ -126,7 +126,7 @@ def lines_of(lists: Lists) -> list[Line]:
 
 
 def alone(lists: Lists, rounds: int) -> Table:
-    """What has no rival here: from bytes to means, doubles instead of bytes, one event."""
+    """Measure what no other library does: means from bytes, from doubles, and of one event."""
     three = tallied(THREE)
     some = lists.first(min(lists.count, 200_000))
     as_bytes, doubles = some.bytes(), some.flat.astype(np.float64)
@@ -153,7 +153,7 @@ def alone(lists: Lists, rounds: int) -> Table:
 
 
 def cold_start(rounds: int) -> tuple[float, float]:
-    """Seconds and MiB from bare Python to a first value: the median of new processes."""
+    """Return the seconds and MiB that a new process takes until its first value: the median of several."""
     found = [subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True).stdout.split() for _ in range(rounds)]
     return statistics.median(float(one[0]) for one in found), statistics.median(float(one[1]) for one in found)
 

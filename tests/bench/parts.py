@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 
 class WrongAnswerError(AssertionError):
-    """A part computed something else than brute force: whatever time it took means nothing."""
+    """A part computed another result than brute force, so its time has no meaning."""
 
 
 def command(module: str, given: Mapping[str, Any]) -> list[str]:
@@ -42,7 +42,7 @@ def measure(module: str, given: Mapping[str, Any], log: Path) -> dict[str, Any]:
 
 
 def read_given() -> dict[str, Any]:
-    """What the parent gave, in a child."""
+    """Return the arguments that the parent process gave to this one."""
     given: dict[str, Any] = json.loads(sys.argv[1])
     return given
 
@@ -52,6 +52,6 @@ def reply(found: Mapping[str, Any]) -> None:
 
 
 def peak_mb() -> float:
-    """The most memory this process has held. Not `getrusage`, whose figure a child inherits from its parent."""
+    """Return the peak memory of this process. `getrusage` would include the peak of its parent."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1_024

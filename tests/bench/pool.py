@@ -23,7 +23,7 @@ from tests.servers.product import Product, as_flags
 
 LOOK_SECONDS = 0.05
 PACE = {"worker.commit_ms": "250", "worker.commit_behind_ms": "250"}
-"""Commits are the ticks of the clock here."""
+"""The interval of commits is the resolution of the measured time."""
 BEGIN_SHARE = 0.1
 
 

@@ -1,7 +1,7 @@
 """Brute force: what the tallies of some events must be, by the tests' oracle, one user at a time.
 
-Tallies are sums over lists and a session belongs to one user, so users may be judged apart. That leaves out admission,
-which looks at whole inputs; `require_nothing_late` shows that it admits every event here.
+Tallies are sums over lists, and a session belongs to one user, so each user is computed alone. Admission depends on whole inputs and is
+left out: `require_nothing_late` checks that every event is admitted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def add_rows(into: Rows, more: Mapping[tuple[int, str, str], Sequence[int]]) -> 
 
 
 def brute_force(by_user: Mapping[str, list[tuple[str, Event]]], settings: Settings) -> Rows:
-    """The tallies of all events, given as (input, event) in the order of arrival by user; on all processors."""
+    """Return the tallies of all events, computed on all processors. Events are (input, event), in the order of arrival by user."""
     users = list(by_user)
     portions = [
         ([by_user[user] for user in users[first : first + USERS_AT_ONCE]], settings) for first in range(0, len(users), USERS_AT_ONCE)

@@ -1,8 +1,7 @@
-"""The real worker, `streammetrics run`, in a child process of its own, with a stopwatch around each stage; ended by SIGTERM.
+"""The real worker, `streammetrics run`, in its own process, with a stopwatch around each stage. SIGTERM ends it.
 
-A stage's time is the processor time of the loop's thread spent in it and not in a stage inside of it; commits are sent by a
-thread of their own, whose time is the stage `commit`. The stopwatch is looked at a few times a step of a thousand records, which
-costs nothing that shows.
+The time of a stage is the processor time of the loop's thread in it, without the stages inside it. Another thread sends commits: its time
+is the stage `commit`. The stopwatch is read a few times for each thousand records, so it costs almost nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Stopwatch:
         return timed
 
     def collecting(self, phase: str, _: dict[str, int]) -> None:
-        """Python looks for garbage, in whatever thread has just made an object."""
+        """Measure garbage collection, which runs in any thread that has just made an object."""
         if threading.current_thread() is not threading.main_thread():
             return
         self._switch()
@@ -83,7 +82,7 @@ class Stopwatch:
         self._mark = now
 
     def begin(self) -> None:
-        """The first records have arrived: nothing before counts."""
+        """Begin the measured time: the first records have arrived."""
         if self.first is None:
             self.seconds.clear()
             self.commit_processor = 0.0

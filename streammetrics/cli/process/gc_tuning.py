@@ -1,4 +1,4 @@
-"""Garbage collection tuned for state: hundreds of thousands of live objects without cycles, which the collector scans for nothing."""
+"""Garbage collection tuned for state: hundreds of thousands of live objects without cycles, which need no scans."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class ResultDirectory:
             finally:
                 part.unlink(missing_ok=True)
         except OSError as error:
-            self._is_ready = False  # somebody may have removed the directory
+            self._is_ready = False  # the directory may have been removed
             raise explain_error(target, error) from error
         return WrittenFile(table.count, changed=True)
 

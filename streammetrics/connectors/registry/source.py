@@ -22,7 +22,7 @@ _BAD_HEADER: Final = of_unusable_schema("the header that names the schema is dam
 
 
 def schema_named(value: bytes, id_kind: IdKind) -> tuple[SchemaKey, SchemaRef | None] | None:
-    """Return what names the schema of a record, and the schema that it names (None: the name is damaged). None: nothing names one."""
+    """Return the key that a record has for its schema, and the schema (None if the key is damaged). None if the record has no key."""
     if type(value) is SentValue and value.headers and (named := header_key(value.headers)) is not None:
         return named, header_ref(*named)
     key = frame_key(value)

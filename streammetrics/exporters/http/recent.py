@@ -200,7 +200,7 @@ def _grain_ms(track: _Track, report: Report) -> int:
 
 
 def _ends(report: Report) -> dict[_Track, int | None]:
-    """Return where each track of a report ends, in intervals of its points; None: it has no point."""
+    """Return the end of each track of a report, as a number of intervals between points. None for a track without points."""
     ends: dict[_Track, int | None] = {
         _WindowTrack(window.window_ms, window.view): window.end_ms if window.complete else None for window in report.windows
     }
