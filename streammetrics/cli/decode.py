@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,7 +50,10 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
     configure_quiet_logs(settings.log.level, settings.log.format)
     records = _with_schemas(settings, list(_records(settings, source, limit)))
     out = standard_output()
+    decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
     if suggest:
+        if records and all(_is_used(decoders[record.topic](record.value)) for record in records):
+            click.echo(f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed.", file=out)
         readers = {topic: json_of(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
         sent = [record._replace(value=readers[record.topic](record.value)) for record in records]
         known = next((seems for record in sent if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
@@ -59,7 +62,6 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
         click.echo(suggested_mappings(_objects(sent)), file=out, nl=False)
         return True
     counts: Counter[str] = Counter()
-    decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
     for record in records:
         found = decoders[record.topic](record.value)
         for event in found:
@@ -70,7 +72,7 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
         if not found:
             counts["without an event"] += 1
             click.echo(f"{record.place}: holds no event", file=out)
-    total = ", ".join(f"{count} {kind}" for kind, count in counts.most_common())
+    total = ", ".join(f"{count} {'list' if kind == 'lists' and count == 1 else kind}" for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
     return bool(counts["lists"] or counts["feedback"])
 
@@ -128,6 +130,10 @@ def _objects(records: list[SampleRecord]) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(found, dict):
             yield found
+
+
+def _is_used(found: Sequence[Event | MalformedEvent]) -> bool:
+    return bool(found) and not any(isinstance(event, MalformedEvent) for event in found)
 
 
 def _kind(event: Event | MalformedEvent) -> str:

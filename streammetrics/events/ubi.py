@@ -221,7 +221,12 @@ class _Reader:
 
     def _user(self) -> str:
         name = self.settings.user_field
-        return self._identity(name, self._found(name))
+        found = self._found(name)
+        if found is None:
+            lacking = name if self.top.get("timestamp") is not None else f"{name} and timestamp"
+            rule = f"{lacking} {'is' if lacking == name else 'are'} required and must not be null or empty"
+            raise malformed("missing_field", rule, None, f"send {lacking}, or name another field for the user in events.ubi_user")
+        return fields.read_numeric_id(*found, self.limits)
 
     def _identity(self, name: str, found: tuple[str, msgspec.Raw] | None) -> str:
         if found is None:

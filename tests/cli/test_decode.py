@@ -26,7 +26,7 @@ def test_each_record_is_shown_with_what_it_becomes_or_why_not(tmp_path: Path) ->
         "record 2: feedback watch = 4 on b in any list, user u, 2026-03-01T12:00:05.000Z",
     ]
     assert done.stdout.splitlines()[2].startswith("record 3: refused as bad_type: type must be impression or feedback")
-    assert done.stdout.splitlines()[-1] == "3 records: 1 lists, 1 feedback, 1 refused"
+    assert done.stdout.splitlines()[-1] == "3 records: 1 list, 1 feedback, 1 refused"
 
 
 def test_no_more_records_than_the_limit_are_shown(tmp_path: Path) -> None:
@@ -55,9 +55,16 @@ def test_proposed_mappings_read_the_file_that_they_were_made_from(tmp_path: Path
     (tmp_path / "mappings.toml").write_text(called("decode", path, "--suggest").stdout)
     done = called("decode", path, "--config", tmp_path / "mappings.toml")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "2 records: 1 lists, 1 feedback"
+    assert done.stdout.splitlines()[-1] == "2 records: 1 list, 1 feedback"
 
 
 def test_a_shipped_format_is_named_before_the_proposal(tmp_path: Path) -> None:
     path = lines(tmp_path, {"event": "ranking", "id": "r", "user": "u", "timestamp": "1772366400000", "items": [{"id": "a"}]})
     assert called("decode", path, "--suggest").stdout.startswith("# These seem to be Metarank events.")
+
+
+def test_records_that_need_no_mapping_are_named_before_the_proposal(tmp_path: Path) -> None:
+    first, *_, last = called("decode", lines(tmp_path, SHOWN, CLICKED), "--suggest").stdout.splitlines()
+    assert first == "# 2 records read, and all are lists or feedback already: no mapping is needed."
+    assert last
+    assert "no mapping is needed" not in called("decode", lines(tmp_path, SHOWN, {"type": "page"}), "--suggest").stdout

@@ -447,3 +447,13 @@ def test_numeric_users_and_queries_are_read_as_decimal_text(number: int) -> None
     event = only(sent(SHOWN, client_id=number, query_id=number))
     assert event == only(sent(SHOWN, client_id=str(number), query_id=str(number)))
     assert event == read_event(sent(SHOWN, client_id=number, query_id=number), LIMITS, UbiSettings())
+
+
+@pytest.mark.parametrize(
+    ("absent", "named"), [(["client_id"], "client_id is"), (["client_id", "timestamp"], "client_id and timestamp are")]
+)
+def test_a_document_without_a_user_names_all_that_is_missing_and_the_setting(absent: list[str], named: str):
+    (found,) = ubi_decoder(LIMITS, UbiSettings())(sent(CLICKED, **dict.fromkeys(absent, ...)))
+    assert isinstance(found, MalformedEvent)
+    assert found.detail.startswith(f"{named} required")
+    assert found.detail.endswith("or name another field for the user in events.ubi_user")

@@ -55,7 +55,7 @@ def suggested_mappings(records: Iterable[JsonRecord]) -> str:
     """Return TOML text with mappings for these records. Fields that it cannot find are comments.
 
     >>> print(suggested_mappings([{"kind": "view", "uid": "u", "t": 1, "time": 1772359200, "search": "q", "skus": ["a", "b"]}]))
-    # Proposed from 1 record. Check every line, then try it: streammetrics decode --config THIS FILE.
+    # Proposed from 1 record. Check every line, then try it: streammetrics decode SOURCE --config THIS_FILE
     <BLANKLINE>
     [[events.mappings]]
     kind = "impression"
@@ -73,7 +73,7 @@ def suggested_mappings(records: Iterable[JsonRecord]) -> str:
         value = None if selector is None else record.get(selector)
         groups.setdefault(value if isinstance(value, str) else None, []).append(record)
     count = f"{len(samples)} record{'' if len(samples) == 1 else 's'}"
-    lines = [f"# Proposed from {count}. Check every line, then try it: streammetrics decode --config THIS FILE.", ""]
+    lines = [f"# Proposed from {count}. Check every line, then try it: streammetrics decode SOURCE --config THIS_FILE", ""]
     ignored = []
     user = _user(samples)
     for value, members in list(groups.items())[:KINDS_SHOWN_MAX]:
