@@ -18,13 +18,15 @@ from tests.support.paths import ROOT
 
 DOCS = ROOT / ".github" / "docs"
 TERMS_MAX = 40
+BUILD_SECONDS_MAX = 900
+"""A build takes half a minute on a quiet machine, and many times that beside other tests."""
 TUPLES = {"SINCE_START", "THIS_DAY"}
 """Names that one line assigns together. The reference cannot list them."""
 
 
 def build(site: Path, config: Path = ROOT / ".github" / "mkdocs.yml") -> tuple[int, str]:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", config, "--site-dir", site]
-    done = run(command, environ={"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)})
+    done = run(command, environ={"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}, seconds_max=BUILD_SECONDS_MAX)
     return done.returncode, done.stdout
 
 

@@ -29,7 +29,9 @@ def program(name: str, brought_by: str) -> str:
     return found
 
 
-def run(command: Sequence[str | Path], *, cwd: Path = ROOT, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str | Path], *, cwd: Path = ROOT, environ: Mapping[str, str] | None = None, seconds_max: float = SECONDS_MAX
+) -> subprocess.CompletedProcess[str]:
     """Run a tool to its end; its output as text, both streams in one."""
     return subprocess.run(
         command,
@@ -39,7 +41,7 @@ def run(command: Sequence[str | Path], *, cwd: Path = ROOT, environ: Mapping[str
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=seconds_max,
         check=False,
     )
 

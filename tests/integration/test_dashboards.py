@@ -14,7 +14,8 @@ from tests.grafana.reading import CHOICES, NAMES, STEPS, PanelQuery, committed, 
 from tests.servers.prometheus import Sample
 from tests.support.dashboards import BEHIND_SECONDS, HISTORY, Scene, scene
 
-TIMES = dict.fromkeys(STEPS, "10s")
+TIMES = dict.fromkeys(STEPS, "30s")
+"""Long enough for several scrapes."""
 CHOSEN = {**CHOICES, **TIMES, "job": "streammetrics"}
 KNOWN = {**CHOSEN, "job": "known", "window": "5m"}
 

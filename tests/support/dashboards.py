@@ -47,6 +47,10 @@ from tests.support.committed_state import Now, served, two_variants
 SETTINGS = (f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=3,10", f"engagement.names={','.join(ENGAGEMENT_NAMES)}")
 DEMO = ("demo", "--port", "0", "--rate", "20", *(word for setting in SETTINGS for word in ("--set", setting)))
 TARGETS = 7
+SCRAPE_MS = 5_000
+"""Time between two scrapes, and the time that one may take. A target that answers too late loses its series until the next scrape."""
+READY_SECONDS = 180
+"""Deadline for two scrapes of each target on a busy machine."""
 """Prometheus, the demo, two processes with known numbers, one without a report, and the experiments in both jobs."""
 NODES = (StoreNode("redis:6379", 300, 1_000, evicts=False, forgets=True), StoreNode("redis:6380", 500, 0, evicts=True, forgets=False))
 """Two servers of Redis, as an exporter sees them. A demo has none."""
@@ -134,7 +138,7 @@ def scene(folder: Path) -> Iterator[Scene]:
     pipeline = two_variants()
     with contextlib.ExitStack() as stack:
         demo = stack.enter_context(_demo())
-        prometheus = PrometheusServer(rules=[rules], scrape_interval_ms=1_000)  # also the scrape timeout
+        prometheus = PrometheusServer(rules=[rules], scrape_interval_ms=SCRAPE_MS)
         stack.callback(prometheus.close)
         _remember(prometheus, folder / "history.txt")
         served_reports = _served_reports(stack, list(reports.values()))
@@ -169,8 +173,9 @@ def scene(folder: Path) -> Iterator[Scene]:
         young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}
         prometheus.start()
-        prometheus.wait_for("count(sum_over_time(up[1m]) > 1)", lambda found: bool(found) and found[0].value == TARGETS)
-        prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}')
+        twice = "count(sum_over_time(up[1m]) > 1)"
+        prometheus.wait_for(twice, lambda found: bool(found) and found[0].value == TARGETS, deadline_seconds=READY_SECONDS)
+        prometheus.wait_for('streammetrics_ndcg{job="streammetrics", variant="treatment"}', deadline_seconds=READY_SECONDS)
         yield Scene(prometheus, pipeline.report(), reports)
 
 

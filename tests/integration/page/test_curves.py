@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from streammetrics.reports.history import History
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
-from tests.integration.page.visits import DRAWN, WRITTEN, Open, Serve, Served, clock, live
+from tests.integration.page.visits import DRAWN, WRITTEN, Open, Serve, Served, clock, curves_are_drawn, live
 from tests.servers.chart_library import originals
 from tests.support.page_story import (
     EXPERIMENT,
@@ -26,7 +26,7 @@ class TestCurves:
         port = serve(story.views())
         port.views.show(reports[-1], stored)  # a new process has one report, and the stored history
         found = visit(port.base)
-        live(found.page)
+        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-lift")
         shown = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")
         series = stored.of(EXPERIMENT, "start").snapshots.kept
         first = next(at for at, snapshot in series if any(point.lift is not None for point in snapshot.points))
@@ -47,7 +47,8 @@ class TestCurves:
             section = found.section(EXPERIMENT)
             expect(section.get_by_role("list", name="Marks").first).to_contain_text(f"A {clock(end - 90_000)}: deploy: ranker 7.2")
             expect(section.get_by_role("list", name="Marks").first).not_to_contain_text("it fell")
-            shown = section.locator("figure").first.get_attribute("id")
+            shown = section.locator("figure").first.get_attribute("id") or ""
+            curves_are_drawn(found.page, shown)
             assert ["A", end - 90_000] in found.page.evaluate(DRAWN, shown)["marks"]
             (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, shown) if text == "A"]
             assert height <= found.page.evaluate(DRAWN, shown)["box"]["top"]
@@ -56,7 +57,7 @@ class TestCurves:
 
     def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?metric=hit_rate&window=5m")
-        live(found.page)
+        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")
         low, high = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-window")["y"]
         assert 0 <= low < high <= 1
         ranges = found.page.evaluate(
@@ -97,7 +98,7 @@ class TestCurves:
         found = visit(still.base)
         figure = found.section(EXPERIMENT).locator("figure").filter(has_text="Lift of")
         name = f"experiment-{EXPERIMENT}-lift"
-        expect(figure.locator("canvas")).to_be_visible()
+        curves_are_drawn(found.page, name)
         first, last = found.page.evaluate(DRAWN, name)["x"]
         whole = figure.get_by_role("button", name="Whole time")
         expect(whole).to_have_count(0)

@@ -13,7 +13,20 @@ from streammetrics.connectors.source import Input
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
-from tests.integration.page.visits import DRAWN, MINUS, MISSING, WRITTEN, Open, Serve, Served, clock, fetched, group, lifts, live
+from tests.integration.page.visits import (
+    DRAWN,
+    MINUS,
+    MISSING,
+    WRITTEN,
+    Open,
+    Serve,
+    Served,
+    clock,
+    curves_are_drawn,
+    fetched,
+    group,
+    lifts,
+)
 from tests.support.committed_state import HOUR_MS, MINUTE_MS
 from tests.support.page_story import (
     EXPERIMENT,
@@ -165,7 +178,7 @@ class TestNumbers:
 
     def test_no_text_is_drawn_over_the_curves(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
-        live(found.page)
+        curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-lift")
         written = found.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-lift")
         box = found.page.evaluate(DRAWN, f"experiment-{EXPERIMENT}-lift")["box"]
         assert len(written) >= 6, "labels of both axes"

@@ -17,6 +17,7 @@ from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from tests.servers.npm import fetched as fetched_by_npm
+from tests.servers.process import wait_until
 from tests.support.committed_state import HOUR_MS
 from tests.support.page_story import (
     EXPERIMENT,
@@ -109,6 +110,10 @@ DRAWN = """async (id) => (await import("/plot.js")).drawn(id)"""
 """Return what a chart shows: its data by series, its scales, and the area of its curves."""
 
 
+CURVES = "async (id) => { try { return (await import('/plot.js')).drawn(id).ends.length > 1; } catch { return false; } }"
+"""Return whether a chart has several points: a new page has one, until the server sends the recent ones."""
+
+
 @dataclass(slots=True)
 class Served:
     """Views on a port."""
@@ -170,6 +175,11 @@ def clock(ms: int) -> str:
 
 def live(page: Page) -> None:
     expect(page.locator(".pill")).to_have_text("Live")
+
+
+def curves_are_drawn(page: Page, chart: str) -> None:
+    """Wait until a chart has the recent points of the server, which come after the numbers."""
+    wait_until(lambda: page.evaluate(CURVES, chart), what=f"{chart} has curves")
 
 
 def open_all(found: Visit) -> None:
