@@ -176,11 +176,7 @@ def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabe
 
 def usable_experiments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
     """Return the variants that can be used; at most experiments_max, the first ones by name. None: the labels are not an object."""
-    labels, dropped = _usable(raws, limits, value_chars_min=1)
-    if len(labels) > limits.experiments_max:
-        for _ in labels[limits.experiments_max :]:
-            dropped.append("too_many_experiments")
-    return UsableLabels(labels[: limits.experiments_max], tuple(sorted(dropped)))
+    return _first_labels(*_usable(raws, limits, value_chars_min=1), limits.experiments_max, "too_many_experiments")
 
 
 def read_segments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
@@ -190,11 +186,12 @@ def read_segments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
 
 def usable_segments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
     """Return the segment values that can be used; at most segments_max, the first ones by name. None: the labels are not an object."""
-    labels, dropped = _usable(raws, limits, value_chars_min=0)
-    if len(labels) > limits.segments_max:
-        for _ in labels[limits.segments_max :]:
-            dropped.append("too_many_segments")
-    return UsableLabels(labels[: limits.segments_max], tuple(sorted(dropped)))
+    return _first_labels(*_usable(raws, limits, value_chars_min=0), limits.segments_max, "too_many_segments")
+
+
+def _first_labels(labels: Labels, dropped: list[str], most: int, reason: str) -> UsableLabels:
+    """Keep the first labels, and drop the others for this reason."""
+    return UsableLabels(labels[:most], tuple(sorted([*dropped, *[reason] * (len(labels) - most)])))
 
 
 def _labels_object(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:

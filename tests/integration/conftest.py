@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import TypeVar
 
 import pytest
 
@@ -18,6 +19,13 @@ from tests.servers.redis import RedisCluster, RedisServer
 from tests.servers.registry import SchemaRegistry
 
 Shared = KafkaBroker | RedisServer | RedisCluster | PrometheusServer | SchemaRegistry
+SharedT = TypeVar("SharedT", bound=Shared)
+
+
+def _started(server: SharedT, started_servers: list[Shared]) -> Iterator[SharedT]:
+    with server:
+        started_servers.append(server)
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -36,38 +44,28 @@ def _servers_in_service(started_servers: list[Shared]) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(started_servers: list[Shared]) -> Iterator[KafkaBroker]:
-    with KafkaBroker() as broker:
-        started_servers.append(broker)
-        yield broker
+    yield from _started(KafkaBroker(), started_servers)
 
 
 @pytest.fixture(scope="session")
 def redis_server(started_servers: list[Shared]) -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        started_servers.append(server)
-        yield server
+    yield from _started(RedisServer(), started_servers)
 
 
 @pytest.fixture(scope="session")
 def schema_registry(started_servers: list[Shared]) -> Iterator[SchemaRegistry]:
     """The shared registry. Tests may freeze it. A test that stops it starts its own, because the schemas would be gone."""
-    with SchemaRegistry() as registry:
-        started_servers.append(registry)
-        yield registry
+    yield from _started(SchemaRegistry(), started_servers)
 
 
 @pytest.fixture(scope="session")
 def redis_cluster(started_servers: list[Shared]) -> Iterator[RedisCluster]:
-    with RedisCluster(masters=3) as cluster:
-        started_servers.append(cluster)
-        yield cluster
+    yield from _started(RedisCluster(masters=3), started_servers)
 
 
 @pytest.fixture(scope="session")
 def prometheus_server(started_servers: list[Shared]) -> Iterator[PrometheusServer]:
-    with PrometheusServer() as server:
-        started_servers.append(server)
-        yield server
+    yield from _started(PrometheusServer(), started_servers)
 
 
 @pytest.fixture

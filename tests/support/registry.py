@@ -13,25 +13,11 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from tests.events import samples
 from tests.servers.registry import SchemaRegistry
 
-IMPRESSION: Final = {
-    "type": "impression",
-    "impression_id": "r-81",
-    "user_id": "u7",
-    "ts": 1732183200123,
-    "items": ["a", "b", "c"],
-    "experiments": {"ranker-v7": "treatment"},
-}
-FEEDBACK: Final = {
-    "type": "feedback",
-    "user_id": "u7",
-    "ts": 1732183231877,
-    "impression_id": "r-81",
-    "item_id": "b",
-    "action": "watch",
-    "value": 48.0,
-}
+IMPRESSION: Final = {name: value for name, value in samples.IMPRESSION.items() if name != "segments"}
+FEEDBACK: Final = samples.FEEDBACK
 
 AVRO_IMPRESSION: Final = {
     "type": "record",
