@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple, NoReturn
 from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TIE_RULES
-from streammetrics.metrics.inputs.trec import Progress, read_qrels, read_tagged_run, read_users
+from streammetrics.metrics.inputs.trec import read_qrels, read_tagged_run, read_users
+from streammetrics.metrics.inputs.trec_lines import Progress
 from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES, Metric, MetricError
 from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, compare, require_means
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate_requests

@@ -1,4 +1,4 @@
-"""Reads run and qrels files, plain or gzipped, into dicts. The only module of the metric library that reads files.
+"""Reads run and qrels files, plain or gzipped, into dicts.
 
 Besides the form of TREC it reads the form of MS MARCO, and files with a header (see `named_columns`). The first line decides.
 
@@ -9,24 +9,30 @@ run tag, and lines that begin with `#`.
 from __future__ import annotations
 
 import csv
-import gzip
 import math
-import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.judged import Judged, Users
 from streammetrics.metrics.inputs.named_columns import HeaderError, NamedColumns, columns_of, number_of, rows_of
 from streammetrics.metrics.inputs.numbers import GRADE_END
 from streammetrics.metrics.inputs.ranking import TieRule
-from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.inputs.trec_lines import (
+    COMMENT,
+    Progress,
+    TrecError,
+    counted,
+    explained,
+    lines_of,
+    opened,
+    shown_bytes,
+    text_of,
+    wrong_line,
+)
 
-Progress: TypeAlias = Callable[[str, int], None]
 TrecTable: TypeAlias = dict[str, dict[str, float]]
 
 RUN_COLUMNS: Final = ("query", "Q0", "document", "rank", "score", "tag")
@@ -34,17 +40,6 @@ QRELS_COLUMNS: Final = ("query", "iteration", "document", "grade")
 
 NO_TAG: Final = "run"
 """The tag of a run whose form has none."""
-
-PROGRESS_LINES: Final = 500_000
-"""Progress is reported every so many lines."""
-
-_GZIP: Final = b"\x1f\x8b"
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_COMMENT: Final = b"#"
-
-
-class TrecError(MetricError):
-    """Invalid content of a file. The message names the file, the line, the value and the allowed values."""
 
 
 def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
@@ -145,12 +140,12 @@ def read_users(path: str | Path) -> dict[str, str]:
     {'q1': 'anna', 'q2': 'anna'}
     """
     users: dict[str, str] = {}
-    for number, words in _lines(path, None):
+    for number, words in lines_of(path, None):
         if len(words) != 2:
-            raise _wrong(path, number, f"got {len(words)} columns; allowed are 2: query user")
-        query, user = (_text(path, number, word) for word in words)
+            raise wrong_line(path, number, f"got {len(words)} columns; allowed are 2: query user")
+        query, user = (text_of(path, number, word) for word in words)
         if query in users:
-            raise _wrong(path, number, f"got query {query!r} twice; allowed is once")
+            raise wrong_line(path, number, f"got query {query!r} twice; allowed is once")
         users[query] = user
     return users
 
@@ -162,14 +157,14 @@ def _read(
     is infinity, and infinite scores are allowed.
     """
     is_run = columns == RUN_COLUMNS
-    with _explained(path) as reached, _opened(path) as file:
-        lines = _counted(path, file, progress, reached)
-        first = next((line for line in lines if line.strip() and not line.startswith(_COMMENT)), b"")
+    with explained(path) as reached, opened(path) as file:
+        lines = counted(path, file, progress, reached)
+        first = next((line for line in lines if line.strip() and not line.startswith(COMMENT)), b"")
         number = reached[0]
         try:
             named = columns_of(first, is_run=is_run)
         except HeaderError as error:
-            raise _wrong(path, number, str(error)) from None
+            raise wrong_line(path, number, str(error)) from None
         content = chain([first] if first else [], lines)
         if named is not None:
             table, tag = _of_rows(path, _named_rows(path, lines, number, named), end, named.is_rank), NO_TAG
@@ -195,12 +190,12 @@ def _of_columns(
     last: list[bytes] = []
     for words in map(bytes.split, lines):
         if len(words) != count and (at == count - 1 or len(words) < count):
-            if not words or words[0].startswith(_COMMENT):
+            if not words or words[0].startswith(COMMENT):
                 continue
-            raise _wrong(path, reached[0], _columns_message(words, columns, others))
+            raise wrong_line(path, reached[0], _columns_message(words, columns, others))
         try:
             if words[0] != before:
-                if words[0].startswith(_COMMENT):
+                if words[0].startswith(COMMENT):
                     continue
                 before = words[0]
                 documents = table.setdefault(before.decode(), {})
@@ -210,7 +205,7 @@ def _of_columns(
         if (not -math.inf < value < end and (math.isnan(value) or end < math.inf)) or b"_" in words[at]:
             raise _unreadable(path, reached[0], words, at, columns, end)
         if document in documents:
-            raise _wrong(path, reached[0], f"got document {document!r} of query {_shown(before)} twice; allowed is once")
+            raise wrong_line(path, reached[0], f"got document {document!r} of query {shown_bytes(before)} twice; allowed is once")
         documents[document] = value
         last = words
     return table, last
@@ -222,11 +217,11 @@ def _of_rows(path: str | Path, rows: Iterable[tuple[int, str, str, str]], end: f
     for number, query, document, text in rows:
         value, documents = number_of(text), table.setdefault(query, {})
         if are_ranks and not (value >= 1 and value.is_integer()):
-            raise _wrong(path, number, f"got rank {text!r}; allowed are whole numbers from 1, or a header with the column score")
+            raise wrong_line(path, number, f"got rank {text!r}; allowed are whole numbers from 1, or a header with the column score")
         if math.isnan(value) or (end < math.inf and not -math.inf < value < end):
-            raise _wrong(path, number, f"got {text!r}; allowed are {'finite numbers < 2**53' if end < math.inf else 'numbers'}")
+            raise wrong_line(path, number, f"got {text!r}; allowed are {'finite numbers < 2**53' if end < math.inf else 'numbers'}")
         if document in documents:
-            raise _wrong(path, number, f"got document {document!r} of query {query!r} twice; allowed is once")
+            raise wrong_line(path, number, f"got document {document!r} of query {query!r} twice; allowed is once")
         documents[document] = -value if are_ranks else value
     for query, documents in table.items() if are_ranks else ():
         if max(documents.values()) != -1 or len({*documents.values()}) < len(documents):
@@ -241,37 +236,25 @@ def _named_rows(path: str | Path, lines: Iterable[bytes], header: int, named: Na
         for number, query, document, value in rows_of(lines, named):
             yield header + number, query, document, value
     except (UnicodeDecodeError, csv.Error) as error:
-        raise _wrong(path, header + number + 1, f"got a row that cannot be read ({error}); allowed is CSV in UTF-8") from None
+        raise wrong_line(path, header + number + 1, f"got a row that cannot be read ({error}); allowed is CSV in UTF-8") from None
 
 
 def _three_columns(path: str | Path, lines: Iterable[bytes], reached: list[int]) -> Iterator[tuple[int, str, str, str]]:
     """Yield the rows of a run of MS MARCO (query document rank), or of judgments without a header (query document grade)."""
     for words in map(bytes.split, lines):
-        if words and not words[0].startswith(_COMMENT):
+        if words and not words[0].startswith(COMMENT):
             if len(words) != 3:
-                raise _wrong(path, reached[0], f"got {len(words)} columns after lines with 3; allowed is the same number in all lines")
-            query, document, value = (_text(path, reached[0], word) for word in words)
+                raise wrong_line(path, reached[0], f"got {len(words)} columns after lines with 3; allowed is the same number in all lines")
+            query, document, value = (text_of(path, reached[0], word) for word in words)
             yield reached[0], query, document, value
 
 
 def _unreadable(path: str | Path, number: int, words: list[bytes], at: int, columns: tuple[str, ...], end: float) -> TrecError:
     """The error for a line with invalid UTF-8 or an invalid number."""
     for word in (words[0], words[2]):
-        _text(path, number, word)
+        text_of(path, number, word)
     allowed = "finite numbers < 2**53" if end < math.inf else "numbers"
-    return _wrong(path, number, f"got {columns[at]} {_shown(words[at])}; allowed are {allowed}")
-
-
-def _text(path: str | Path, number: int, word: bytes) -> str:
-    try:
-        return word.decode()
-    except UnicodeDecodeError as error:
-        raise _wrong(path, number, f"got {_shown(word)}, which is no UTF-8 ({error.reason}); allowed is UTF-8 text") from None
-
-
-def _shown(word: bytes) -> str:
-    """A column's bytes for messages."""
-    return repr(word.decode("utf-8", "backslashreplace"))
+    return wrong_line(path, number, f"got {columns[at]} {shown_bytes(words[at])}; allowed are {allowed}")
 
 
 def _columns_message(words: list[bytes], columns: tuple[str, ...], others: tuple[str, ...]) -> str:
@@ -284,46 +267,3 @@ def _columns_message(words: list[bytes], columns: tuple[str, ...], others: tuple
         return f"got {form}; allowed are {allowed}"
     swapped = f" (with {got} it may be a {'qrels' if others is QRELS_COLUMNS else 'run'} file: have the two been swapped?)"
     return f"got {got} columns; allowed are {len(columns)}: {' '.join(columns)}{swapped if got == len(others) else ''}"
-
-
-def _lines(path: str | Path, progress: Progress | None) -> Iterator[tuple[int, list[bytes]]]:
-    """The number (from 1) and columns of each line that is not blank or a comment. Only ASCII blanks separate columns."""
-    with _explained(path) as reached, _opened(path) as file:
-        for words in map(bytes.split, _counted(path, file, progress, reached)):
-            if words and not words[0].startswith(_COMMENT):
-                yield reached[0], words
-
-
-def _counted(path: str | Path, file: IO[bytes], progress: Progress | None, reached: list[int]) -> Iterator[bytes]:
-    """Yield the lines of a file. `reached` holds the number of the last one."""
-    for number, line in enumerate(file, 1):
-        reached[0] = number
-        if progress is not None and number % PROGRESS_LINES == 0:
-            progress(str(path), number)
-        yield line
-
-
-@contextmanager
-def _explained(path: str | Path) -> Iterator[list[int]]:
-    """Turn errors of a broken archive into TrecError. Yields the place for the number of the last line that was read."""
-    reached = [0]
-    try:
-        yield reached
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise TrecError(str(path), f"broken gzip after line {reached[0]} ({error}); allowed is a whole file") from None
-
-
-@contextmanager
-def _opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """The bytes of the file, unzipped if necessary, without a byte order mark."""
-    with ExitStack() as held:
-        source: Any = sys.stdin.buffer if str(path) == "-" else held.enter_context(Path(path).open("rb"))
-        if source.peek(len(_GZIP)).startswith(_GZIP):
-            source = held.enter_context(gzip.GzipFile(fileobj=source))
-        if source.peek(len(_BYTE_ORDER_MARK)).startswith(_BYTE_ORDER_MARK):
-            source.read(len(_BYTE_ORDER_MARK))
-        yield source
-
-
-def _wrong(path: str | Path, number: int, message: str) -> TrecError:
-    return TrecError(f"{path}, line {number}", message)

@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
-from streammetrics.metrics.inputs import trec
+from streammetrics.metrics.inputs import trec_lines
 from streammetrics.metrics.inputs.item_ids import from_run
-from streammetrics.metrics.inputs.trec import TrecError, from_trec, read_qrels, read_run, read_tagged_run, read_users
+from streammetrics.metrics.inputs.trec import from_trec, read_qrels, read_run, read_tagged_run, read_users
+from streammetrics.metrics.inputs.trec_lines import TrecError
 from tests.support.judged_facts import facts
 
 RUN = "q1 Q0 d1 1 2.5 tag\nq2\tQ0\td1\t1\t-1e-3\ttag\n\nq1 Q0 d2 2 inf tag\r\n"
@@ -111,7 +112,7 @@ def test_runs_of_other_tools_are_read(tmp_path: Path, content: str, table: objec
 
 
 def test_progress_is_reported_for_long_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trec, "PROGRESS_LINES", 10)
+    monkeypatch.setattr(trec_lines, "PROGRESS_LINES", 10)
     path = written(tmp_path, "qrels", "".join(f"q 0 d{number} 1\n" for number in range(25)))
     reported: list[tuple[str, int]] = []
     read_qrels(path, lambda name, count: reported.append((name, count)))
