@@ -21,6 +21,7 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.stored_state import StateChanges
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.totals_rows import UserTotalsLayout
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.windows.unique_users import UserCountLayout
@@ -137,7 +138,7 @@ class Engine:
         1. Panes: tally the lists that changed, finalize complete panes, expire old ones.
         2. Enrolments: add the lists that became final to users' totals, to the sums of experiments, and to unique users.
         3. Sessions: encode the users that changed, and when each is due again.
-        4. Unique users: encode the panes in which they changed.
+        4. Unique users: encode the panes in which they changed. Examination: encode the periods that changed.
         5. Control record: how far the inputs are read, and every other field that is not stored by user or pane.
         """
         bound = state.progress.closed_before
@@ -147,6 +148,8 @@ class Engine:
         sessions = state.sessions.changes(enrolled.due)
         enrolled_before = state.enrolments.advance(bound, state.sessions.next_due)
         unique_users = state.unique_users.changes(enrolled_before, oldest_kept)
+        entered = NEVER if bound == FOREVER else min(enrolled_before, state.progress.newest)
+        examination, examination_gone = state.enrolments.examination.changes(entered)
         changes = StateChanges(
             control=state.control_record(),
             panes_from_ms=state.panes.final_before,
@@ -159,8 +162,8 @@ class Engine:
             panes_gone=panes.gone,
             totals=enrolled.totals,
             totals_gone=enrolled.totals_gone,
-            experiments=enrolled.scopes,
-            experiments_gone=enrolled.scopes_gone,
+            experiments=enrolled.scopes | examination,
+            experiments_gone=[*enrolled.scopes_gone, *examination_gone],
             user_counts=unique_users,
             user_counts_from_ms=enrolled_before,
         )

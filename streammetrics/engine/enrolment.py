@@ -15,6 +15,7 @@ from streammetrics.engine.assignments import ExposureTargets
 from streammetrics.engine.codec import Control
 from streammetrics.engine.enrolment_batch import EnrolmentBatch, RecordChanges
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
+from streammetrics.engine.examination_store import ExaminationStore
 from streammetrics.engine.experiment_runs import ExperimentRuns
 from streammetrics.engine.feedback_days import FeedbackDays
 from streammetrics.engine.label_index import LabelIndex
@@ -61,7 +62,8 @@ class Enrolments:
 
     `waiting` are lists that became final since the last commit, by user. `records` are the stored totals of users that are due or have
     waiting lists; None: the user has none. All lists of panes before `enrolled_before` (ms) are enrolled. Lists before `counted_from`
-    (ms) do not count: experiments were switched on then. `feedback` counts feedback by day, if there are experiments.
+    (ms) do not count: experiments were switched on then. `feedback` counts feedback by day, if there are experiments. `examination`
+    counts items by rank.
 
     Lists up to `_former_until` (ms) may have been shown under former rules. While some of them may wait, `_longest_wait_ms` is the longest
     wait under any of these rules.
@@ -80,6 +82,7 @@ class Enrolments:
         "_wait_ms",
         "counted_from",
         "enrolled_before",
+        "examination",
         "feedback",
         "records",
         "waiting",
@@ -88,6 +91,7 @@ class Enrolments:
     def __init__(self, rules: EngineRules, layout: UserTotalsLayout | None, labels: LabelIndex, counts: Counter[tuple[str, int]]) -> None:
         self._rules, self._layout, self._labels, self._counts = rules, layout, labels, counts
         self._scopes, self._turns = ScopeStore(), EnrolmentTurns(rules)
+        self.examination = ExaminationStore(rules.examination)
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -184,6 +188,9 @@ class Enrolments:
         Nothing is asked of the store for those alone; they are enrolled together with the user's next list that has experiments.
         """
         waiting, experiments = self.waiting.setdefault(user_id, []), self._rules.experiments
+        if self._rules.examination is not None:
+            lists = list(lists)
+            self.examination.add(lists, self.counted_from)
         if self._rules.unique_users is None and experiments is not None and experiments.earlier:
             lists = [shown for shown in lists if shown.impression.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:

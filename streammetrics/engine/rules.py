@@ -11,6 +11,7 @@ from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.grades import GradeRules
 from streammetrics.events.model import Labels
 from streammetrics.sessions.rules import JoinRules
+from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.unique_users import UniqueUserRules
 
 
@@ -20,7 +21,8 @@ class EngineRules:
 
     `support` says when the times of events move a watermark. `future_ms`: None switches the check off. `experiments`: None means that
     no users are counted in experiments; experiments still have windows and totals, as every group does. `unique_users`: None means that
-    no unique users are counted. `decoding` describes how bytes become events; state made with another decoding does not match.
+    no unique users are counted. `examination`: None means that no examination curve is estimated; it needs experiments. `decoding`
+    describes how bytes become events; state made with another decoding does not match.
     """
 
     topics: tuple[str, ...]
@@ -36,6 +38,7 @@ class EngineRules:
     groups_max: int = 1_000
     experiments: ExperimentRules | None = None
     unique_users: UniqueUserRules | None = None
+    examination: ExaminationRules | None = None
     decoding: str = "native"
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from streammetrics.engine.codec import Control, decode_control, encode_control
 from streammetrics.engine.enrolment import Enrolments
+from streammetrics.engine.examination_store import without_examination
 from streammetrics.engine.experiment_runs import EVER, is_behind
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
@@ -86,11 +87,13 @@ class TaskState:
         self.user_sample.restore(stored)
         self.unknown_names.restore(stored)
         if fit_of(stored.signature, self._signature) == "switched":
-            self.enrolments.restart(stored.newest, experiments)
+            self.enrolments.restart(stored.newest, without_examination(experiments))
+            self.enrolments.examination.restart(experiments)
         else:
             _check_ends(stored, self._rules)
             _check_stages(stored, self._rules)
-            self.enrolments.restore_scopes(stored, experiments)
+            self.enrolments.restore_scopes(stored, without_examination(experiments))
+            self.enrolments.examination.restore(experiments)
 
     def control_record(self) -> bytes:
         """Return the task's control record for the next commit."""

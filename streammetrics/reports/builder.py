@@ -30,6 +30,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
+from streammetrics.reports.position_bias import PositionBiasReader, PositionBiasView
 from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.scopes import OF_RUN, ScopePart, ScopeParts, parts_of, scopes_of, sum_pairs, sum_scopes, sum_stages
@@ -57,7 +58,9 @@ class ReportBuilder:
         signature: Signature,
         experiments: ExperimentView | None = None,
         known_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        position_bias: PositionBiasView | None = None,
     ) -> None:
+        self._position_bias = PositionBiasReader(position_bias)
         self._known_names = known_names
         self.layout = layout
         self.signature = signature
@@ -102,19 +105,18 @@ class ReportBuilder:
         fit = fit_of(control.signature, self.signature)
         if fit in ("measures", "other"):
             then, now = differing(str(control.signature), str(self.signature))
-            raise StateError(
-                f"the state of task {task} was made by other rules than this process has; use the same configuration for both\n"
-                f"  stored: {then}\n  now:    {now}"
-            )
+            why = f"the state of task {task} was made by other rules than this process has; use the same configuration for both"
+            raise StateError(f"{why}\n  stored: {then}\n  now:    {now}")
         self.aggregator.update(task, view.panes, None if view.is_snapshot else self.panes_from(task), control.oldest_kept)
         self.user_windows.update(task, view.user_counts, control.oldest_kept, view.is_snapshot)
         self._controls[task] = control
         self.marks[task] = view.mark
         self._users[task] = view.users
         self._user_samples.update(task, control.users_sampled)
-        names = started_runs(control, view.experiments) if fit == "same" else {}
+        of_experiments = self._position_bias.update(task, view.experiments)
+        names = started_runs(control, of_experiments) if fit == "same" else {}
         self._started[task] = times_of(control, names)
-        self._scopes[task] = scopes_of(names, parts_of(control), view.experiments)
+        self._scopes[task] = scopes_of(names, parts_of(control), of_experiments)
 
     def _controls_of(self, tasks: int) -> list[Control]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
@@ -272,6 +274,7 @@ class ReportBuilder:
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(watermark, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
+            position_bias=self._position_bias.read(tasks, controls, newest) if whole else None,
             unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),
         )
 

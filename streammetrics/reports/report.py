@@ -24,6 +24,7 @@ from streammetrics.reports.data_warnings import (
     seconds_sentences,
 )
 from streammetrics.reports.late_events import LateInput, late_sentences
+from streammetrics.reports.position_bias import PositionBias
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
@@ -105,6 +106,8 @@ class Report:
     """Actions without a grade and types that are no event, most frequent first."""
     recent: RecentLists | None = None
     """Exact sums of the final lists of experiments on the last day; None without experiments. They are not part of the JSON."""
+    position_bias: PositionBias | None = None
+    """The examination curve, an estimate; None if `position_bias.enabled` is false, or before every task has committed."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
 
@@ -170,6 +173,7 @@ class Report:
             "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
             "experiments": [each.to_json() for each in self.experiments],
             "experiments_entered_ms": self.entered_ms,
+            "position_bias": None if self.position_bias is None else self.position_bias.to_json(),
             "user_windows": [_user_window_json(window) for window in self.user_windows],
         }
 

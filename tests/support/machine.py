@@ -23,6 +23,7 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.prefetch import with_due
 from streammetrics.sessions.rules import EngagementRules, JoinRules
+from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Idle, Settings, Step, Tick
@@ -45,6 +46,7 @@ def engine_of(
     experiments: ExperimentRules | None = None,
     unique_users: UniqueUserRules | None = None,
     engagement: bool = True,
+    examination: ExaminationRules | None = None,
 ) -> Engine:
     """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know."""
     rules = EngineRules(
@@ -76,6 +78,7 @@ def engine_of(
         segments=settings.segments,
         experiments=experiments,
         unique_users=unique_users,
+        examination=examination,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     metrics = [parse_metric(name) for name in (*ENGAGEMENT, "time_to_first_click_p90")]

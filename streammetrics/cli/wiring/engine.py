@@ -47,6 +47,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         groups_max=windows.groups_max,
         experiments=_experiment_rules(settings),
         unique_users=_unique_user_rules(settings),
+        examination=settings.position_bias.rules(),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
     return Engine(rules, settings.scorer(), settings.engagement.layout())

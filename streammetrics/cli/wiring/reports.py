@@ -13,6 +13,7 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.position_bias import PositionBiasView
 from streammetrics.windows.panes import WindowRules
 
 
@@ -36,7 +37,9 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
         )
     lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
     known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: ("impression", "feedback")}
-    return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known)
+    examination, spec = engine.rules.examination, engine.layout.scorer.spec
+    position_bias = None if examination is None else PositionBiasView(examination, tuple(settings.metrics.cutoffs), spec)
+    return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known, position_bias)
 
 
 def _credit_actions(engine: Engine) -> tuple[str, ...]:
@@ -56,6 +59,7 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "spec_digest": engine.layout.scorer.spec.digest(),
         "grades": engine.rules.grades.text,
         **({"engagement": settings.engagement.model_dump(mode="json")} if settings.engagement.names else {}),
+        **({"position_bias": settings.position_bias.model_dump(mode="json")} if settings.position_bias.enabled else {}),
         "gap_ms": join.gap_ms,
         "attribution_ms": join.attribution_ms,
         "out_of_orderness_ms": join.out_of_orderness_ms,

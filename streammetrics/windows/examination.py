@@ -1,0 +1,192 @@
+"""Counts for the examination curve: how often sampled items were shown and clicked at each rank, and grades by rank of each variant.
+
+Everything is a sum over final lists, so the order of lists does not matter. The number of items is limited by sampling: each item (in its
+context) has a hash, and the items with the lowest hashes are counted (a bottom-k sample: Cohen, Kaplan 2007). An item that belongs to
+the sample at the end belonged to it all the time, so its counts are complete. Samples of several tasks merge: the items below the least
+limit of all are complete in each of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.model import Labels
+from streammetrics.metrics.arrays import Ints
+from streammetrics.sessions.shown_list import ShownList, hits_of
+
+HASH_BITS: Final = 56
+NO_LIMIT: Final = 1 << HASH_BITS
+"""Hashes are below it."""
+RANK_BITS: Final = 6
+"""An entry is the hash of an item and its 0-based place, in one int64."""
+HASHES_KEPT: Final = 100_000
+"""Hashes that are cached before all are forgotten. The cache saves time only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminationRules:
+    """What is counted.
+
+    context: the segments of a list within whose values an item attracts all users alike. ranks: the ranks 1 to `ranks` count.
+    items_max: distinct items of a period that a task counts. period_ms: length of a period of event time; periods begin at the epoch.
+    """
+
+    context: tuple[str, ...] = ()
+    ranks: int = 10
+    items_max: int = 2_000
+    period_ms: int = 7 * DAY_MS
+
+    def describe(self) -> str:
+        """Return one line with every rule. Counts of different rules are never merged."""
+        return f"context={list(self.context)} ranks={self.ranks} items={self.items_max} period={self.period_ms}"
+
+
+class ItemHashes:
+    """The hashes of items in their contexts: the same in every process."""
+
+    __slots__ = ("_context", "_known")
+
+    def __init__(self, context: Sequence[str]) -> None:
+        self._context = context
+        self._known: dict[tuple[str, str], int] = {}
+
+    def context_of(self, segments: Labels) -> str:
+        """Return the context of a list. A segment without a value is the empty text.
+
+        >>> ItemHashes(["query", "shop"]).context_of((("query", "tea"), ("surface", "home")))
+        '3:tea0:'
+        """
+        if not self._context:
+            return ""
+        values = dict(segments)
+        return "".join([f"{len(value)}:{value}" for value in [values.get(name, "") for name in self._context]])
+
+    def of(self, context: str, item: str) -> int:
+        """Return the hash of an item, from 0 to 2**56 - 1."""
+        known = self._known.get((context, item))
+        if known is None:
+            if len(self._known) >= HASHES_KEPT:
+                self._known.clear()
+            text = f"{len(context)}:{context}{item}".encode()
+            known = self._known[context, item] = int.from_bytes(blake2b(text, digest_size=HASH_BITS // 8).digest())
+        return known
+
+
+class VariantGrades:
+    """The lists of one variant, and how many of them have a grade at a 0-based place, by (place, grade)."""
+
+    __slots__ = ("by_place", "lists")
+
+    def __init__(self, lists: int = 0, by_place: dict[tuple[int, float], int] | None = None) -> None:
+        self.lists, self.by_place = lists, {} if by_place is None else by_place
+
+    def add(self, other: VariantGrades) -> None:
+        self.lists += other.lists
+        for key, count in other.by_place.items():
+            self.by_place[key] = self.by_place.get(key, 0) + count
+
+
+class ItemCounts(NamedTuple):
+    """Shows and clicks by entry: int64, shape (entries,). Entries below `limit << RANK_BITS` are complete."""
+
+    entries: Ints
+    shows: Ints
+    clicks: Ints
+    limit: int
+
+    @property
+    def items(self) -> Ints:
+        """The hash of the item of each entry."""
+        return self.entries >> RANK_BITS
+
+    @property
+    def ranks(self) -> Ints:
+        """The rank of each entry, from 1."""
+        return (self.entries & ((1 << RANK_BITS) - 1)) + 1
+
+
+class ExaminationSample:
+    """The counts of one task and one period. `limit`: items with a lower hash are counted."""
+
+    __slots__ = ("_counts", "_hashes", "limit", "variants")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, dict[int, list[int]]] = {}
+        """Shows and clicks by hash and 0-based place."""
+        self._hashes: list[int] = []
+        """The negative hashes as a heap, so that the greatest hash is first."""
+        self.limit = NO_LIMIT
+        self.variants: dict[tuple[str, str], VariantGrades] = {}
+
+    @classmethod
+    def restored(cls, counts: ItemCounts, variants: dict[tuple[str, str], VariantGrades]) -> ExaminationSample:
+        """Return the sample with these counts."""
+        sample = cls()
+        for entry, shows, clicks in zip(counts.entries.tolist(), counts.shows.tolist(), counts.clicks.tolist(), strict=True):
+            sample._counts.setdefault(entry >> RANK_BITS, {})[entry & (1 << RANK_BITS) - 1] = [shows, clicks]
+        sample._hashes = [-each for each in sample._counts]
+        heapq.heapify(sample._hashes)
+        sample.limit, sample.variants = counts.limit, variants
+        return sample
+
+    def counts(self) -> ItemCounts:
+        """Return the counts in the order of their entries."""
+        rows = [(found << RANK_BITS | place, *each) for found, places in self._counts.items() for place, each in places.items()]
+        table = np.array(sorted(rows), dtype=np.int64).reshape(-1, 3)
+        return ItemCounts(table[:, 0], table[:, 1], table[:, 2], self.limit)
+
+    def add(self, shown: ShownList, rules: ExaminationRules, hashes: ItemHashes) -> None:
+        """Count one final list. A place without an item does not count, nor does an item that stands higher already."""
+        impression, ranks = shown.impression, rules.ranks
+        grades = {int(place): grade for place, grade in hits_of(shown.hits or ()) if place < ranks}
+        for arm in impression.experiments:
+            known = self.variants.setdefault(arm, VariantGrades())
+            known.lists += 1
+            for each in grades.items():
+                known.by_place[each] = known.by_place.get(each, 0) + 1
+        context = hashes.context_of(impression.segments)
+        top = shown.items[:ranks]
+        for place, item in enumerate(top):
+            if not item or item in top[:place]:
+                continue
+            found = hashes.of(context, item)
+            if found < self.limit:
+                self._count(found, place, place in grades, rules.items_max)
+
+    def _count(self, found: int, place: int, clicked: bool, items_max: int) -> None:
+        places = self._counts.get(found)
+        if places is None:
+            places = self._counts[found] = {}
+            heapq.heappush(self._hashes, -found)
+            if len(self._hashes) > items_max:
+                self.limit = -heapq.heappop(self._hashes)
+                del self._counts[self.limit]
+        known = places.setdefault(place, [0, 0])
+        known[0] += 1
+        known[1] += clicked
+
+
+def merged_counts(parts: Iterable[ItemCounts]) -> ItemCounts:
+    """Merge counts of several tasks or periods. Items that are not complete in all of them are left out.
+
+    >>> one = ItemCounts(np.array([64, 128]), np.array([5, 7]), np.array([1, 2]), limit=3)
+    >>> merged_counts([one, one._replace(limit=2)])
+    ItemCounts(entries=array([64]), shows=array([10]), clicks=array([2]), limit=2)
+    """
+    kept = list(parts)
+    limit = min([each.limit for each in kept], default=NO_LIMIT)
+    none = np.zeros(0, dtype=np.int64)
+    columns = [np.concatenate([none, *(each[at] for each in kept)]) for at in range(3)]
+    inside = columns[0] >> RANK_BITS < limit
+    entries, place = np.unique(columns[0][inside], return_inverse=True)
+    sums = [np.zeros(len(entries), dtype=np.int64) for _ in range(2)]
+    for total, column in zip(sums, columns[1:], strict=True):
+        np.add.at(total, place, column[inside])
+    return ItemCounts(entries, sums[0], sums[1], limit)
