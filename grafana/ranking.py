@@ -27,6 +27,7 @@ _AT = "@{{k}} {{window}}"
 _EMPTY = "No lists in these windows, or the metric is not in metrics.names"
 _NO_ENGAGEMENT = "No lists in these windows, or the metric is not in engagement.names"
 _NO_USERS = "No users in these windows, or they are not counted (see windows.users and hit_rate in metrics.names)"
+_NO_CURVE = "No curve: position_bias.enabled is false, or items at several ranks have too few clicks"
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
 
@@ -57,6 +58,7 @@ def ranking() -> dashboard.Dashboard:
             Section(title="All metrics, final and live", blocks=tuple(_every_metric(False)), collapsed=True),
             Section(title="All metrics over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
             Section(title="Engagement, final and live", blocks=tuple(_engagement()), collapsed=True),
+            Section(title="Position bias (estimates)", blocks=(_examination(), _corrected_dcg(), _examined_items()), collapsed=True),
             Section(title="Over the selected time range", blocks=(_over_range(), _engagement_over_range()), collapsed=True),
         ],
     )
@@ -259,6 +261,52 @@ def _engagement() -> list[Block]:
             at = _AT if metric == "first_click_share" else "{{window}}"
             blocks.append(_curves(metric, view, SERIES[name].help, of_all, of_variants, unit, at=at, empty=_NO_ENGAGEMENT))
     return blocks
+
+
+def _examination() -> Block:
+    return lines(
+        "Examination by rank (estimate)",
+        "How likely users look at each rank, relative to rank 1, with its 95 % band (dashed). Estimated from items that experiments show "
+        "at several ranks. It holds as far as users look at ranks independently of what stands above.",
+        "percentunit",
+        Query(state("streammetrics_examination"), "rank {{rank}}"),
+        Query(state("streammetrics_examination_lower"), "rank {{rank}}, lower"),
+        Query(state("streammetrics_examination_upper"), "rank {{rank}}, upper"),
+        least=0,
+        rules=(dashed("B"), dashed("C")),
+        empty=_NO_CURVE,
+    )
+
+
+def _corrected_dcg() -> Block:
+    groups = {"experiment": EXPERIMENT, "variant": VARIANT, "k": KS}
+    return lines(
+        "dcg corrected for position bias (estimate)",
+        "Each click is divided by the examination of its rank, so that examination does not count twice. Dashed: plain dcg of the same "
+        "lists.",
+        "none",
+        Query(state("streammetrics_corrected_dcg", **groups), "{{variant}} @{{k}}"),
+        Query(state("streammetrics_uncorrected_dcg", **groups), "{{variant}} @{{k}}, plain"),
+        decimals=3,
+        rules=(dashed("B"),),
+        empty=_NO_CURVE,
+    )
+
+
+def _examined_items() -> Block:
+    return lines(
+        "Items that the curve is estimated from",
+        "Distinct items that are counted, and those of them that were shown at several ranks, which alone count. If the share (dashed) is "
+        "below 1, a task has reached position_bias.items_max, and a sample of the items is counted.",
+        "short",
+        Query(state("streammetrics_examination_items"), "items"),
+        Query(state("streammetrics_examination_shared_items"), "items at several ranks"),
+        Query(state("streammetrics_examination_sampled_ratio"), "share of items that are counted"),
+        least=0,
+        rules=(dashed("C"),),
+        empty=_NO_CURVE,
+        width=24,
+    )
 
 
 def _engagement_over_range() -> Block:

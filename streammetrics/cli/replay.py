@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from streammetrics.cli.output.output_paths import require_distinct
+from streammetrics.cli.output.position_bias_lines import position_bias_lines
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, name_lines, total_rows, values_table, window_rows
 from streammetrics.cli.output.terminal import output_console
@@ -75,6 +76,8 @@ def _show(
         console.print(values_table(spans, main_metrics(layout.scorer.metrics)))
     else:
         console.print("no lists")
+    for line in position_bias_lines(report.position_bias):
+        console.print(line, soft_wrap=True)
     if verdicts := list(verdict_summary(report.experiments)):
         for verdict in verdicts:
             console.print(verdict, soft_wrap=True)

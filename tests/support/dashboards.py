@@ -44,7 +44,12 @@ from tests.servers.prometheus import PrometheusServer
 from tests.support.command_line import started
 from tests.support.committed_state import Now, served, two_variants
 
-SETTINGS = (f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=3,10", f"engagement.names={','.join(ENGAGEMENT_NAMES)}")
+SETTINGS = (
+    "position_bias.enabled=true",
+    f"metrics.names={','.join(METRIC_NAMES)}",
+    "metrics.cutoffs=3,10",
+    f"engagement.names={','.join(ENGAGEMENT_NAMES)}",
+)
 DEMO = ("demo", "--port", "0", "--rate", "20", *(word for setting in SETTINGS for word in ("--set", setting)))
 TARGETS = 7
 SCRAPE_MS = 5_000

@@ -17,7 +17,7 @@ from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.history import HistorySeries
 
-API_VERSION: Final = "1.3.0"
+API_VERSION: Final = "1.4.0"
 GATE_SCOPES: Final = (SINCE_START, THIS_DAY)
 JsonSchema: TypeAlias = dict[str, Any]
 
@@ -51,6 +51,26 @@ _MEANS: Final = _map({"type": "number"})
 _GROUP: Final[dict[str, JsonSchema]] = {"experiment": _TEXT, "variant": _TEXT}
 _VALUES: Final[dict[str, JsonSchema]] = {"lists": _COUNT, "lists_with_feedback": _COUNT, "values": _MEANS, "values_with_feedback": _MEANS}
 
+_ESTIMATE: Final[JsonSchema] = {"type": ["number", "null"], "description": "An estimate; null without one."}
+_REASON: Final[JsonSchema] = {"type": ["string", "null"], "description": "Why there is no estimate; null if there is one."}
+_POSITION_BIAS: Final = _record(
+    is_estimate={"const": True},
+    from_ms=_TIME,
+    withheld=_REASON,
+    items=_COUNT,
+    shared_items=_COUNT,
+    sampled_share={"type": "number", "description": "Share of items that are counted; 1 below position_bias.items_max."},
+    confidence={"type": ["number", "null"]},
+    ranks=_list(
+        _record(
+            rank=_COUNT,
+            **dict.fromkeys(("examination", "lower", "upper"), _ESTIMATE),
+            **dict.fromkeys(("shows", "clicks", "shared_shows", "shared_clicks"), _COUNT),
+            why_not=_REASON,
+        )
+    ),
+    variants=_list(_record(**_GROUP, lists=_COUNT, dcg=_MEANS, corrected_dcg=_MEANS)),
+)
 _REPORT: Final = _record(
     warnings=_list(_TEXT),
     version=_TEXT,
@@ -81,6 +101,7 @@ _REPORT: Final = _record(
     windows_withheld=_COUNT,
     unknown_names=_list(_OBJECT),
     user_partitions={"type": ["object", "null"]},
+    position_bias={"anyOf": [_POSITION_BIAS, {"type": "null"}], "description": "An estimate; null if it is switched off."},
     experiments=_list(_ref("ExperimentReport")),
     experiments_entered_ms=_TIME,
     user_windows=_list(

@@ -33,6 +33,7 @@ SCRIPTS = (
     "curves.js",
     "why.js",
     "experiments.js",
+    "position_bias.js",
     "pipeline.js",
     "page.js",
 )

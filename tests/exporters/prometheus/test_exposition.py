@@ -32,6 +32,7 @@ from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.experiments.samples import experiment
 from tests.experiments.stage_samples import rollout
+from tests.reports.position_bias_samples import position_bias_sample
 from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
 from tests.support.reasons import counted_reasons
 
@@ -433,7 +434,9 @@ class TestLife:
 
 def with_every_series(pipeline: Pipeline) -> Report:
     report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
-    return replace(with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50))
+    return replace(
+        with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50), position_bias=position_bias_sample()
+    )
 
 
 def with_experiments(report: Report, *found: ExperimentReport) -> Report:

@@ -7,6 +7,7 @@ import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
+import { positionBias } from "./position_bias.js";
 import { isNumber, metricKey, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 import { spoken } from "./verdicts.js";
 
@@ -177,7 +178,7 @@ function draw() {
   patchChildren(find("choices"), choices(selection));
   for (const select of find("choices").elements) select.value = select.querySelector("[selected]")?.value ?? select.value;
   const below = !now.report.counters ? null : inside === null ? pipeline(view) : folded("state-then", "State of the pipeline", () => pipeline(view));
-  patchChildren(find("cards"), [...sections(view), below].filter(Boolean));
+  patchChildren(find("cards"), [...sections(view), positionBias(now.report), below].filter(Boolean));
   drawCharts(later);
   for (const name of experimentNames(now.report)) {
     const stats = statistics(now.report, name, selection.scope);
