@@ -32,7 +32,7 @@ from streammetrics.engine.stage_changes import stage_changes
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import tls_context
-from streammetrics.exporters.http.server import resolved, why_not_listened_on
+from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.rival_groups import group_of_token
@@ -245,7 +245,7 @@ def port_findings(settings: Settings, context: DoctorContext) -> Iterator[Doctor
             probe.bind(address)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
-            raise ConfigError([why_not_listened_on(error, http.host, http.port)]) from None
+            raise ConfigError([listen_problem(error, http.host, http.port)]) from None
         message = f"cannot listen: {error.strerror or error}"
         yield DoctorFinding("warn", message, "if this is not a running streammetrics, choose another http.port or http.host")
     else:

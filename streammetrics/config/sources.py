@@ -87,7 +87,7 @@ def from_environment(environ: Mapping[str, str]) -> Layer:
         elif name in files:
             _add_secret(layer, files[name], name, environ)
         else:
-            layer.problems.append(Problem(printable(name), MASK, _no_variable(name, [*names, *files]), "environment"))
+            layer.problems.append(Problem(printable(name), MASK, _unknown_variable(name, [*names, *files]), "environment"))
     return layer
 
 
@@ -166,7 +166,7 @@ def _is_service_link(name: str, value: str) -> bool:
     return bool(_SERVICE_LINK.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
 
 
-def _no_variable(name: str, known: list[str]) -> str:
+def _unknown_variable(name: str, known: list[str]) -> str:
     value_name = name.removesuffix("_FILE")
     if value_name != name and value_name in known:
         return f"only secrets can be read from a file; give the value in {value_name}"

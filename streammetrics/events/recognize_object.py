@@ -104,7 +104,7 @@ _PATHS = (
     "fields",
     "doc",
 )
-"""JsonObject in which envelopes carry an event."""
+"""Fields in which envelopes carry an event."""
 
 
 def describe_object(fields: JsonObject, schema: str) -> Recognized | None:

@@ -81,10 +81,10 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
         except MalformedEvent as error:
             return explained(without_traceback(error), document, "ubi")
 
-    def of_bare(document: bytes | None) -> Event | MalformedEvent | None:
+    def of_plain(document: bytes | None) -> Event | MalformedEvent | None:
         return read_event(fields.check_value(document, limits), limits, chosen)
 
-    of_document = of_bare if fast is None else with_fallback(fast, of_bare)
+    of_document = of_plain if fast is None else with_fallback(fast, of_plain)
     read = reference if fast is None else with_fallback(fast, reference)
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:

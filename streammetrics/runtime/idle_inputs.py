@@ -75,12 +75,12 @@ class IdleInputs:
         silent_until_ms = self._clock.wall_ms() if self._ends_asked is None else self._ends_asked[1]
         if len(activity.idle) == len(task.inputs):  # then time alone moves the watermark
             silent_until_ms = min(silent_until_ms, self._store_clock.wall_ms(task.number, asked, tasks))
-            silent_until_ms = self._as_far_as_events_show(silent_until_ms, asked, tasks)
+            silent_until_ms = self._limited_by_events(silent_until_ms, asked, tasks)
             if silent_until_ms == NEVER:
                 return None
         return silent_until_ms - idle_ms - self._rules.out_of_orderness_ms
 
-    def _as_far_as_events_show(self, clock_ms: int, asked: float, tasks: Collection[int]) -> int:
+    def _limited_by_events(self, clock_ms: int, asked: float, tasks: Collection[int]) -> int:
         """Return the time that the clocks show, or the one that events show if it is earlier; NEVER without any event."""
         if self._event_clock.at(asked) < clock_ms - BEHIND_MS:
             self._event_clock.read_others(tasks, asked)

@@ -192,7 +192,7 @@ def stage_line(experiment: ExperimentReport) -> str | None:
     return f"stage {number} of {len(experiment.stages)} runs now: {stage.stage}{since}"
 
 
-def honesty(experiment: ExperimentReport) -> str:
+def confidence_text(experiment: ExperimentReport) -> str:
     """Explain the confidence of the intervals and the tolerated drop."""
     return (
         f"Intervals have {100 - 100 * experiment.alpha:g} % confidence and are safe to check at any time. "

@@ -11,9 +11,9 @@ from streammetrics.cli.output.explanation_tables import contribution_tables, why
 from streammetrics.cli.output.report_reader import (
     SCOPE_WORDS,
     ExperimentResults,
+    confidence_text,
     credit_text,
     health_lines,
-    honesty,
     interval_text,
     lift_text,
     moment,
@@ -57,7 +57,7 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         if all_measures:
             yield from contribution_tables(whole)
         yield Text(fit(" · ".join(health_lines(experiment))))
-        yield Text(honesty(experiment) + "\n", style="dim")
+        yield Text(confidence_text(experiment) + "\n", style="dim")
 
 
 def verdict_summary(experiments: Iterable[ExperimentReport]) -> Iterator[Text]:

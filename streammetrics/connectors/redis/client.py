@@ -127,7 +127,7 @@ def _primary_of(settings: RedisConnection, options: dict[str, Any]) -> redis.Red
     return primary
 
 
-def hang_up(client: Client) -> None:
+def close_connections(client: Client) -> None:
     """Close every connection. A cluster's client would leave the connections to its nodes to the garbage collector."""
     if isinstance(client, redis.RedisCluster):
         client.disconnect_connection_pools()  # type: ignore[no-untyped-call]  # untyped in the client
@@ -156,7 +156,7 @@ class LazyClient:
         with self._lock:
             client, self._current = self._current, None
         if client is not None:
-            hang_up(client)
+            close_connections(client)
 
 
 def retry_policy(*errors: type[Exception]) -> Retry:

@@ -44,7 +44,7 @@ class PipelinedReads:
         try:
             self._connection.send_packed_command(self._connection.pack_command(*command), check_health=False)
         except BaseException:
-            self._lose()
+            self._disconnect()
             raise
         reply = PendingReply()
         self._pending.append(reply)
@@ -61,7 +61,7 @@ class PipelinedReads:
             except ResponseError:  # the other replies still arrive
                 value = None
             except BaseException as error:
-                self._lose()
+                self._disconnect()
                 if isinstance(error, TimeoutError) or not isinstance(error, (RedisError, OSError)):
                     raise
                 return None
@@ -70,7 +70,7 @@ class PipelinedReads:
             self._release()
         return reply.value
 
-    def _lose(self) -> None:
+    def _disconnect(self) -> None:
         self._pending.clear()
         self._connection.disconnect()
         self._release()

@@ -50,7 +50,7 @@ CLOCK = "return redis.call('TIME')"
 """TIME in a script with a key. Alone it names no key, so a cluster's client would not follow a key that has moved."""
 FIELDS_MAX = 5_000
 """Users per HMGET, so that other clients do not wait long."""
-NOBODY_DUE = DueQuery(0, 0, 0)
+NO_DUE = DueQuery(0, 0, 0)
 BYTES_MAX = 1 << 50
 """More than any reply has, so it means no limit."""
 VIEWS_MAX = 32
@@ -102,7 +102,7 @@ class RedisStore:
             wanted = [(keys.users, list(map(field_of, state_users))), (keys.totals, list(map(field_of, total_users)))]
             states, sums = self._call(lambda client: _read(client, wanted))
             return LoadedUsers(self._complete(keys, present(state_users, states)), [], None, present(total_users, sums))
-        loaded = self._load_by_script(keys, state_users, due or NOBODY_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
+        loaded = self._load_by_script(keys, state_users, due or NO_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
         return loaded if due is not None else replace(loaded, next_due_ms=None)
 
     def _load_by_script(
@@ -118,7 +118,7 @@ class RedisStore:
         if growing:
             for user in growing:
                 del states[user]
-            states |= self._load_by_script(keys, growing, NOBODY_DUE).users
+            states |= self._load_by_script(keys, growing, NO_DUE).users
         return states
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:

@@ -43,7 +43,7 @@ def avro_reader(schema: SchemaText, body_at: int = 0) -> ToJson:
             text = encode_json(found)
         except Exception as error:  # damaged bytes raise whatever the parser meets
             raise damaged("Avro of its schema", error) from None
-        return encode_json(without_odd_numbers(found)) if shape.has_floats and b"null" in text else text
+        return encode_json(nonfinite_as_text(found)) if shape.has_floats and b"null" in text else text
 
     return to_json
 
@@ -62,17 +62,17 @@ def single_object_reader(schema: SchemaText) -> ToJson:
     return to_json
 
 
-def without_odd_numbers(found: Any) -> Any:
+def nonfinite_as_text(found: Any) -> Any:
     """Replace numbers that JSON lacks by texts, as Protobuf's JSON mapping does.
 
-    >>> without_odd_numbers({"a": [1.5, float("nan")], "b": float("-inf")})
+    >>> nonfinite_as_text({"a": [1.5, float("nan")], "b": float("-inf")})
     {'a': [1.5, 'NaN'], 'b': '-Infinity'}
     """
     if type(found) is float and not math.isfinite(found):
         return "NaN" if math.isnan(found) else "Infinity" if found > 0 else "-Infinity"
     if type(found) is dict:
-        return {name: without_odd_numbers(value) for name, value in found.items()}
-    return [without_odd_numbers(value) for value in found] if type(found) is list else found
+        return {name: nonfinite_as_text(value) for name, value in found.items()}
+    return [nonfinite_as_text(value) for value in found] if type(found) is list else found
 
 
 def _parsed(schema: SchemaText) -> tuple[Any, _Shape]:

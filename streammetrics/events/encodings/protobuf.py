@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from streammetrics.events.encodings.avro import without_odd_numbers
+from streammetrics.events.encodings.avro import nonfinite_as_text
 from streammetrics.events.encodings.frames import message_indexes
 from streammetrics.events.encodings.schema_text import SchemaProblemError, damaged, encode_json, needed
 from streammetrics.events.encodings.sent_value import ToJson
@@ -193,7 +193,7 @@ def _message_reader(kind: Any) -> ToJson:
             text = encode_json(found)
         except Exception as error:  # damaged bytes raise DecodeError, and times out of range others
             raise damaged(f"Protobuf of the message {kind.full_name}", error) from None
-        return encode_json(without_odd_numbers(found)) if b"null" in text else text
+        return encode_json(nonfinite_as_text(found)) if b"null" in text else text
 
     return to_json
 

@@ -109,7 +109,7 @@ class RecentPoints:
         for track, point in found.items():
             points = self._tracks.setdefault(track, deque())
             if point is not None:
-                self._add(points, point, _grain_ms(track, report))
+                self._add(points, point, _interval_ms(track, report))
         self._shrink()
 
     def lines(self, window_ms: int, metric: str, lists: str) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class RecentPoints:
             self._numbers -= longest.popleft().numbers
 
 
-def _grain_ms(track: _Track, report: Report) -> int:
+def _interval_ms(track: _Track, report: Report) -> int:
     """Return the interval of which a track keeps one point: a window one per end, an experiment one per pane."""
     return int(report.settings["pane_ms"]) if isinstance(track, _ExperimentTrack) else 1
 
@@ -207,7 +207,7 @@ def _ends(report: Report) -> dict[_Track, int | None]:
     end_ms = _experiments_end(report)
     for each in report.experiments:
         track = _ExperimentTrack(each.experiment, each.scope)
-        ends[track] = None if end_ms is None or end_ms == FOREVER else end_ms // _grain_ms(track, report)
+        ends[track] = None if end_ms is None or end_ms == FOREVER else end_ms // _interval_ms(track, report)
     return ends
 
 

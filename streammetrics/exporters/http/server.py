@@ -248,12 +248,12 @@ def _listen(host: str, port: int, rules: HttpRules) -> LimitedListener:
             listening.bind(address)
             listening.listen(rules.connections_max)
         except OSError as error:
-            raise ConfigError([why_not_listened_on(error, host, port)]) from None
+            raise ConfigError([listen_problem(error, host, port)]) from None
         on_failure.pop_all()
         return listening
 
 
-def why_not_listened_on(error: OSError, host: str, port: int) -> Problem:
+def listen_problem(error: OSError, host: str, port: int) -> Problem:
     """Return the setting that caused the error, with advice."""
     where = f"cannot listen on {host} port {port}: {error.strerror or error}"
     if isinstance(error, socket.gaierror) or error.errno in _HOST_ERRORS:

@@ -49,7 +49,7 @@ def from_frame(
     names = [list_id, grade, *_order_column(rank, score), *([user] if user else [])]
     columns = _columns(frame, names)
     grouped = _Grouped(_ids(list_id, columns[list_id]), *_ranks(columns, rank))
-    users = None if user is None else grouped.one_each(user, list_id, _ids(user, columns[user]))
+    users = None if user is None else grouped.value_per_list(user, list_id, _ids(user, columns[user]))
     grades = _numbers(grade, columns[grade])[grouped.order]
     scores = None if score is None else _numbers(score, columns[score])[grouped.order]
     return from_ragged(grades, grouped.offsets, scores=scores, ties=ties, lists=grouped.lists, users=users)
@@ -91,7 +91,7 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     shown, left_out = _shown(grouped, _ids(item, columns[item]), scores, judgments, complete)
     users: Users | None = None
     if user is not None:
-        users = dict(zip(grouped.lists, grouped.one_each(user, list_id, _ids(user, columns[user])), strict=True))
+        users = dict(zip(grouped.lists, grouped.value_per_list(user, list_id, _ids(user, columns[user])), strict=True))
     return judge(shown, [judgments[name] for name in shown.lists], ties=ties, negative=negative, users=users, left_out=left_out)
 
 
@@ -144,7 +144,7 @@ class _Grouped:
             got = f"{format_number(sorted_ranks[at])} at rows {self.order[at]} and {self.order[at + 1]} of list {self.lists[codes[at]]!r}"
             raise MetricError(f"column {rank!r}", f"got {got}; allowed is each rank once per list")
 
-    def one_each(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
+    def value_per_list(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
         """The value of each list. Raises MetricError if two rows of a list have different values."""
         found: dict[int, Hashable] = {}
         for row, (code, value) in enumerate(zip(self.codes.tolist(), values, strict=True)):

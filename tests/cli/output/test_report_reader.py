@@ -11,8 +11,8 @@ from streammetrics.cli.output.report_reader import (
     EARLIEST_MS,
     LATEST_MS,
     ExperimentResults,
+    confidence_text,
     health_lines,
-    honesty,
     moment,
     read_report,
     to_json,
@@ -126,7 +126,7 @@ def test_health_checks_are_described() -> None:
         "feedback without a matching list: 10 %",
     ]
     assert health_lines(SPLIT)[0].startswith("split of users: not as configured (p = ")
-    assert honesty(WORSE).startswith("Intervals have 95 % confidence and are safe to check at any time.")
+    assert confidence_text(WORSE).startswith("Intervals have 95 % confidence and are safe to check at any time.")
 
 
 def test_an_empty_report_has_no_results() -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-from streammetrics.connectors.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, connect, hang_up, send
+from streammetrics.connectors.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, close_connections, connect, send
 
 
 class SilentServer:
@@ -50,7 +50,7 @@ def silent_server(*, hangs_up: bool) -> Iterator[tuple[SilentServer, Client]]:
     with contextlib.closing(SilentServer(hangs_up=hangs_up)) as server:
         client = connect(RedisConnection(url=server.url, socket_timeout_ms=100))
         yield server, client
-        hang_up(client)
+        close_connections(client)
 
 
 def test_a_timeout_is_not_retried() -> None:
