@@ -26,6 +26,7 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
+from streammetrics.engine.stored_state import TaskView
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import report_json
@@ -57,7 +58,7 @@ class ReplayResult(NamedTuple):
     refusals: Mapping[tuple[str, str], DeadLetter]
 
 
-class _Replay:
+class ReplayRun:
     """One replay with its open output files."""
 
     def __init__(self, settings: Settings, files: Sequence[str], outputs: ReplayOutputs, stack: ExitStack) -> None:
@@ -76,14 +77,34 @@ class _Replay:
             return None
         return ReplayHistory(build_report_builder(self.settings, self.engine), store, tasks)
 
+    @property
+    def wants_panes(self) -> bool:
+        """Whether panes are written."""
+        return self.panes is not None or self.pane_rows is not None
+
     def write_panes(self, panes: Iterable[FinalPane], *, final: bool) -> None:
         pane_ms, layout = self.engine.rules.pane_ms, self.engine.layout
-        for start_ms, pane in panes if self.panes is not None or self.pane_rows is not None else ():
+        for start_ms, pane in panes if self.wants_panes else ():
             if self.pane_rows is not None:
                 for row in pane_rows(start_ms, pane, final=final, pane_ms=pane_ms, layout=layout):
                     self.pane_rows(row)
             elif self.panes is not None:
                 self.panes.writelines(pane_lines(start_ms, pane, final=final, pane_ms=pane_ms, layout=layout))
+
+    def finish_shards(self, views: Sequence[TaskView], scales: MemoryStore, history: ReplayHistory | None) -> Report:
+        """Merge the last states of all shards, write the report and return it. `scales` has the scales that snapshots have settled.
+
+        Raises StreammetricsError if a limit on labels was reached.
+        """
+        builder = build_report_builder(self.settings, self.engine)
+        builder.update_scales(scales.compare_and_set({}))
+        for shard, view in enumerate(views):
+            builder.update(shard, view)
+        require_split_allowed(views, self.engine.rules.groups_max)
+        freeze_due_scales(scales, builder, len(views))
+        report = one_process_report(builder.report(len(views)), views)
+        self.write_report(builder, report, history)
+        return report
 
     def write_report(self, builder: ReportBuilder, report: Report, history: ReplayHistory | None) -> None:
         if self.report_file is not None:
@@ -111,13 +132,13 @@ def replay(
         stack.enter_context(rare_garbage_collection())
         source = ReplayFileSource(files, event_bytes_max=settings.events.event_bytes_max)
         stack.callback(source.close)
-        whole = _Replay(settings, files, outputs, stack)
+        whole = ReplayRun(settings, files, outputs, stack)
         if jobs > 1:
             return _in_shards(whole, jobs, progress, flush=flush)
         return _in_one_process(whole, source, progress, flush=flush)
 
 
-def _in_one_process(whole: _Replay, source: ReplayFileSource, progress: ReplayProgress, *, flush: bool) -> ReplayResult:
+def _in_one_process(whole: ReplayRun, source: ReplayFileSource, progress: ReplayProgress, *, flush: bool) -> ReplayResult:
     letters: IO[bytes] | None = whole.letters
     worker = ReplayWorker(whole.settings, whole.engine, source, letters, lambda panes: whole.write_panes(panes, final=True))
     store = worker.store
@@ -133,7 +154,7 @@ def _in_one_process(whole: _Replay, source: ReplayFileSource, progress: ReplayPr
     return ReplayResult(report, whole.engine, source.samples, worker.refusals)
 
 
-def _in_shards(whole: _Replay, jobs: int, progress: ReplayProgress, *, flush: bool) -> ReplayResult:
+def _in_shards(whole: ReplayRun, jobs: int, progress: ReplayProgress, *, flush: bool) -> ReplayResult:
     scales = MemoryStore()
     history = whole.history(scales, jobs)
     shards = Shards(
@@ -147,12 +168,4 @@ def _in_shards(whole: _Replay, jobs: int, progress: ReplayProgress, *, flush: bo
         progress=progress,
     )
     shards.run()
-    builder = build_report_builder(whole.settings, whole.engine)
-    builder.update_scales(scales.compare_and_set({}))
-    for shard, view in enumerate(shards.views):
-        builder.update(shard, view)
-    require_split_allowed(shards.views, whole.engine.rules.groups_max)
-    freeze_due_scales(scales, builder, jobs)
-    report = one_process_report(builder.report(jobs), shards.views[0])
-    whole.write_report(builder, report, history)
-    return ReplayResult(report, whole.engine, shards.samples, shards.refusals)
+    return ReplayResult(whole.finish_shards(shards.views, scales, history), whole.engine, shards.samples, shards.refusals)

@@ -33,6 +33,7 @@ from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.reports.late_events import late_inputs, merged_lateness
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Pane, Panes, add_to
 
@@ -110,13 +111,14 @@ def require_split_allowed(views: Iterable[TaskView], groups_max: int) -> None:
         )
 
 
-def one_process_report(report: Report, first: TaskView) -> Report:
-    """Return the merged report as one process writes it: all processes have read all inputs. `first` is the state of the first one."""
-    control = decode_control(first.control)
-    counts = dict(report.counts)
-    counts |= {(reason, control.topics[topic]): count for reason, topic, count in control.counts if reason in _COUNTED_BY_ALL}
+def one_process_report(report: Report, views: Sequence[TaskView]) -> Report:
+    """Return the merged report as one process writes it: all processes have read all inputs. `views` are their last states."""
+    controls = [decode_control(view.control) for view in views]
+    first, counts = controls[0], dict(report.counts)
+    counts |= {(reason, first.topics[topic]): count for reason, topic, count in first.counts if reason in _COUNTED_BY_ALL}
     inputs = tuple(each for each in report.inputs if each.partition == 0)
-    return dataclasses.replace(report, tasks=1, tasks_committed=1, inputs=inputs, counts=counts, user_partitions=None)
+    late = tuple(late_inputs([(0, merged_lateness(controls))]))
+    return dataclasses.replace(report, tasks=1, tasks_committed=1, inputs=inputs, late_inputs=late, counts=counts, user_partitions=None)
 
 
 def run_job(job: Job, channel: Connection) -> None:

@@ -45,6 +45,19 @@ class Lateness:
         if delay_ms > self.greatest_ms:
             self.greatest_ms, self.setter = delay_ms, setter
 
+    def merge(self, other: StoredLateness) -> None:
+        """Add other late events of the same input. Of several latest ones, that of the least setter counts."""
+        for delay, count in other.delays:
+            self.delays[delay] = self.delays.get(delay, 0) + count
+        known = (self.greatest_ms, self.setter)
+        if other.greatest_ms > self.greatest_ms or (other.greatest_ms == self.greatest_ms and _is_before(other.setter, self.setter)):
+            known = (other.greatest_ms, other.setter)
+        self.greatest_ms, self.setter = known
+
+
+def _is_before(one: TimeSetter | None, other: TimeSetter | None) -> bool:
+    return one is not None and (other is None or one.offset < other.offset)
+
 
 def rounded(delay_ms: int) -> int:
     """Return a delay with its first bits only.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from streammetrics.engine.codec import Control
-from streammetrics.engine.lateness import TimeSetter, median_ms
+from streammetrics.engine.lateness import Lateness, TimeSetter, median_ms
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.reports.text import counted, isolated
 
@@ -86,6 +89,21 @@ def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
                     lateness.greatest_ms,
                     lateness.setter,
                 )
+
+
+def merged_lateness(controls: Sequence[Control]) -> Control:
+    """Return the first state with the events and late events of all: states of several processes that share the users of their inputs."""
+    counts: Counter[tuple[str, int]] = Counter()
+    merged = [Lateness() for _ in controls[0].lateness]
+    for control in controls:
+        counts.update({(reason, topic): count for reason, topic, count in control.counts})
+        for whole, part in zip(merged, control.lateness, strict=True):
+            whole.merge(part)
+    return msgspec.structs.replace(
+        controls[0],
+        counts=[(reason, topic, count) for (reason, topic), count in sorted(counts.items())],
+        lateness=[whole.stored() for whole in merged],
+    )
 
 
 def late_sentences(inputs: Sequence[LateInput]) -> list[str]:

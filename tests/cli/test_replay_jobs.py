@@ -20,7 +20,13 @@ MANY: Traffic = replace(FAULTY, users=600, impressions_per_second=20)
 ALL = Group()
 
 
-@pytest.mark.parametrize(("traffic", "count", "words"), [(FAULTY, 4_000, ["--no-flush"]), (MANY, 12_000, []), (FAULTY, 40, [])])
+LATE: Traffic = replace(FAULTY, late_rate=0.1, late_ms=90_000)
+
+
+@pytest.mark.parametrize(
+    ("traffic", "count", "words"),
+    [(FAULTY, 4_000, ["--no-flush"]), (MANY, 12_000, []), (FAULTY, 40, []), (LATE, 1_000, ["--set", "join.lateness_ms=20000"])],
+)
 def test_several_processes_write_the_bytes_of_one(traffic: Traffic, count: int, words: list[str], tmp_path: Path) -> None:
     records = sent(traffic, count)
     files = [write(tmp_path / topic, (each for each in records if each.topic == topic)) for topic in ("impressions", "feedback")]
@@ -32,6 +38,8 @@ def test_several_processes_write_the_bytes_of_one(traffic: Traffic, count: int, 
     if traffic is MANY:
         assert report["history"]
         assert split_letters != []
+    if traffic is LATE:
+        assert report["late_inputs"]
 
 
 def test_what_can_be_read_only_once_is_refused(tmp_path: Path) -> None:
