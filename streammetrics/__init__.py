@@ -1,4 +1,4 @@
-"""Live ranking metrics from an event stream. This file exports the metric library for offline use, and replays for notebooks.
+"""Live ranking metrics from an event stream. This file exports the metric library for offline use, and replays for notebooks and on Spark.
 
 Importing it loads only the metric core and numpy. The functions that evaluate, compare, replay and read reports load on first use.
 """
@@ -24,6 +24,7 @@ from streammetrics.metrics import (
 )
 
 if TYPE_CHECKING:
+    from streammetrics.cli import spark as spark
     from streammetrics.cli.notebook.replayed import replay
     from streammetrics.cli.notebook.report_tables import read_report
     from streammetrics.metrics.corrected_dcg import corrected_dcg
@@ -94,6 +95,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "spark":
+        return import_module("streammetrics.cli.spark")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"streammetrics.{_LATER[name]}"), name)

@@ -25,6 +25,7 @@ from streammetrics.cli.commands.rules import rules
 from streammetrics.cli.commands.run import run
 from streammetrics.cli.commands.schema import schema
 from streammetrics.cli.commands.simulate import simulate
+from streammetrics.cli.commands.spark import spark
 from streammetrics.cli.exit_codes import CommandGroup
 
 
@@ -44,6 +45,7 @@ for _command in (
     plan,
     gate,
     differences,
+    spark,
     simulate,
     demo,
     doctor,

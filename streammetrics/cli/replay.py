@@ -45,21 +45,21 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
 
         result = replay(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
     unusable = unusable_files(result.report)
-    for warning in _warnings(result.report, unusable):
+    for warning in replay_warnings(result.report, unusable):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     if console is not None:
         examples = refusal_lines(result.refusals, unusable)
-        _show(console, settings, result.report, result.engine.layout, outputs, examples, flush=flush)
+        show_replay(console, settings, result.report, result.engine.layout, outputs, examples, flush=flush)
     require_usable(unusable, result, settings)
 
 
-def _warnings(report: Report, unusable: Collection[str]) -> list[str]:
+def replay_warnings(report: Report, unusable: Collection[str]) -> list[str]:
     """Return the warnings of the report, without those about unusable files, which are errors."""
     counts = {(reason, topic): count for (reason, topic), count in report.counts.items() if topic not in unusable}
     return dataclasses.replace(report, counts=counts).warnings()
 
 
-def _show(
+def show_replay(
     console: Console,
     settings: Settings,
     report: Report,
@@ -69,6 +69,7 @@ def _show(
     *,
     flush: bool,
 ) -> None:
+    """Print counters, values and verdicts. `examples` are lines with refused events."""
     for line in (*counter_lines(report.counts, examples), *name_lines(report.unknown_names)):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]

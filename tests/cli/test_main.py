@@ -22,12 +22,13 @@ from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
-COMMANDS += ("decode", "plan", "gate", "schema", "differences")
+COMMANDS += ("spark", "decode", "plan", "gate", "schema", "differences")
 """The commands that take a configuration."""
 WITHOUT_CONFIG = ("rules", "dashboards", "config", "hash-password")
 """The commands that need none."""
 NEEDED = {
     "replay": ["events.ndjson"],
+    "spark": ["events.ndjson"],
     "decode": ["events.ndjson"],
     "gate": ["ranker"],
     "differences": ["online.json", "offline.json"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +33,11 @@ class Replayed(ReportTables):
 
     panes: DataTable
 
+    @classmethod
+    def of(cls, report: Mapping[str, Any], panes: Sequence[PaneRow]) -> Replayed:
+        columns = {name: [row[at] for row in panes] for at, name in enumerate(PaneRow._fields)}
+        return cls(report, DataTable({**columns, "value": [row.value for row in panes]}))
+
 
 def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], settings: SettingsLike = None, *, jobs: int = 1) -> Replayed:
     """Replay files of events as `streammetrics replay` does, and return all results as tables. All lists become final.
@@ -58,7 +63,7 @@ def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], set
     >>> result.panes.where(view="final")["numerator"][0] == 1 << 39
     True
     """
-    chosen = _settings(settings)
+    chosen = settings_of(settings)
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files = expanded_paths([os.fspath(path) for path in several])
     with quiet_logs(chosen.log.level, chosen.log.format), tempfile.TemporaryDirectory() as folder:
@@ -68,11 +73,11 @@ def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], set
         result = replay_files(chosen, files, outputs, jobs=jobs)
         require_usable(unusable_files(result.report), result, chosen)
         plain = msgspec.json.decode(report_path.read_bytes())
-    columns = {name: [row[at] for row in panes] for at, name in enumerate(PaneRow._fields)}
-    return Replayed(plain, DataTable({**columns, "value": [row.value for row in panes]}))
+    return Replayed.of(plain, panes)
 
 
-def _settings(given: SettingsLike) -> Settings:
+def settings_of(given: SettingsLike) -> Settings:
+    """Return the settings that a caller has given. Raises ConfigError."""
     if isinstance(given, Settings):
         return given
     if given is None or isinstance(given, Mapping):

@@ -6,7 +6,7 @@ Times of Parquet's and Avro's own types are read as such. In `experiments` and `
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,13 +31,19 @@ def read_parquet(file: io.BufferedReader, path: str, file_bytes: int) -> Iterato
         names = opened.schema_arrow.names
         rows = opened.metadata.num_rows
         for batch in opened.iter_batches(BATCH_ROWS):
-            columns = [_values(arrow, name, column) for name, column in zip(names, batch.columns, strict=True)]
-            for cells in zip(*columns, strict=True):
+            for value in rows_as_json(arrow, names, batch.columns):
                 number += 1
                 size = file_bytes * number // rows - file_bytes * (number - 1) // rows
-                yield number, _encode(_event(dict(zip(names, cells, strict=True)))), size
+                yield number, value, size
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise SourceError(f"{path} cannot be read on after row {number}: {error}") from error
+
+
+def rows_as_json(arrow: Any, names: Sequence[str], columns: Sequence[Any]) -> Iterator[bytes]:
+    """Yield the rows of some columns of Arrow as events in JSON. `arrow` is the module pyarrow."""
+    values = [_values(arrow, name, column) for name, column in zip(names, columns, strict=True)]
+    for cells in zip(*values, strict=True):
+        yield _encode(_event(dict(zip(names, cells, strict=True))))
 
 
 def _values(arrow: Any, name: str, column: Any) -> list[Any]:

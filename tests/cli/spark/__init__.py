@@ -1,0 +1,1 @@
+"""Tests of replays on Spark, without Spark."""
