@@ -41,8 +41,8 @@ def replay(  # noqa: PLR0917 (one name for each option)
     Parquet or Avro. It may be compressed with gzip, bz2, xz or zstd, and it may be UTF-16. The content decides, except that a file named
     .gz must be gzip. Parquet, Avro and zstd need the extra `files`.
 
-    Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. No
-    event is refused as future, because files have no record timestamps.
+    Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. Files
+    have no record timestamps, so join.future_ms refuses no event. join.support_far_ms does.
 
     With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
     order.
