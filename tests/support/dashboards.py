@@ -172,7 +172,7 @@ def scene(folder: Path) -> Iterator[Scene]:
             result_files=Counter(written=1, unchanged=0, failed=0),
             result_rows=100,
             webhooks=Counter(sent=1),
-            webhook_backlog=WebhookBacklog(),
+            webhook_backlog=WebhookBacklog(1, 1_000),
             marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
         )
         young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))
