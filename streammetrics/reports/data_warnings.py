@@ -25,9 +25,9 @@ NAMES_MAX: Final = 5
 SHOWS: Final = "impression"
 """The known name of what shows a list."""
 _ADVICE: Final = {
-    "orphan": "An orphan has no earlier list of its user with its impression_id or item: compare the user_id and impression_id of both",
-    "out_of_list": "Out of list means that its list does not show the item: compare the item ids of both",
-    "too_old": "Too old means more than join.attribution_ms after its list",
+    "orphan": "Orphans have no earlier list of their user with their impression_id or item: compare these ids in lists and feedback",
+    "out_of_list": "Out of list means that the list does not show the item: compare the item ids in lists and feedback",
+    "too_old": "Too old means more than join.attribution_ms after the list",
 }
 
 
