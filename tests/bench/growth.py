@@ -32,25 +32,35 @@ from tests.bench.truth import INPUTS
 
 EVENTS_PER_LIST = 1.4
 """A list, and the clicks of four lists of ten."""
-SEGMENTS = (("surface", "home"),)
+SEGMENT_VALUES = 5
 MINUTE_MS = 60_000
-JOIN = {"attribution_ms": MINUTE_MS, "gap_ms": 2 * MINUTE_MS}
+JOIN = {"attribution_ms": MINUTE_MS, "gap_ms": 2 * MINUTE_MS, "session_events_max": 10_000, "lists_open_max": 10_000}
+"""The limits are higher than the defaults, so that long sessions of busy users stay below them."""
 REST_MS = 4 * MINUTE_MS
 """Between two sessions of a user: more than the gap."""
 
 
 class Arms:
-    """Return the variants of a user. Each experiment has its own split. Equal label sets are one object, as the decoder makes them."""
+    """Return the variants of a user. Each experiment has its own split. Equal label sets are one object, as the decoder makes them.
 
-    def __init__(self, experiments: int, variants: int) -> None:
+    `segments` is the number of segments of each list.
+    """
+
+    def __init__(self, experiments: int, variants: int, segments: int) -> None:
         self._experiments, self._variants = experiments, variants
         self._known: dict[Labels, Labels] = {}
+        self.segments = [tuple((name, f"v{value}") for name in segment_names(segments)) for value in range(SEGMENT_VALUES)]
+        """The segments of lists, which take turns."""
 
     def of(self, user: int) -> Labels:
         labels = tuple(
             (f"e{number:02}", f"v{crc32(b'%d of %d' % (user, number)) % self._variants:02}") for number in range(self._experiments)
         )
         return self._known.setdefault(labels, labels)
+
+
+def segment_names(segments: int) -> list[str]:
+    return [f"s{number}" for number in range(segments)]
 
 
 def events_of(
@@ -62,7 +72,7 @@ def events_of(
     while ts < START_MS + seconds * 1_000:
         first = random.randrange(len(ITEMS) - 10)
         identity, items = f"r{user}-{ts - START_MS}", tuple(ITEMS[first : first + 10])
-        yield ts, 0, Impression(identity, f"u{user}", ts, items, labels, SEGMENTS)
+        yield ts, 0, Impression(identity, f"u{user}", ts, items, labels, arms.segments[shown % SEGMENT_VALUES])
         if random.random() < 0.4:
             clicked = ts + random.randrange(50, max(51, every_ms // 3))
             yield clicked, 1, Feedback(f"u{user}", clicked, items[random.randrange(10)], "click", None, identity)
@@ -100,11 +110,15 @@ class Spent:
 def main() -> None:
     given = read_given()
     settings = Settings.model_validate(
-        {"experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"]}, "join": JOIN, "windows": {"users": "auto"}}
+        {
+            "experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"]},
+            "join": JOIN,
+            "windows": {"users": "auto", "segments": segment_names(given["segments"])},
+        }
     )
     engine = build_engine(settings, INPUTS)
     users, random = given["users"], Random(7)
-    arms = Arms(given["experiments"], given["variants"])
+    arms = Arms(given["experiments"], given["variants"], given["segments"])
     events = sorted(
         (
             each

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,14 @@ CASES: Mapping[str, Mapping[str, int]] = {
     SIXTEEN: {"experiments": 16},
     "10 variants": {"variants": 10},
     "50 variants": {"variants": 50},
+    "3 segments of 5 values": {"segments": 3},
     "sessions of 1 list": {"per_session": 1},
     "sessions of 8 lists": {"per_session": 8},
     "each final list alone": {"patience_ms": 0},
 }
 """Sessions never end unless a case says otherwise."""
+MINUTES = 10
+"""How long the sessions of busy users are."""
 
 
 class CaseCosts(NamedTuple):
@@ -58,7 +62,20 @@ class Growth(NamedTuple):
 
     @property
     def aof_bytes(self) -> float:
-        return max(minute["aof_bytes"] for minute in self.minutes)
+        """The most bytes per event in the append-only file, from the start of the sessions to some minute."""
+        return max(self.aof_means())
+
+    @property
+    def aof_growth(self) -> float:
+        """The bytes per event of the whole sessions, times those of their first half. A state that is written again whole has a minute
+        with more bytes, so only means over many minutes can be compared."""
+        means = self.aof_means()
+        return means[-1] / means[len(means) // 2 - 1]
+
+    def aof_means(self) -> list[float]:
+        """Return the mean bytes per event from the start of the sessions to each minute."""
+        sums = accumulate(minute["aof_bytes"] for minute in self.minutes)
+        return [total / minutes for minutes, total in enumerate(sums, 1)]
 
     def costs(self) -> Table:
         table = Table("", "µs per event", "experiments off", "µs per list to enter", "times 1 experiment", "bytes written per event")
@@ -69,15 +86,15 @@ class Growth(NamedTuple):
         return table
 
     def bytes_by_minute(self) -> Table:
-        table = Table("minute of the session", "values, bytes per event", "append-only file of Redis, bytes per event")
-        for number, minute in enumerate(self.minutes, 1):
-            table.add_row(str(number), f"{minute['bytes']:,.0f}", f"{minute['aof_bytes']:,.0f}")
+        table = Table("minute of the session", "values, bytes per event", "append-only file of Redis", "the same since the start")
+        for number, (minute, mean) in enumerate(zip(self.minutes, self.aof_means(), strict=True), 1):
+            table.add_row(str(number), f"{minute['bytes']:,.0f}", f"{minute['aof_bytes']:,.0f}", f"{mean:,.0f}")
         return table
 
 
 def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
     seconds = 1_000 if quick else 1_320
-    base: dict[str, Any] = {"experiments": 1, "variants": 2, "per_session": 0, "patience_ms": 600_000, "every_ms": 60_000}
+    base: dict[str, Any] = {"experiments": 1, "variants": 2, "segments": 0, "per_session": 0, "patience_ms": 600_000, "every_ms": 60_000}
     base |= {"users": 600 if quick else 6_000, "seconds": seconds, "marks": [seconds // 2 + 150]}
     found: dict[str, list[CaseCosts]] = {name: [] for name in CASES}
     checked = 0
@@ -97,8 +114,7 @@ def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
 
 def _busy_users(quick: bool, base: Mapping[str, Any], log: Path) -> list[dict[str, float]]:
     """Measure the bytes that users with four events a second write in each minute of their sessions, with a real Redis."""
-    minutes = 3 if quick else 6
-    busy = {"users": 50 if quick else 200, "every_ms": 350, "seconds": 60 * minutes, "marks": [60 * at for at in range(minutes)]}
+    busy = {"users": 50 if quick else 200, "every_ms": 350, "seconds": 60 * MINUTES, "marks": [60 * at for at in range(MINUTES)]}
     with DeployedRedis() as server:
         given = {**base, **busy, "enabled": True, "redis_url": server.fresh_url()}
         marks: list[dict[str, float]] = parts.measure("growth", given, log)["marks"]
