@@ -15,7 +15,8 @@ from typing import NamedTuple
 import pytest
 import pytrec_eval
 
-from streammetrics.cli.evaluate import main, parser
+from streammetrics.cli.evaluate import main
+from streammetrics.cli.evaluate_options import parser
 from streammetrics.metrics import Spec
 from streammetrics.metrics.inputs.trec import from_trec
 from streammetrics.metrics.offline.evaluate import evaluate
