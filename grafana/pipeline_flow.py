@@ -93,6 +93,7 @@ def event_time_panels() -> tuple[Block, ...]:
 def refused_panels() -> tuple[Block, ...]:
     """Make the panels for refused events."""
     refused, read = (state_rate(f"streammetrics_{name}_total", ["topic"]) for name in ("dropped", "events"))
+    exposed, unexposed = (state_rate(f"streammetrics_{name}_total", []) for name in ("lists_exposed", "lists_unexposed"))
     return (
         lines(
             "Refused by reason",
@@ -114,6 +115,17 @@ def refused_panels() -> tuple[Block, ...]:
             steps=LIMITS["dropped"],
             limits=True,
             empty="No records in this time range",
+        ),
+        lines(
+            "Exposures",
+            "Exposures per second, and the share of lists of ended sessions without any variant (right axis). Only if exposures are on. "
+            "A share near 1 means that exposures and lists have different user ids, or that exposures come later than their lists.",
+            "cps",
+            Query(state_rate("streammetrics_exposures_total", ["topic"]), "exposures, {{topic}}"),
+            Query(f"{unexposed} / ({unexposed} + {exposed} > 0)", "lists without a variant"),
+            least=0,
+            rules=(of_query("B", unit="percentunit", custom__axisPlacement="right"),),
+            empty=NO_STATE,
         ),
         lines(
             "Late, ahead and duplicate",

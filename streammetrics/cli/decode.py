@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from streammetrics.cli.event_kinds import KIND_NAMES
 from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.wiring.connections import kafka_connection
@@ -23,7 +24,7 @@ from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.connectors.files import FileSource
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
-from streammetrics.events import Event, Feedback
+from streammetrics.events import Event, Exposure, Feedback
 from streammetrics.events.malformed import excerpt
 from streammetrics.events.mappings.rules import PRESETS
 from streammetrics.events.mappings.suggest import suggested_mappings
@@ -74,7 +75,7 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
             click.echo(f"{record.place}: holds no event", file=out)
     total = ", ".join(f"{count} {'list' if kind == 'lists' and count == 1 else kind}" for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
-    return bool(counts["lists"] or counts["feedback"])
+    return any(counts[kind] for kind in KIND_NAMES.values())
 
 
 def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleRecord]:
@@ -139,18 +140,20 @@ def _is_used(found: Sequence[Event | MalformedEvent]) -> bool:
 def _kind(event: Event | MalformedEvent) -> str:
     if isinstance(event, MalformedEvent):
         return "ignored" if event.reason == IGNORED else "refused"
-    return "feedback" if isinstance(event, Feedback) else "lists"
+    return KIND_NAMES[type(event)]
 
 
 def _shown(event: Event | MalformedEvent) -> str:
     """Return one line about an event: what was understood, or why not."""
     if isinstance(event, MalformedEvent):
-        return "ignored by a mapping" if event.reason == IGNORED else f"refused as {event.reason}: {event.detail}"
+        return f"ignored: {event.detail}" if event.reason == IGNORED else f"refused as {event.reason}: {event.detail}"
     moment = (EPOCH + timedelta(milliseconds=event.ts)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(event, Feedback):
         where = "any list" if event.impression_id is None else f"list {excerpt(event.impression_id)}"
         value = "" if event.value is None else f" = {event.value:g}"
         return f"feedback {excerpt(event.action)}{value} on {excerpt(event.item_id)} in {where}, user {excerpt(event.user_id)}, {moment}"
+    if isinstance(event, Exposure):
+        return f"exposure to {excerpt(event.variant)} of {excerpt(event.experiment)}, user {excerpt(event.user_id)}, {moment}"
     named = [excerpt(item) if "" not in event.items else f"{place}. {excerpt(item)}" for place, item in enumerate(event.items, 1) if item]
     more = f" and {len(named) - ITEMS_SHOWN_MAX} more" if len(named) > ITEMS_SHOWN_MAX else ""
     items = ", ".join(named[:ITEMS_SHOWN_MAX]) + more

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streammetrics.cli.doctor_findings import DoctorFinding, Level
+from streammetrics.cli.event_kinds import KIND_NAMES
 from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
@@ -96,7 +97,7 @@ def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doctor
             seems.advice if seems else f"correct the sender; partition {first.partition} offset {first.offset}: {fit(error.detail)}",
         )
     if decoded.usable:
-        kinds = Counter("feedback" if isinstance(event, Feedback) else "lists" for _, event in decoded.events())
+        kinds = Counter(KIND_NAMES[type(event)] for _, event in decoded.events())
         held = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), reverse=True))
         yield DoctorFinding("ok", f"topic {topic}: {len(decoded.usable)} of {counted(records, 'recent record')} usable: {held}")
     elif not refused:

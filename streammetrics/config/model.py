@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin
 
+import msgspec
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from streammetrics.config.encodings import RegistrySettings
 from streammetrics.config.experiments import ExperimentSettings
+from streammetrics.config.exposures import ExposureSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.config.metrics import EngagementSettings, MetricSettings
@@ -24,6 +26,7 @@ from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSett
 from streammetrics.config.worker import WorkerSettings
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.model import EventLimits
 from streammetrics.metrics import MetricError, Scorer
 
 PREFIX = "STREAMMETRICS_"
@@ -55,6 +58,9 @@ class Settings(Section):
     windows: WindowSettings = Field(
         default_factory=WindowSettings, description="Panes and windows: the spans of event time that results cover."
     )
+    exposures: ExposureSettings = Field(
+        default_factory=ExposureSettings, description="Exposures: which variant of an experiment a user was given, as events of their own."
+    )
     experiments: ExperimentSettings = Field(default_factory=ExperimentSettings, description="How the variants of experiments are compared.")
     position_bias: PositionBiasSettings = Field(
         default_factory=PositionBiasSettings, description="How likely users look at each rank: an estimate, and DCG corrected by it."
@@ -82,6 +88,7 @@ class Settings(Section):
         yield from self.registry.conflicts()
         yield from self.redis.conflicts()
         yield from self.events.conflicts()
+        yield from self.exposures.conflicts(self.events)
         yield from self.windows.conflicts()
         yield from self.http.conflicts()
         yield from self.client.conflicts()
@@ -99,6 +106,11 @@ class Settings(Section):
         yield from self._conflicts_of_experiments()
         yield from self.position_bias.conflicts(self.experiments.enabled, self.events.items_max)
         yield from self._conflicts_of_result_files()
+
+    @property
+    def event_limits(self) -> EventLimits:
+        """Limits in the form that decoders take."""
+        return msgspec.structs.replace(self.events.limits, exposures=self.exposures.enabled)
 
     def scorer(self) -> Scorer:
         """Return the scorer for all metrics and cut-offs. Raises MetricError if its integers could overflow; see `conflicts`."""

@@ -65,7 +65,8 @@ class EventSettings(Section):
     format: Format = setting(
         "native",
         "Event format: native, ubi (OpenSearch User Behavior Insights 1.3), or a set of mappings that ships with streammetrics: segment"
-        " (RudderStack too), ga4, metarank, algolia, snowplow (JSON or TSV), personalize, elastic (behavioral analytics) or mind.",
+        " (RudderStack too), ga4, metarank, algolia, snowplow (JSON or TSV), personalize, elastic (behavioral analytics),"
+        " mind, or the exposures of otel (OpenTelemetry) and openfeature.",
         "one of " + ", ".join(FORMATS),
     )
     mappings: Mappings = setting(
@@ -82,7 +83,8 @@ class EventSettings(Section):
     numeric_ids: bool = setting(False, "With native: read whole numbers as ids, such as 42, by their decimal text.")
     envelope: Envelope = setting(
         "none",
-        "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, search hits (_source), or lines of kcat -J. "
+        "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, search hits (_source), export requests of"
+        " OpenTelemetry (otlp), or lines of kcat -J. "
         "CloudEvents in binary mode, which have their attributes in headers, are read too.",
     )
     encoding: Encoding = setting(
@@ -155,8 +157,8 @@ class EventSettings(Section):
 
     @property
     def limits(self) -> EventLimits:
-        """Limits in the form that decoders take."""
-        return EventLimits(**{name: getattr(self, name) for name in EventLimits.__struct_fields__})
+        """Limits in the form that decoders take, without exposures."""
+        return EventLimits(**{name: getattr(self, name) for name in EventLimits.__struct_fields__ if name != "exposures"})
 
 
 class JoinSettings(Section):

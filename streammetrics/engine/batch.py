@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
+from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression
 
 Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
@@ -16,7 +16,12 @@ Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere
 
 def users_of(records: Iterable[Decoded]) -> set[str]:
     """Return the users of all events of some records, without events that another process counts."""
-    return {event.user_id for _, _, events in records for event in events if type(event) is Feedback or type(event) is Impression}
+    return {
+        event.user_id
+        for _, _, events in records
+        for event in events
+        if type(event) is Feedback or type(event) is Impression or type(event) is Exposure
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from streammetrics.engine.lateness import StoredLateness, TimeSetter
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.errors import StateError
-from streammetrics.events.event_time import NEVER
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.sessions.msgpack import pack
 from streammetrics.windows.last_seen import SeenArms, StoredLastSeen
 from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 7
+VERSION = 8
 SCALES = "scales "
 
 StoredCredit = tuple[str, str, list[int]]
@@ -79,6 +79,8 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `users_sampled` is (start of a period, packed hashes of users).
     - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
     - `record_times` are timestamps of the last records of each input, by topic index. Only ticks use them.
+    - `labelled_before`: all lists before this time have the variants of their exposures. FOREVER without exposures.
+    - `users_without_sessions` is the number of stored users that have exposures only.
     - `newest_supported` is the greatest supported time of any input, where windows end after a flush. NEVER: unknown.
     """
 
@@ -115,10 +117,18 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     unknown_names: list[tuple[str, str, int]] = []
     parts: list[tuple[int, int, str, str, int]] = []
     counted: list[tuple[int, int]] = []
+    labelled_before: int = FOREVER
+    users_without_sessions: int = 0
 
     @property
     def signature(self) -> Signature:
         return Signature(self.rules, self.measures)
+
+    def shown_watermark(self, lateness_ms: int) -> int:
+        """Return the watermark (ms) up to which results are shown. Lists that wait for their exposures hold it back."""
+        if self.labelled_before in (NEVER, FOREVER):
+            return min(self.watermark, self.labelled_before)
+        return min(self.watermark, self.labelled_before + lateness_ms)
 
 
 _decode_control = msgspec.json.Decoder(Control).decode

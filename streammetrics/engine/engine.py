@@ -133,8 +133,9 @@ class Engine:
     def save(self, state: TaskState) -> SaveResult:
         """Return what to commit. The state counts as saved from now on; if the commit is rejected, drop the state.
 
-        The five steps, in order; each later one needs the results of those before:
+        The steps, in order; each later one needs the results of those before:
 
+        0. Labels: give lists the variants of their users' exposures.
         1. Panes: tally the lists that changed, finalize complete panes, expire old ones.
         2. Enrolments: add the lists that became final to users' totals, to the sums of experiments, and to unique users.
         3. Sessions: encode the users that changed, and when each is due again.
@@ -142,7 +143,9 @@ class Engine:
         5. Control record: how far the inputs are read, and every other field that is not stored by user or pane.
         """
         bound = state.progress.closed_before
-        panes = state.panes.changes(state.progress, state.labels)
+        if self.rules.join.exposures is not None:
+            state.sessions.label_changed(bound)
+        panes = state.panes.changes(state.progress, state.labels, state.list_labels.labelled_before)
         oldest_kept = state.panes.oldest_kept
         enrolled = state.enrolments.changes(state.sessions.users, state.unique_users, bound, oldest_kept)
         sessions = state.sessions.changes(enrolled.due)
@@ -179,4 +182,4 @@ class Engine:
 
     def final_bound(self, state: TaskState) -> int:
         """Every pane that ends at or before this time (ms) is complete."""
-        return state.progress.final_before(self.rules.join.attribution_ms)
+        return min(state.progress.final_before(self.rules.join.attribution_ms), state.list_labels.labelled_before)

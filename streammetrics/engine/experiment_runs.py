@@ -1,8 +1,8 @@
 """The runs of a task's experiments.
 
 Pure. A run is to lists what a session is to events: lists of one experiment that are at most `idle_ms` apart belong to one run, in whatever
-order they arrive. A run that no admitted list can extend any more is dropped, with its sums. An experiment of that name then starts a new
-run.
+order they arrive. An exposure counts like lists for as long as it is valid. A run that no admitted event can extend any more is dropped,
+with its sums. An experiment of that name then starts a new run.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Scope:
 
 
 class ExperimentRun:
-    """One run of an experiment. `first` and `last` are the times (ms) of its first and last admitted list.
+    """One run of an experiment. `first` and `last` are the times (ms) of its first and last admitted list, or of exposures.
 
     `counted_last` is the time (ms) of the latest enrolled list in stage "", for users with a variant; NEVER: there is none.
 
@@ -239,20 +239,21 @@ class ExperimentRuns:
         runs.append(run)
         runs.sort(key=lambda each: each.first)
 
-    def near(self, experiment: str, ts: int) -> list[ExperimentRun]:
-        """Return the runs that a list at `ts` would extend; two, if it joins them."""
-        return [run for run in self.of_name.get(experiment, ()) if run.first - self.idle_ms <= ts <= run.last + self.idle_ms]
+    def near(self, experiment: str, ts: int, until: int | None = None) -> list[ExperimentRun]:
+        """Return the runs that a list at `ts` would extend; several, if it joins them. An exposure lasts from `ts` to `until`."""
+        until = ts if until is None else until
+        return [run for run in self.of_name.get(experiment, ()) if run.first - self.idle_ms <= until and ts <= run.last + self.idle_ms]
 
-    def extend(self, experiment: str, variant: str, ts: int) -> ExperimentRun:
-        """Count a list: it starts a run, extends one, or joins two neighbours."""
-        near = self.near(experiment, ts)
+    def extend(self, experiment: str, variant: str, ts: int, until: int | None = None) -> ExperimentRun:
+        """Count a list, or an exposure until a time: it starts a run, extends one, or joins neighbours."""
+        near, until = self.near(experiment, ts, until), ts if until is None else until
         if not near:
-            run = ExperimentRun(self.next_number, experiment, ts, ts, (variant,))
+            run = ExperimentRun(self.next_number, experiment, ts, until, (variant,))
             self.next_number += 1
             self.restore(run)
             return run
         run = near[0]
-        run.first, run.last = min(run.first, ts), max(run.last, ts)
+        run.first, run.last = min(run.first, ts), max(run.last, until)
         run.variants.add(variant)
         for later in near[1:]:
             # If lists of the later run were enrolled, they were final, and no list could arrive between the two runs any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.engine.batch import Batch, BatchResult, Outlier, Refusals, TimeMove
+from streammetrics.engine.exposure_join import ExposureJoin
 from streammetrics.engine.lateness import TimeSetter
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_join import SessionJoin
@@ -10,7 +11,7 @@ from streammetrics.engine.supported_time import SupportedTime
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
-from streammetrics.events.model import Elsewhere, Event, Feedback
+from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import TYPE
 
@@ -21,7 +22,7 @@ RECORD_TIMES = 5
 class BatchProcessor:
     """Takes one batch into a task's state: admission by watermark, then the join."""
 
-    __slots__ = ("counts", "joins", "moves", "outlier", "progress", "refusals", "rules", "state", "timed")
+    __slots__ = ("counts", "exposures", "joins", "moves", "outlier", "progress", "refusals", "rules", "state", "timed")
 
     def __init__(self, rules: EngineRules, state: TaskState) -> None:
         self.rules = rules
@@ -30,6 +31,7 @@ class BatchProcessor:
         self.counts = state.progress.counts
         self.refusals = Refusals(state.progress.counts)
         self.joins = SessionJoin(rules, state, self.refusals)
+        self.exposures = ExposureJoin(rules, state)
         self.timed = 0
         self.outlier: Outlier | None = None
         self.moves: list[TimeMove] = []
@@ -92,7 +94,12 @@ class BatchProcessor:
                     else:
                         self._refuse_late(topic, offset, ts, late_ms, own >= task)
                     continue
-                joined = joins.feedback(event, topic) if type(event) is Feedback else joins.impression(event, topic, offset)
+                if type(event) is Feedback:
+                    joined = joins.feedback(event, topic)
+                elif type(event) is Impression:
+                    joined = joins.impression(event, topic, offset)
+                else:
+                    joined = self.exposures.take(event, topic)
                 if joined and ts > newest:
                     newest = progress.newest = ts
         self._note_record_times(batch)

@@ -184,6 +184,24 @@ class LabelIndex:
             self.entries.clear()
         self.entries[experiments, segments] = entry
 
+    def relabel(self, experiments: Labels, segments: Labels, ts: int, watermark: int) -> FittedLabels:
+        """Fit other labels for a list that was admitted earlier, and count it in their groups. No run changes.
+
+        The list may be older than the groups, which have its time from then on.
+        """
+        fitted = self.fit(experiments, segments, watermark)
+        if not fitted.is_known:
+            self.add(fitted.entry, fitted.experiments, fitted.segments, ts, watermark)
+        for group in fitted.entry.groups:
+            self._groups[group] = max(self._groups[group], ts)
+            self.since[group] = min(self.since[group], ts)
+        return fitted
+
+    def extend_run(self, experiment: str, variant: str, first: int, last: int) -> None:
+        """Count an exposure in the run of its experiment. It may give lists its variant from `first` to `last` (ms, inclusive)."""
+        if self._rules.experiments is not None:
+            self.runs.extend(experiment, variant, first, last)
+
     def note(self, entry: LabelSetEntry, ts: int) -> None:
         """Note the time of a list. `SessionJoin.impression` contains a copy of this; a test compares the two."""
         if entry.newest == NEVER:

@@ -83,10 +83,13 @@ class PaneStore:
         totals = [(*key, total) for key, total in sorted(self.totals.items())]
         return {"pane_from": self.final_before, "oldest_kept": self.oldest_kept, "totals": totals}
 
-    def changes(self, progress: InputProgress, labels: LabelIndex) -> PaneChanges:
-        """Tally the changed lists, finalize the panes that are complete, expire the oldest, and return what to commit."""
+    def changes(self, progress: InputProgress, labels: LabelIndex, labelled_before: int) -> PaneChanges:
+        """Tally the changed lists, finalize the panes that are complete, expire the oldest, and return what to commit.
+
+        Lists from `labelled_before` (ms) on may still get variants, so their panes are not final.
+        """
         self._tally(labels)
-        final = self._finalize(progress.final_before(self._rules.join.attribution_ms), labels)
+        final = self._finalize(min(progress.final_before(self._rules.join.attribution_ms), labelled_before), labels)
         self._expire(progress.watermark)
         changed = {start: self.open.get(start) or self._finalized.get(start) or {} for start in self._dirty}
         panes = {start: encode_pane(pane) for start, pane in changed.items() if pane}

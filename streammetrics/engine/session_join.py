@@ -33,6 +33,7 @@ class SessionJoin:
         "counts",
         "dirty",
         "gap_ms",
+        "has_exposures",
         "join",
         "labels",
         "lists_max",
@@ -47,7 +48,7 @@ class SessionJoin:
 
     def __init__(self, rules: EngineRules, state: TaskState, refusals: Refusals) -> None:
         self.rules = rules
-        self.join = rules.join
+        self.join, self.has_exposures = rules.join, rules.join.exposures is not None
         self.state = state
         self.progress = state.progress
         self.labels = state.labels
@@ -108,6 +109,9 @@ class SessionJoin:
         duplicates = session.add_impression(event, topic, self.join, self.changed_lists)
         if duplicates:
             self._count_duplicates(duplicates)
+        if self.has_exposures and ts < user.unlabelled_from:
+            user.unlabelled_from = ts
+            self.state.sessions.due_changed.add(user_id)
         return True
 
     def _fitted(self, event: Impression) -> tuple[Impression, LabelSetEntry, LabelSetEntry | None, list[str]]:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias, TypedDict
 from streammetrics.engine.codec import Control
 from streammetrics.engine.enrolment import Enrolments
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
+from streammetrics.engine.list_labels import ListLabels
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.stored_state import StatePiece
 from streammetrics.engine.user_codec import decode_user, save_user
@@ -43,35 +44,49 @@ class StoredSessions(TypedDict):
     """The fields of a task's control record that `SessionStore` owns."""
 
     sessions_open: int
+    users_without_sessions: int
 
 
 class SessionStore:
-    """Users in memory. A user is due when a session may close or a list may be enrolled.
+    """Users in memory. A user is due when a session may close, a list may get its variants or be enrolled, or the last exposure expires.
 
-    `users` includes users without sessions until they are saved. `dirty` are the users that the next commit writes. `due_changed` are the
-    users that need a new due time. No stored user is due before `next_due` (ms). `open` is the number of open sessions of all users of the
-    task, in memory or not.
+    `users` includes users without sessions and exposures until they are saved. `dirty` are the users that the next commit writes.
+    `due_changed` are the users that need a new due time. No stored user is due before `next_due` (ms). `open` is the number of open
+    sessions of all users of the task, in memory or not. `without_sessions` is the number of its stored users that have exposures only.
     """
 
-    __slots__ = ("_counts", "_due_requested", "_enrolments", "_rules", "dirty", "due_changed", "next_due", "open", "turns", "users")
+    __slots__ = (
+        "_counts",
+        "_due_requested",
+        "_enrolments",
+        "_list_labels",
+        "_rules",
+        "dirty",
+        "due_changed",
+        "next_due",
+        "open",
+        "turns",
+        "users",
+        "without_sessions",
+    )
 
-    def __init__(self, rules: EngineRules, enrolments: Enrolments, counts: Counter[tuple[str, int]]) -> None:
-        self._rules, self._enrolments, self._counts = rules, enrolments, counts
+    def __init__(self, rules: EngineRules, enrolments: Enrolments, list_labels: ListLabels, counts: Counter[tuple[str, int]]) -> None:
+        self._rules, self._enrolments, self._list_labels, self._counts = rules, enrolments, list_labels, counts
         self.turns = EnrolmentTurns(rules)
         self._due_requested = False
         self.users: dict[str, User] = {}
         self.dirty: dict[str, User] = {}
         self.due_changed: set[str] = set()
         self.next_due = NEVER
-        self.open = 0
+        self.open = self.without_sessions = 0
 
     def restore(self, stored: Control) -> None:
         """Continue from the last commit. Users are loaded when they are needed."""
-        self.open = stored.sessions_open
+        self.open, self.without_sessions = stored.sessions_open, stored.users_without_sessions
 
     def stored(self) -> StoredSessions:
         """Return the part of the control record that the next commit writes."""
-        return {"sessions_open": self.open}
+        return {"sessions_open": self.open, "users_without_sessions": self.without_sessions}
 
     def missing(self, user_ids: set[str]) -> set[str]:
         """Return those of the users that are not in memory."""
@@ -96,7 +111,7 @@ class SessionStore:
         self.next_due = FOREVER if next_due_ms is None else next_due_ms
 
     def close_due(self, due: Iterable[str], bound: int) -> None:
-        """Close the ended sessions of users that are due, and pass on those of their lists that can be enrolled."""
+        """Label the lists of users that are due, close their ended sessions, and pass on those of their lists that can be enrolled."""
         for user_id in due:
             self.due_changed.add(user_id)
             user = self.users[user_id]
@@ -109,19 +124,31 @@ class SessionStore:
         This is the only place where sessions close. No event before `bound` (ms) is admitted any more.
         """
         self.dirty[user_id] = user
+        self._list_labels.label(user, bound)
         for session in user.close_before(bound, self._rules.join.gap_ms):
             self.open -= 1
             matched, unmatched = count_outcomes(session, self._rules.join.attribution_ms, self._counts)
+            self._list_labels.count_exposed(session.lists.values())
             self._enrolments.add_session(user_id, user, session, matched, unmatched)
 
+    def label_changed(self, bound: int) -> None:
+        """Label the lists before `bound` (ms) of all users that the next commit writes."""
+        for user_id, user in self.dirty.items():
+            if user.unlabelled_from < bound:
+                self._list_labels.label(user, bound)
+                self.due_changed.add(user_id)
+        self._list_labels.advance(bound, self.next_due)
+
     def changes(self, records_due: Mapping[str, int]) -> SessionChanges:
-        """Return what to commit, and drop users without sessions. `records_due`: when (ms) users' totals no longer matter."""
+        """Return what to commit, and drop users without sessions and exposures. `records_due`: when (ms) users' totals no longer matter."""
         users: dict[str, bytes] = {}
         pieces: dict[str, StatePiece] = {}
         pieces_gone: dict[str, int] = {}
         gone: list[str] = []
         for user_id, user in self.dirty.items():
-            before, saved = user.stored.pieces, save_user(user) if user.sessions else None
+            before, saved = user.stored.pieces, save_user(user) if user.is_kept else None
+            if user.stored.without_sessions or user.exposures:
+                self._count_without_sessions(user, saved is not None and not user.sessions)
             if isinstance(saved, StatePiece):
                 pieces[user_id] = saved
             elif before > 0:
@@ -141,9 +168,19 @@ class SessionStore:
         self._due_requested = False
         return SessionChanges(users, pieces, pieces_gone, due, gone)
 
+    def _count_without_sessions(self, user: User, now: bool) -> None:
+        self.without_sessions += now - user.stored.without_sessions
+        user.stored.without_sessions = now
+
     def _due_of(self, user_id: str, user: User) -> int:
-        """When (ms) a user is due: the first session may have ended, or the turn of the first list that is not enrolled is final."""
-        due = user.next_due(self._rules.join.gap_ms)
+        """When (ms) a user is due.
+
+        The first list without its variants may get them, the first session may have ended, or the turn of the first list that is not
+        enrolled is final. Without sessions, the last exposure has expired.
+        """
+        if not user.sessions:
+            return self._list_labels.expires(user)
+        due = min(user.unlabelled_from, user.next_due(self._rules.join.gap_ms))
         if self.turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
             return due
         lists = [shown for session in user.sessions for shown in session.lists_from(user.enrolled_before)]

@@ -14,6 +14,7 @@ from streammetrics.engine.examination_store import without_examination
 from streammetrics.engine.experiment_runs import EVER, is_behind
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
+from streammetrics.engine.list_labels import ListLabels
 from streammetrics.engine.pane_store import PaneStore
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import SessionStore
@@ -36,6 +37,7 @@ class TaskState:
         "_signature",
         "enrolments",
         "labels",
+        "list_labels",
         "panes",
         "progress",
         "sessions",
@@ -57,7 +59,8 @@ class TaskState:
         self.panes = PaneStore(rules, tally_layout)
         self.labels = LabelIndex(rules, self.panes.forget_total)
         self.enrolments = Enrolments(rules, totals_layout, self.labels, self.progress.counts)
-        self.sessions = SessionStore(rules, self.enrolments, self.progress.counts)
+        self.list_labels = ListLabels(rules, self.labels, self.panes, self.progress)
+        self.sessions = SessionStore(rules, self.enrolments, self.list_labels, self.progress.counts)
         self.unique_users = UniqueUserPanes(rules, user_layout)
         self.user_sample = UserSample()
         self.unknown_names = UnknownNames()
@@ -81,6 +84,7 @@ class TaskState:
         self.progress.restore(stored)
         self.panes.restore(stored, panes, pane_starts)
         self.labels.restore(stored)
+        self.list_labels.restore(stored)
         self.sessions.restore(stored)
         self.enrolments.restore(stored)
         self.unique_users.restore(stored, user_counts)
@@ -106,6 +110,7 @@ class TaskState:
                 **self.progress.stored(),
                 **self.panes.stored(),
                 **self.labels.stored(),
+                **self.list_labels.stored(),
                 **self.sessions.stored(),
                 **self.enrolments.stored(),
                 **self.unique_users.stored(),

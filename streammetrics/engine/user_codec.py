@@ -1,4 +1,4 @@
-"""The stored form of a user's open sessions. It is written and read only here.
+"""The stored form of a user's open sessions and exposures. It is written and read only here.
 
 A small user is stored whole. A large one grows: after it was stored whole, each commit appends a piece with what has changed. So a commit
 writes about as much as its events hold, however long the session is.
@@ -13,6 +13,8 @@ import msgspec
 
 from streammetrics.engine.codec import VERSION, check_version, refusal
 from streammetrics.engine.stored_state import GROWS, StatePiece
+from streammetrics.events.event_time import FOREVER
+from streammetrics.sessions.exposures import StoredExposures, UserExposures
 from streammetrics.sessions.fragments import Fragment, Fragments, StoredImpression
 from streammetrics.sessions.msgpack import array_head, pack
 from streammetrics.sessions.rules import JoinRules
@@ -40,17 +42,20 @@ _StoredDelta = tuple[
 """What has changed of one session: its number among the sessions before, from 1 on (0: it is new), first and last time, number of events,
 new lists, new feedback; ids of lists that changed, and these lists and their fragments as they are now."""
 
-_decode_user = msgspec.msgpack.Decoder(tuple[int, int, list[_StoredSession]]).decode
-_decode_whole = msgspec.msgpack.Decoder(tuple[int, int, list[_WholeSession]]).decode
-_decode_piece = msgspec.msgpack.Decoder(tuple[int, list[_StoredDelta]]).decode
+_decode_user = msgspec.msgpack.Decoder(tuple[int, int, int, StoredExposures, list[_StoredSession]]).decode
+_decode_whole = msgspec.msgpack.Decoder(tuple[int, int, int, StoredExposures, list[_WholeSession]]).decode
+_decode_piece = msgspec.msgpack.Decoder(tuple[int, int, StoredExposures, list[_StoredDelta]]).decode
 _plain = msgspec.msgpack.Decoder().decode
-_USER_HEAD, _PIECE_HEAD = array_head(3) + pack(VERSION), array_head(2)
+_USER_HEAD, _PIECE_HEAD = array_head(5) + pack(VERSION), array_head(4)
 _SESSION_HEAD, _DELTA_HEAD, _NOTHING = array_head(6), array_head(9), array_head(0)
+_LABELLED: Final = -1
+"""Stored instead of FOREVER: all lists have the variants of their exposures. It takes one byte."""
+_NO_EXPOSURES: Final = pack(_LABELLED) + _NOTHING
 
 
 def encode_user(user: User) -> bytes:
-    """Encode a user's open sessions. Hits are left out, because they follow from lists and feedback."""
-    pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.enrolled_before), array_head(len(user.sessions))]
+    """Encode a user's open sessions and exposures. Hits are left out, because they follow from lists and feedback."""
+    pieces: list[bytes | bytearray] = [_USER_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(len(user.sessions))]
     for session in user.sessions:
         pieces += (_SESSION_HEAD, pack(session.first), pack(session.last), pack(session.size))
         pieces += session.packed_lists()
@@ -59,12 +64,19 @@ def encode_user(user: User) -> bytes:
     return b"".join(pieces)
 
 
+def _packed_exposures(user: User) -> bytes:
+    if user.exposures is None and user.unlabelled_from == FOREVER:
+        return _NO_EXPOSURES
+    unlabelled_from = _LABELLED if user.unlabelled_from == FOREVER else user.unlabelled_from
+    return pack(unlabelled_from) + pack([] if user.exposures is None else user.exposures.stored())
+
+
 def _packed_parts(session: Session) -> bytes:
     return pack([(identity, *parts) for identity, parts in session.fragmented.items()]) if session.fragmented else _NOTHING
 
 
 def save_user(user: User) -> bytes | StatePiece:
-    """Return what to store of a user with open sessions: the whole state, or a piece to append. It counts as stored from now on."""
+    """Return what to store of a user with open sessions or exposures: the whole state, or a piece to append. It is stored from now on."""
     stored = user.stored
     if stored.pieces >= 0 and not (stored.pieces >= PIECES_MIN and stored.piece_bytes >= stored.whole_bytes):
         piece = _framed(_encode_piece(user))
@@ -92,7 +104,7 @@ def _mark_saved(user: User) -> None:
 
 def _encode_piece(user: User) -> bytes:
     """Encode what has changed of a user since the last piece."""
-    pieces: list[bytes | bytearray] = [_PIECE_HEAD, pack(user.enrolled_before), array_head(len(user.sessions))]
+    pieces: list[bytes | bytearray] = [_PIECE_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(len(user.sessions))]
     for session in user.sessions:
         pieces += (_DELTA_HEAD, pack(session.number), pack(session.first), pack(session.last), pack(session.size))
         if session.number == 0:
@@ -158,12 +170,23 @@ def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) 
     """Decode a user and join every session."""
     try:
         if not stored.startswith(GROWS):
-            version, entered, sessions = _decode_user(stored)
+            version, entered, unlabelled, exposures, sessions = _decode_user(stored)
             check_version(version, WHAT)
-            return User(wrong_partition, entered, _restored(sessions, rules))
+            user = User(wrong_partition, entered, _restored(sessions, rules))
+            return _with_exposures(user, unlabelled, exposures)
         return _decode_growing(stored, rules, wrong_partition)
     except (msgspec.DecodeError, IndexError) as error:
         raise refusal(stored[len(GROWS) + FRAME :] if stored.startswith(GROWS) else stored, _plain, WHAT, error) from error
+
+
+def _with_exposures(user: User, unlabelled_from: int, exposures: StoredExposures) -> User:
+    """Give a user that was read the stored exposures."""
+    if exposures:
+        user.exposures = UserExposures(exposures)
+    if unlabelled_from != _LABELLED:
+        user.unlabelled_from = unlabelled_from
+    user.stored.without_sessions = not user.sessions
+    return user
 
 
 def _restored(sessions: Sequence[_StoredSession], rules: JoinRules) -> tuple[Session, ...]:
@@ -176,13 +199,14 @@ def _restored(sessions: Sequence[_StoredSession], rules: JoinRules) -> tuple[Ses
 
 def _decode_growing(stored: bytes, rules: JoinRules, wrong_partition: bool) -> User:
     whole, *pieces = _parts_of(stored)
-    version, entered, sessions = _decode_whole(whole)
+    version, entered, unlabelled, exposures, sessions = _decode_whole(whole)
     check_version(version, WHAT)
     growing = [_whole_session(*session) for session in sessions]
     for piece in pieces:
-        entered, deltas = _decode_piece(piece)
+        entered, unlabelled, exposures, deltas = _decode_piece(piece)
         growing = _after_piece(growing, deltas)
     user = User(wrong_partition, entered, _restored([session.stored() for session in growing], rules))
+    _with_exposures(user, unlabelled, exposures)
     user.stored.pieces, user.stored.whole_bytes = len(pieces), len(GROWS) + FRAME + len(whole)
     user.stored.piece_bytes = len(stored) - user.stored.whole_bytes
     _mark_saved(user)

@@ -1,4 +1,4 @@
-"""Decoders: the bytes of a record -> impressions, feedback and malformed events.
+"""Decoders: the bytes of a record -> impressions, feedback, exposures and malformed events.
 
 A decoder is a pure function of the bytes. It never raises for bad input. It returns what is malformed next to what is valid. This room
 also holds the grade rules, the table of event outcomes and arithmetic on event times.
@@ -6,7 +6,7 @@ also holds the grade rules, the table of event outcomes and arithmetic on event 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from streammetrics.errors import MalformedEvent
@@ -14,8 +14,9 @@ from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.presets import preset_rules
 from streammetrics.events.mappings.rules import FORMATS, Format, MappingRule
 from streammetrics.events.mappings.text_rows import TEXT_ROWS, rows_decoder
-from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
+from streammetrics.events.model import TS_MAX, Event, EventLimits, Exposure, Feedback, Impression
 from streammetrics.events.native import native_decoder
+from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.ubi import ubi_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
@@ -25,11 +26,13 @@ __all__ = [
     "Decoder",
     "Event",
     "EventLimits",
+    "Exposure",
     "Feedback",
     "Impression",
     "MalformedEvent",
     "UbiSettings",
     "decoder",
+    "exposures_of",
     "native_decoder",
     "topic_decoder",
     "ubi_decoder",
@@ -60,6 +63,25 @@ def topic_decoder(topic: str, format: Format, rules: Sequence[MappingRule], limi
         return decoder(format, limits, ubi)
     used = {rule.kind for rule in applied}
     return mapped_decoder(applied, limits, {name: decoder(name, limits, ubi) for name in FORMATS if name in used})
+
+
+def exposures_of(decode: Decoder, experiments: Iterable[str]) -> Decoder:
+    """Return a decoder that ignores the exposures to all other experiments.
+
+    >>> decode = exposures_of(lambda value: (Exposure("u", 5, "checkout", "on"), Exposure("u", 5, "ranker", "new")), ["ranker"])
+    >>> [event.reason if isinstance(event, MalformedEvent) else event.experiment for event in decode(b"")]
+    ['ignored', 'ranker']
+    """
+    names = frozenset(experiments)
+    ignored = MalformedEvent(IGNORED, "an exposure to an experiment that is not in exposures.experiments")
+
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        found = decode(value)
+        if any(type(event) is Exposure and event.experiment not in names for event in found):
+            return [ignored if type(event) is Exposure and event.experiment not in names else event for event in found]
+        return found
+
+    return read
 
 
 def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:

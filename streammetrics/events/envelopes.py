@@ -1,4 +1,6 @@
-"""Takes events out of envelopes: Kafka Connect, Debezium, CloudEvents, search hits and `kcat -J`. Runs before a format's decoder. Pure.
+"""Takes events out of envelopes: Kafka Connect, Debezium, CloudEvents, search hits, OTLP and `kcat -J`. Pure.
+
+Runs before a format's decoder.
 
 | envelope | record | event |
 |---|---|---|
@@ -6,6 +8,7 @@
 | `debezium` | `{"before": …, "after": EVENT, "op": …}`, or the same as the `payload` of `connect` | `after`; a deletion holds no event |
 | `cloudevents` | `{"specversion": …, "data": EVENT}` (structured), or the event itself (binary: its attributes are headers) | `data` |
 | `hits` | `{"_index": …, "_source": EVENT}`, a search hit or a line of an index dump | `_source` |
+| `otlp` | `{"resourceLogs": [{"scopeLogs": [{"logRecords": [EVENT, …]}]}]}`, an export request of OpenTelemetry | each log record |
 | `kcat` | `{"topic": …, "payload": EVENT}` | `payload` |
 
 An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`; their attributes are added to
@@ -29,7 +32,7 @@ from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event
 
-Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "hits", "kcat"]
+Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "hits", "kcat", "otlp"]
 _Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 EnvelopeFields: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -51,6 +54,8 @@ def without_envelope(envelope: Envelope, decode: _Decode, with_attributes: bool 
         return decode
     if envelope == "cloudevents" and with_attributes:
         return _with_attributes(decode)
+    if envelope == "otlp":
+        return _otlp(decode)
     event_of = _READERS[envelope]
 
     def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
@@ -78,6 +83,43 @@ def _with_attributes(decode: _Decode) -> _Decode:
         except MalformedEvent as error:
             return (without_traceback(error),)
         return decode(cloudevents.with_attributes(event, fields) if "specversion" in fields else event)
+
+    return read
+
+
+class _ScopeLogs(msgspec.Struct, rename="camel"):
+    log_records: list[msgspec.Raw] = []
+
+
+class _ResourceLogs(msgspec.Struct, rename="camel"):
+    scope_logs: list[_ScopeLogs] = []
+
+
+class _ExportRequest(msgspec.Struct, rename="camel"):
+    """An export request of logs, in OTLP JSON."""
+
+    resource_logs: list[_ResourceLogs]
+
+
+_export_request = msgspec.json.Decoder(_ExportRequest).decode
+
+
+def _otlp(decode: _Decode) -> _Decode:
+    """Return a decoder of export requests: each log record is an event. A request without log records holds no event."""
+
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        if value is None or not value.strip():
+            return decode(value)
+        try:
+            read_document(value)  # it names what is wrong
+            request = _export_request(value)
+        except MalformedEvent as error:
+            return (without_traceback(error),)
+        except (msgspec.MsgspecError, ValueError) as error:
+            rule = f"the envelope otlp needs resourceLogs with scopeLogs and logRecords: {error}"
+            return (without_traceback(malformed("bad_value", rule, value, "send OTLP JSON, or change events.envelope")),)
+        logs = [record for resource in request.resource_logs for scope in resource.scope_logs for record in scope.log_records]
+        return [event for record in logs for event in decode(bytes(record))]
 
     return read
 

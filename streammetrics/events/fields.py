@@ -19,6 +19,9 @@ from streammetrics.events.model import TS_MAX, EventLimits, Labels
 POSITION_MAX: Final = 2**63 - 1
 """Greatest position of an item. Stored state packs positions as signed 64-bit integers."""
 
+OTHER_EVENTS: Final = 'send other events to another topic, or leave them out by a mapping with kind = "ignore"'
+"""What to do about events of another type."""
+
 Value = TypeVar("Value")
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -53,10 +56,9 @@ class Fields:
             raise malformed("missing_field", f"{self.within}{name} is required and must not be null", None, f"send {name}")
         return raw
 
-    def kind(self, name: str, kinds: tuple[str, ...]) -> str:
+    def kind(self, name: str, kinds: tuple[str, ...], advice: str = OTHER_EVENTS) -> str:
         raw = self.need(name)
         rule = f"{self.within}{name} must be {' or '.join(kinds)}"
-        advice = 'send other events to another topic, or leave them out by a mapping with kind = "ignore"'
         found = _decoded(_string, raw, "bad_type", rule, advice)
         if found not in kinds:
             raise MalformedEvent("bad_type", malformed("bad_type", rule, raw, advice).detail, found)

@@ -1,4 +1,4 @@
-"""The two kinds of events, impressions and feedback, and the limits of one event. Values only."""
+"""The kinds of events (impressions, feedback and exposures), and the limits of one event. Values only."""
 
 from __future__ import annotations
 
@@ -55,7 +55,20 @@ class Feedback(msgspec.Struct, tag="feedback", tag_field="type", frozen=True, gc
     impression_id: Text | None = None
 
 
-Event: TypeAlias = Impression | Feedback
+@final
+class Exposure(msgspec.Struct, tag="exposure", tag_field="type", frozen=True, gc=False):
+    """The variant of an experiment that a user was given at one time, such as the evaluation of a feature flag.
+
+    Fields and types match the native schema, as those of Feedback do.
+    """
+
+    user_id: Text
+    ts: Time
+    experiment: Text
+    variant: Text
+
+
+Event: TypeAlias = Impression | Feedback | Exposure
 
 
 @final
@@ -69,6 +82,7 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 class EventLimits(msgspec.Struct, frozen=True):
     """Limits of one event. An event beyond a limit is rejected as a whole and counted, never cut. Labels are dropped one by one.
 
+    `exposures`: whether exposures are read; without, they are malformed.
     `first_place`: None if positions give only the order of items. Otherwise they are the places of items, and this is that of the first.
     """
 
@@ -80,3 +94,4 @@ class EventLimits(msgspec.Struct, frozen=True):
     label_chars_max: int = 128
     numeric_ids: bool = False
     first_place: int | None = None
+    exposures: bool = False

@@ -1,11 +1,11 @@
-"""The native schema: one JSON object in UTF-8 is one impression or one feedback.
+"""The native schema: one JSON object in UTF-8 is one impression, one feedback or one exposure.
 
 This module has the reference decoder. It reads field by field and names the broken rule. `native_fast` decodes most events
 faster; it returns the same events and leaves everything else to the reference decoder.
 
 The schema
 ----------
-Both kinds have `type` (`"impression"` or `"feedback"`), `user_id` (an id) and `ts` (the event's time).
+All kinds have `type` (`"impression"`, `"feedback"` or `"exposure"`), `user_id` (an id) and `ts` (the event's time).
 
 | field of an impression | | |
 |---|---|---|
@@ -21,6 +21,13 @@ Both kinds have `type` (`"impression"` or `"feedback"`), `user_id` (an id) and `
 | `action` | required | a label; the grade rules decide its grade |
 | `value` | optional | a finite number, such as the seconds watched |
 | `impression_id` | optional | id of the list; without it, the user's latest list that shows the item |
+
+| field of an exposure | | |
+|---|---|---|
+| `experiment` | required | a label: the experiment, such as the key of a feature flag |
+| `variant` | required | a label: the variant that the user was given |
+
+Exposures are read only if `exposures` is on.
 
 Rules:
 
@@ -41,7 +48,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -52,9 +60,13 @@ from streammetrics.events.fields import Fields
 from streammetrics.events.items import Item, ranked
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import without_traceback
-from streammetrics.events.model import Event, EventLimits, Feedback, Impression
+from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression
 from streammetrics.events.native_fast import fast_decoder
 from streammetrics.events.recognize import explained
+
+KINDS: Final = ("impression", "feedback", "exposure")
+"""The types of native events. The last one is read only if exposures are on."""
+ADVICE_WITHOUT_EXPOSURES: Final = f"{fields.OTHER_EVENTS}; for exposures, set exposures.enabled = true"
 
 
 def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
@@ -82,7 +94,16 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
 def read_event(value: bytes, limits: EventLimits) -> Event:
     """The reference decoder: return the event, or raise MalformedEvent for the first broken rule, in the order of the schema."""
     event = Fields(read_document(value), limits)
-    return _read_impression(event) if event.kind("type", ("impression", "feedback")) == "impression" else _read_feedback(event)
+    kind = event.kind(
+        "type", KINDS if limits.exposures else KINDS[:2], fields.OTHER_EVENTS if limits.exposures else ADVICE_WITHOUT_EXPOSURES
+    )
+    return _READERS[kind](event)
+
+
+def _read_exposure(event: Fields) -> Exposure:
+    return Exposure(
+        user_id=event.identity("user_id"), ts=event.time("ts"), experiment=event.label("experiment"), variant=event.label("variant")
+    )
 
 
 def _read_impression(event: Fields) -> Impression:
@@ -115,6 +136,13 @@ def _read_feedback(event: Fields) -> Feedback:
         value=event.number("value"),
         impression_id=event.optional_identity("impression_id"),
     )
+
+
+_READERS: Final[Mapping[str, Callable[[Fields], Event]]] = {
+    "impression": _read_impression,
+    "feedback": _read_feedback,
+    "exposure": _read_exposure,
+}
 
 
 def _read_item(name: str, raw: msgspec.Raw, limits: EventLimits) -> str | Item[str, str]:

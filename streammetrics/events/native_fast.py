@@ -9,7 +9,7 @@ event. This changes the speed, never the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -19,7 +19,7 @@ from streammetrics.events import fields
 from streammetrics.events.items import Item, ranked
 from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, has_control, is_shallow, may_hold_control, too_deep
 from streammetrics.events.label_cache import ABSENT, LabelSets, as_sent
-from streammetrics.events.model import Event, EventLimits, Feedback, Impression, Time
+from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression, Time
 
 FEEDBACK_BYTES_MIN: Final = len(b'{"type":"feedback","user_id":"","ts":0,"item_id":"","action":""}')
 """Size of a feedback with empty strings. So no string is longer than the value's size minus this."""
@@ -53,6 +53,15 @@ class _Feedback(Struct, Generic[IdT, ActionT], tag="feedback", tag_field="type",
     impression_id: IdT | None = None
 
 
+class _Exposure(Struct, Generic[IdT, ActionT], tag="exposure", tag_field="type", gc=False):
+    """An exposure as sent, in any valid form."""
+
+    user_id: IdT
+    ts: Time | str
+    experiment: ActionT
+    variant: ActionT
+
+
 def fast_decoder(limits: EventLimits) -> Callable[[bytes], Sequence[Event]]:
     """Return the fast decoder. It raises NOT_ACCEPTED (see `fallback`) for input that it leaves to the reference decoder.
 
@@ -84,6 +93,9 @@ def fast_decoder(limits: EventLimits) -> Callable[[bytes], Sequence[Event]]:
             if len(value) > short:
                 _reject_long(sent, value, limits)
             return (sent,)
+        if type(sent) is Exposure:
+            _reject_long_exposure(sent, limits)
+            return (sent,)
         if sent.fragment:
             raise ValueError("an item without a position")
         experiments, segments, dropped = cached(as_sent((sent.experiments, sent.segments))) or read_labels(sent.experiments, sent.segments)
@@ -99,6 +111,8 @@ def _common_parser(limits: EventLimits) -> Callable[[bytes], Any]:
     identity: Any = _text(limits.id_chars_max)
     items: Any = Annotated[tuple[identity, ...], Meta(max_length=limits.items_max)]
     kinds: Any = _generic(_Impression)[identity, Time, items] | Feedback
+    if limits.exposures:
+        kinds |= Exposure
     return msgspec.json.Decoder(kinds).decode
 
 
@@ -110,6 +124,8 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
     item: Any = identity | _generic(Item)[identity, label]
     items: Any = Annotated[tuple[item, ...], Meta(max_length=limits.items_max)]
     kinds: Any = _generic(_Impression)[identity, Time | str, items] | _generic(_Feedback)[identity, label]
+    if limits.exposures:
+        kinds |= _generic(_Exposure)[identity, label]
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(kinds).decode
 
     def read(value: bytes) -> tuple[Event, bool]:
@@ -122,6 +138,8 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
         ts = sent.ts if type(sent.ts) is int else _time(sent.ts)
         if type(sent) is _Feedback:
             return Feedback(sent.user_id, ts, sent.item_id, sent.action, sent.value, sent.impression_id), in_ms
+        if type(sent) is _Exposure:
+            return Exposure(sent.user_id, ts, sent.experiment, sent.variant), in_ms
         experiments, segments, dropped = label_sets.of(sent.experiments, sent.segments)
         if not (sent.fragment or Item in map(type, sent.items)):
             return Impression(sent.impression_id, sent.user_id, ts, sent.items, experiments, segments, dropped_labels=dropped), in_ms
@@ -131,10 +149,17 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
     return read
 
 
+_ID_FIELDS: Final[Mapping[type, tuple[str, ...]]] = {
+    _Impression: ("user_id", "impression_id"),
+    _Feedback: ("user_id", "impression_id", "item_id"),
+    _Exposure: ("user_id",),
+}
+
+
 def _to_text(sent: Any, chars_max: int) -> bool:
     """Replace ids that are numbers by their decimal text. Return whether there were any."""
     had_numbers = False
-    names = ("user_id", "impression_id") if type(sent) is _Impression else ("user_id", "impression_id", "item_id")
+    names = _ID_FIELDS[type(sent)]
     for name in names:
         if type(found := getattr(sent, name)) is int:
             setattr(sent, name, _decimal(found, chars_max))
@@ -191,8 +216,16 @@ def _reject_long(sent: Feedback, value: bytes, limits: EventLimits) -> None:
         raise ValueError("a string too long")
 
 
+def _reject_long_exposure(sent: Exposure, limits: EventLimits) -> None:
+    """Raise ValueError if a string exceeds its limit."""
+    if len(sent.user_id) > limits.id_chars_max or max(len(sent.experiment), len(sent.variant)) > limits.label_chars_max:
+        raise ValueError("a string too long")
+
+
 def _ids(sent: Any) -> str:
     """Return all strings that must not have control characters, joined. Labels of lists are excluded."""
+    if type(sent) is Exposure or type(sent) is _Exposure:
+        return "".join((sent.user_id, sent.experiment, sent.variant))
     if type(sent) is not _Impression:
         return "".join((sent.user_id, sent.item_id, sent.action, sent.impression_id or ""))
     items = [item if type(item) is str else item.id + (item.team or "") for item in sent.items]

@@ -68,6 +68,7 @@ OUTCOMES: Final = (
     Outcome("future", "refused", is_dead_lettered=True),
     Outcome("late", "refused", "late", is_dead_lettered=True),
     Outcome("session_full", "refused"),  # a robot's events would fill the dead letters
+    Outcome("too_many_exposures", "refused"),  # like those of a full session
     Outcome("too_many_lists", "refused", is_dead_lettered=True),
     Outcome("matched", "feedback", "feedback_matched"),
     Outcome("repeated", "feedback", "feedback_repeated"),
@@ -78,6 +79,9 @@ OUTCOMES: Final = (
     Outcome("duplicate", "marked", "duplicates"),
     Outcome(IGNORED, "marked", "ignored"),
     Outcome("ahead", "marked", "events_ahead"),
+    Outcome("exposure", "marked", "exposures"),
+    Outcome("list_exposed", "marked", "lists_exposed"),
+    Outcome("list_unexposed", "marked", "lists_unexposed"),
     Outcome("key_mismatch", "marked", "key_mismatch"),
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),
     Outcome("experiment_lists_unstaged", "marked", "experiment_lists_unstaged"),

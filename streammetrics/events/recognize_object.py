@@ -31,7 +31,13 @@ def _is_one_of(name: str, *values: str) -> Callable[[JsonObject], bool]:
 
 def is_native(fields: JsonObject) -> bool:
     """Return whether an object looks like an event of the native schema."""
-    return _is_one_of("type", "impression", "feedback")(fields) and not fields.keys().isdisjoint(("user_id", "ts", "items", "item_id"))
+    known = _is_one_of("type", "impression", "feedback", "exposure")(fields)
+    return known and not fields.keys().isdisjoint(("user_id", "ts", "items", "item_id"))
+
+
+def _inside(fields: JsonObject, name: str) -> JsonObject:
+    found = fields.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def is_ubi_event(fields: JsonObject) -> bool:
@@ -46,6 +52,8 @@ ENVELOPES: Final = get_args(Envelope)
 """The envelopes that the decoders can read."""
 _SEGMENT_CALLS = ("track", "page", "screen", "identify", "group", "alias")
 _SCHEMAS: Final = (
+    _Schema("otel", "log records of OpenTelemetry", _has("timeUnixNano", "attributes")),
+    _Schema("openfeature", "evaluations of OpenFeature", lambda fields: "feature_flag.key" in _inside(fields, "attributes")),
     _Schema(
         "segment",
         "Segment or RudderStack calls",
@@ -152,6 +160,13 @@ def _envelope(fields: JsonObject) -> Recognized | None:
         )
     if "_source" in fields:
         return _in_envelope("hits", "search hits or an index dump", "_source", fields)
+    return _many(fields)
+
+
+def _many(fields: JsonObject) -> Recognized | None:
+    """Recognize envelopes of several events."""
+    if "resourceLogs" in fields:
+        return Recognized("otlp", "export requests of OpenTelemetry", 'set events.envelope = "otlp"')
     hits = fields.get("hits")
     if isinstance(hits, dict) and "hits" in hits:
         return Recognized("hits", "a search response", "write its documents one per line (jq -c '.hits.hits[]._source')")

@@ -34,11 +34,12 @@ def native_schema(limits: EventLimits) -> SchemaObject:
     return {
         "$schema": DIALECT,
         "title": "Events of streammetrics",
-        "description": "One impression (a ranked list shown to a user) or one feedback. " + BEYOND.format(bytes=limits.event_bytes_max),
-        "oneOf": [{"$ref": "#/$defs/impression"}, {"$ref": "#/$defs/feedback"}],
+        "description": f"{_what(limits)} {BEYOND.format(bytes=limits.event_bytes_max)}",
+        "oneOf": [{"$ref": f"#/$defs/{kind}"} for kind in ("impression", "feedback", *(["exposure"] if limits.exposures else []))],
         "$defs": {
             "impression": _impression(limits),
             "feedback": _feedback(),
+            **({"exposure": _exposure()} if limits.exposures else {}),
             "id": _id(limits),
             "label": _text(1, limits.label_chars_max),
             "time": {
@@ -91,6 +92,25 @@ def _feedback() -> SchemaObject:
             },
         },
         ("item_id", "action"),
+    )
+
+
+def _what(limits: EventLimits) -> str:
+    if limits.exposures:
+        return "One impression (a ranked list shown to a user), one feedback, or one exposure (the variant that a user was given)."
+    return "One impression (a ranked list shown to a user) or one feedback."
+
+
+def _exposure() -> SchemaObject:
+    return _event(
+        {
+            "type": {"const": "exposure"},
+            "user_id": _ref("id", "The user, who is also the key of the Kafka record."),
+            "ts": _ref("time"),
+            "experiment": _ref("label", "The experiment, such as the key of a feature flag."),
+            "variant": _ref("label", "The variant that the user was given."),
+        },
+        ("experiment", "variant"),
     )
 
 

@@ -111,7 +111,7 @@ class ReportBuilder:
         self.user_windows.update(task, view.user_counts, control.oldest_kept, view.is_snapshot)
         self._controls[task] = control
         self.marks[task] = view.mark
-        self._users[task] = view.users
+        self._users[task] = view.users - control.users_without_sessions
         self._user_samples.update(task, control.users_sampled)
         of_experiments = self._position_bias.update(task, view.experiments)
         names = started_runs(control, of_experiments) if fit == "same" else {}
@@ -242,13 +242,14 @@ class ReportBuilder:
         missing = len(controls) < tasks or not controls
         whole = not missing and self._have_same_rules(tasks)
         watermark = NEVER if missing else min(control.watermark for control in controls)
+        shown = NEVER if missing else min(control.shown_watermark(self.rules.lateness_ms) for control in controls)
         newest = newest_shown(controls)
         oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
         windows = tuple(
-            self.aggregator.window(window_ms, view, watermark, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
+            self.aggregator.window(window_ms, view, shown, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
         )
         self._count_withheld(windows)
-        final = final_bound(watermark, self.rules.lateness_ms, self.rules.attribution_ms)
+        final = final_bound(shown, self.rules.lateness_ms, self.rules.attribution_ms)
         counts: Counter[tuple[str, str]] = Counter()
         for control in controls:
             for reason, topic, count in control.counts:
@@ -272,7 +273,7 @@ class ReportBuilder:
             experiments=tuple(self._experiments(controls, tasks)) if whole else (),
             entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
-            recent=self._recent.read(watermark, oldest_kept, newest) if whole and self._recent is not None else None,
+            recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
             position_bias=self._position_bias.read(tasks, controls, newest) if whole else None,
             unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),

@@ -25,11 +25,29 @@ class EngagementRules:
         return f" purchases{sorted(self.purchases)} reformulation={self.reformulation_ms}"
 
 
+@dataclass(frozen=True, slots=True)
+class ExposureRules:
+    """How exposures give lists their variants.
+
+    A list has the variants of exposures at most `validity_ms` older, inclusive. `kept_max` limits the exposures that are kept of one user,
+    and `experiments_max` the experiments of one list.
+    """
+
+    validity_ms: int = 86_400_000
+    kept_max: int = 1_000
+    experiments_max: int = 16
+
+    def describe(self) -> str:
+        """Return every rule, to be added to those of the engine."""
+        return f" exposures[validity={self.validity_ms} kept={self.kept_max} experiments={self.experiments_max}]"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRules:
     """The rules of a join. `gap_ms` and `attribution_ms` are inclusive. Events beyond a limit are refused, never cut.
 
     `engagement`: None if no engagement metric is computed. Lists then have no engagement.
+    `exposures`: None if lists have only the variants that they were sent with.
     `absolute_positions`: the position of an item, from 0, is its place. Lists then have an empty text at each place without an item.
     """
 
@@ -39,4 +57,5 @@ class JoinRules:
     lists_open_max: int = 1_000
     items_max: int = 1_000
     engagement: EngagementRules | None = None
+    exposures: ExposureRules | None = None
     absolute_positions: bool = False

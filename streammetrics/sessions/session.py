@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Impression, Labels
 from streammetrics.sessions.engagement import Engagement
 from streammetrics.sessions.fragments import Duplicates, Fragment, Fragments, FragmentUnion, StoredImpression, resolve, unite
 from streammetrics.sessions.item_index import ImpressionCopies
@@ -95,6 +95,37 @@ class Session(JoinedSession):
         self.rejoin(rules, changed)
         self._link(rules, changed)
         return duplicates
+
+    def relabel(self, shown: ShownList, experiments: Labels, segments: Labels, changed: ChangedLists) -> None:
+        """Give a list other experiments and segments. No event before it may arrive any more.
+
+        The event that the list has its labels from gets them too, so that later copies and fragments lead to the same list.
+        """
+        identity = shown.impression.impression_id
+        parts = self.fragmented.get(identity)
+        if parts is not None:
+            if parts.whole is not None:
+                parts = parts._replace(whole=msgspec.structs.replace(parts.whole, experiments=experiments, segments=segments))
+            else:
+                first = msgspec.structs.replace(parts.fragments[0], experiments=experiments, segments=segments)
+                parts = parts._replace(fragments=(first, *parts.fragments[1:]))
+            self.fragmented[identity] = parts
+            self._unions.pop(identity, None)
+        self._touch(identity)
+        impression = msgspec.structs.replace(shown.impression, experiments=experiments, segments=segments)
+        self._replace_impression(shown, impression, changed)
+
+    def _replace_impression(self, shown: ShownList, impression: StoredImpression, changed: ChangedLists) -> ShownList:
+        """Give a list another impression. The tallies may contain the list as it was; then a new one replaces it."""
+        if shown.tallied is None:
+            shown.impression = impression
+            return shown
+        replaced = ShownList(impression, impression.ts, impression.items, shown.hits, None, shown.engagement)
+        mark_changed(shown, changed)
+        shown.hits = None
+        changed.append(replaced)
+        self.lists[impression.impression_id] = replaced
+        return replaced
 
     def _add(self, stored: StoredImpression, changed: ChangedLists) -> ShownList:
         shown = ShownList.new(stored)
@@ -208,13 +239,8 @@ class Session(JoinedSession):
         impression = msgspec.structs.replace(
             shown.impression, items=items, experiments=labels.experiments, segments=labels.segments, topic=labels.topic
         )
-        if shown.tallied is not None:  # the tallies contain the list as it was: replace it
-            mark_changed(shown, changed)
-            shown.hits = None
-            shown = ShownList.new(impression)
-            changed.append(shown)
-            self.lists[impression.impression_id] = shown
-        shown.impression, shown.items, shown.hits, shown.engagement = impression, items, hits, engagement
+        shown = self._replace_impression(shown, impression, changed)
+        shown.items, shown.hits, shown.engagement = items, hits, engagement
 
     def _resolve(self, identity: str, parts: Fragments, duplicates: Duplicates, rules: JoinRules, changed: ChangedLists) -> bool:
         """Update the list of one id after its copies changed. Returns False if the list and its copies are as before."""

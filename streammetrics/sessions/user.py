@@ -1,11 +1,12 @@
-"""A user's open sessions: finds, opens, merges and closes them.
+"""A user's open sessions and exposures: finds, opens, merges and closes sessions.
 
 Sessions are more than a gap apart. An event within the gap of two sessions merges them. Times are event times in epoch milliseconds.
 """
 
 from __future__ import annotations
 
-from streammetrics.events.event_time import NEVER
+from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.sessions.exposures import UserExposures
 from streammetrics.sessions.fragments import Duplicates
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session import Session
@@ -13,23 +14,37 @@ from streammetrics.sessions.shown_list import ChangedLists
 
 
 class StoredSize:
-    """How a user is stored: the number of pieces after the whole state (-1: none may follow), and the bytes of both."""
+    """How a user is stored: the number of pieces after the whole state (-1: none may follow), and the bytes of both.
 
-    __slots__ = ("piece_bytes", "pieces", "whole_bytes")
+    `without_sessions`: the stored state has exposures only.
+    """
+
+    __slots__ = ("piece_bytes", "pieces", "whole_bytes", "without_sessions")
 
     def __init__(self) -> None:
         self.pieces, self.whole_bytes, self.piece_bytes = -1, 0, 0
+        self.without_sessions = False
 
 
 class User:
-    """One user's open sessions in order of time.
+    """One user's open sessions in order of time, and the exposures that may still matter (None: the user never had one).
 
     `wrong_partition`: the user id does not hash to the partition that its events arrive on. `enrolled_before`: lists before this time
     (ms, a pane start) are already in the totals of their experiments. `recently_saved`: the user was saved since the last eviction
-    check. `sampled_from`: start (ms) of the period in which the user was last added to the task's sample of users.
+    check. `sampled_from`: start (ms) of the period in which the user was last added to the task's sample of users. `unlabelled_from`: lists
+    from this time (ms) on do not have the variants of their exposures yet; FOREVER if there is none.
     """
 
-    __slots__ = ("enrolled_before", "recently_saved", "sampled_from", "sessions", "stored", "wrong_partition")
+    __slots__ = (
+        "enrolled_before",
+        "exposures",
+        "recently_saved",
+        "sampled_from",
+        "sessions",
+        "stored",
+        "unlabelled_from",
+        "wrong_partition",
+    )
 
     def __init__(self, wrong_partition: bool = False, enrolled_before: int = -1, sessions: tuple[Session, ...] = ()) -> None:
         self.sessions = sessions
@@ -38,6 +53,13 @@ class User:
         self.stored = StoredSize()
         self.sampled_from = NEVER
         self.enrolled_before = enrolled_before
+        self.exposures: UserExposures | None = None
+        self.unlabelled_from = FOREVER
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether anything of the user is stored: an open session, or an exposure."""
+        return bool(self.sessions or self.exposures)
 
     def session_at(self, ts: int, rules: JoinRules, changed: ChangedLists) -> tuple[Session | None, Duplicates | None]:
         """Return the session of an event at `ts`, opened or merged as needed; None if that session is full.
@@ -93,5 +115,5 @@ class User:
         return closed
 
     def next_due(self, gap_ms: int) -> int:
-        """Return the earliest time at which a session may close."""
+        """Return the earliest time at which a session may close. There must be one."""
         return min(session.last for session in self.sessions) + gap_ms

@@ -87,6 +87,15 @@ def fold_segments(groups: Sequence[Group], folded: AbstractSet[Group], segments:
     return tuple(sorted(values.items()))
 
 
+def unfolded(segments: Labels) -> Labels:
+    """Return the segments of a list without the marks of `fold_segments`, to fit them again.
+
+    >>> unfolded((("=surface", "1"), ("surface", "home")))
+    (('surface', 'home'),)
+    """
+    return tuple([segment for segment in segments if not segment[0].startswith(FOLD_MARK)])
+
+
 def window_end(bound_ms: int, newest_ms: int, pane_ms: int) -> int | None:
     """Return the end (ms) of windows that are complete up to a bound, or None before the first watermark.
 
@@ -140,9 +149,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowRules:
-    """The rules of windows, all in milliseconds."""
+    """The rules of windows, all in milliseconds. `live_wait_ms`: how far live windows end before the watermark."""
 
     pane_ms: int
     windows_ms: tuple[int, ...]
     lateness_ms: int
     attribution_ms: int
+    live_wait_ms: int = 0

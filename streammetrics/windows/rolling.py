@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from streammetrics.events.event_time import FOREVER, NEVER, final_bound
+from streammetrics.events.event_time import FOREVER, NEVER, close_bound, final_bound
 from streammetrics.metrics import TallyLayout
 from streammetrics.windows.panes import Group, GroupValues, Pane, Window, WindowRules, WindowView, add_to, window_end
 
@@ -198,8 +198,12 @@ class WindowAggregator:
         return moved
 
     def _end(self, view: WindowView, watermark_ms: int, newest_ms: int) -> int | None:
-        bound = final_bound(watermark_ms, self.rules.lateness_ms, self.rules.attribution_ms) if view == "final" else watermark_ms
-        return window_end(bound, newest_ms, self.rules.pane_ms)
+        rules = self.rules
+        if view == "final":
+            bound = final_bound(watermark_ms, rules.lateness_ms, rules.attribution_ms)
+        else:
+            bound = close_bound(watermark_ms, rules.live_wait_ms)
+        return window_end(bound, newest_ms, rules.pane_ms)
 
     def final_span(self, length_ms: int, watermark_ms: int, oldest_kept_ms: int, newest_ms: int) -> tuple[int, int] | None:
         """Return the start and end of the longest span of final panes that ends now, has at most this length, and is complete.

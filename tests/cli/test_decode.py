@@ -37,7 +37,7 @@ def test_no_more_records_than_the_limit_are_shown(tmp_path: Path) -> None:
 def test_ignored_records_are_shown_and_a_file_of_only_these_fails(tmp_path: Path) -> None:
     done = called("decode", lines(tmp_path, {"event": "item"}), "--set", "events.format=metarank")
     assert done.returncode == 1
-    assert done.stdout.splitlines() == ["record 1: ignored by a mapping", "1 record: 1 ignored"]
+    assert done.stdout.splitlines() == ["record 1: ignored: a mapping with kind = ignore applies", "1 record: 1 ignored"]
 
 
 def test_a_source_that_is_neither_file_nor_topic_is_rejected(tmp_path: Path) -> None:
@@ -68,3 +68,22 @@ def test_records_that_need_no_mapping_are_named_before_the_proposal(tmp_path: Pa
     assert first == "# 2 records read, and all are lists or feedback already: no mapping is needed."
     assert last
     assert "no mapping is needed" not in called("decode", lines(tmp_path, SHOWN, {"type": "page"}), "--suggest").stdout
+
+
+EXPOSED = {"type": "exposure", "user_id": "u", "ts": 1772366400000, "experiment": "ranker", "variant": "new"}
+
+
+def test_exposures_are_shown_and_those_to_other_experiments_are_ignored(tmp_path: Path) -> None:
+    path = lines(tmp_path, EXPOSED, EXPOSED | {"experiment": "checkout"})
+    done = called("decode", path, "--set", "exposures.enabled=true", "--set", "exposures.experiments=ranker")
+    assert done.stdout.splitlines() == [
+        "record 1: exposure to new of ranker, user u, 2026-03-01T12:00:00.000Z",
+        "record 2: ignored: an exposure to an experiment that is not in exposures.experiments",
+        "2 records: 1 exposures, 1 ignored",
+    ]
+
+
+def test_without_the_setting_an_exposure_is_refused_with_what_to_set(tmp_path: Path) -> None:
+    done = called("decode", lines(tmp_path, EXPOSED))
+    assert done.returncode == 1
+    assert "for exposures, set exposures.enabled = true" in done.stdout

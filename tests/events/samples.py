@@ -27,6 +27,13 @@ FEEDBACK: dict[str, Any] = {
     "action": "watch",
     "value": 48.0,
 }
+EXPOSURE: dict[str, Any] = {
+    "type": "exposure",
+    "user_id": "u7",
+    "ts": 1732183199000,
+    "experiment": "ranker-v7",
+    "variant": "treatment",
+}
 
 
 def sent(event: dict[str, Any], **changes: Any) -> bytes:
@@ -50,6 +57,10 @@ labels = st.dictionaries(texts(10), texts(10), max_size=4)
 times = st.integers(0, TS_MAX)
 positions = st.lists(st.integers(0, 2**63 - 1), unique=True, max_size=8)
 
+exposure_objects = st.fixed_dictionaries(
+    {"type": st.just("exposure"), "user_id": ids, "ts": times, "experiment": texts(10), "variant": texts(10)},
+    optional={"unknown_field": st.none() | ids},
+)
 feedback_objects = st.fixed_dictionaries(
     {"type": st.just("feedback"), "user_id": ids, "ts": times, "item_id": ids, "action": texts(10)},
     optional={

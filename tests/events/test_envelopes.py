@@ -37,6 +37,7 @@ CASES: list[tuple[Envelope, Any]] = [
     ("cloudevents", lambda event: cloud(data_base64=base64.b64encode(json.dumps(event).encode()).decode())),
     ("cloudevents", lambda event: event),
     ("kcat", lambda event: {"topic": "events", "partition": 0, "offset": 7, "key": None, "payload": json.dumps(event)}),
+    ("otlp", lambda event: {"resourceLogs": [{"resource": {}, "scopeLogs": [{"scope": {}, "logRecords": [event]}]}]}),
     ("hits", lambda event: {"_index": "events", "_id": "1", "_source": event}),
     ("kcat", lambda event: {"topic": "events", "payload": event}),
 ]
@@ -69,6 +70,9 @@ def test_an_absent_record_is_refused_as_without_envelope(envelope: Envelope) -> 
         ("cloudevents", cloud(data_base64="?"), "bad_value", "data_base64 must be base64 text"),
         ("kcat", {"topic": "t", "payload": None}, "empty", "must contain an event"),
         ("kcat", [1], "bad_json", "must be a JSON object"),
+        ("otlp", FEEDBACK, "bad_value", "the envelope otlp needs resourceLogs with scopeLogs and logRecords: Object missing required"),
+        ("otlp", {"resourceLogs": [{"scopeLogs": 7}]}, "bad_value", "$.resourceLogs[0].scopeLogs"),
+        ("otlp", [1], "bad_json", "must be a JSON object"),
         ("debezium", {"payload": 7}, "bad_json", "must be a JSON object"),
     ],
 )
@@ -76,6 +80,13 @@ def test_a_wrong_envelope_is_refused_with_what_is_missing(envelope: Envelope, va
     (found,) = without_envelope(envelope, native)(wrapped(value))
     assert isinstance(found, MalformedEvent)
     assert (found.reason, words in found.detail) == (reason, True)
+
+
+def test_an_export_request_holds_all_its_log_records_in_order() -> None:
+    logs = [{"scopeLogs": [{"logRecords": [IMPRESSION]}, {}]}, {"scopeLogs": [{"logRecords": [{"type": "other"}, FEEDBACK]}]}]
+    found = without_envelope("otlp", native)(wrapped({"resourceLogs": logs}))
+    assert [getattr(each, "reason", each) for each in found] == [*native(sent(IMPRESSION)), "bad_type", *native(sent(FEEDBACK))]
+    assert without_envelope("otlp", native)(wrapped({"resourceLogs": []})) == []
 
 
 def test_no_envelope_leaves_the_decoder_alone() -> None:

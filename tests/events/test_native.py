@@ -9,12 +9,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, native_decoder
+from streammetrics.events import Event, EventLimits, Exposure, Feedback, Impression, MalformedEvent, native_decoder
 from streammetrics.events.native import read_event
 from streammetrics.events.outcomes import MALFORMED
-from tests.events.samples import FEEDBACK, IMPRESSION, feedback_objects, ids, impression_objects, positions, sent, spliced
+from tests.events.samples import (
+    EXPOSURE,
+    FEEDBACK,
+    IMPRESSION,
+    exposure_objects,
+    feedback_objects,
+    ids,
+    impression_objects,
+    positions,
+    sent,
+    spliced,
+)
 
-LIMITS = EventLimits()
+LIMITS = EventLimits(exposures=True)
 decode = native_decoder(LIMITS)
 
 
@@ -467,7 +478,7 @@ def test_no_input_makes_the_decoder_raise(value: bytes | None):
     assert not isinstance(found, MalformedEvent) or found.reason in MALFORMED
 
 
-@given(impression_objects | feedback_objects, st.data())
+@given(impression_objects | feedback_objects | exposure_objects, st.data())
 def test_both_decoders_agree_on_damaged_events(event: dict[str, Any], data: st.DataObject):
     value = bytearray(json.dumps(event, ensure_ascii=data.draw(st.booleans())).encode())
     for _ in range(data.draw(st.integers(0, 3))):
@@ -490,7 +501,7 @@ any_json = st.recursive(
 )
 
 
-@given(st.sampled_from([IMPRESSION, FEEDBACK]), st.data(), any_json)
+@given(st.sampled_from([IMPRESSION, FEEDBACK, EXPOSURE]), st.data(), any_json)
 def test_both_decoders_agree_on_any_value_in_any_field(event: dict[str, Any], data: st.DataObject, value: object):
     field = data.draw(st.sampled_from([*event, "fragment", "unknown_field"]))
     assert_both_decoders_agree(json.dumps(event | {field: value}).encode())
@@ -528,7 +539,38 @@ def test_valid_feedback_is_decoded(event: dict[str, Any]):
     assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected
 
 
-NUMERIC = EventLimits(numeric_ids=True)
+@given(exposure_objects)
+def test_valid_exposures_are_decoded(event: dict[str, Any]):
+    expected = Exposure(event["user_id"], event["ts"], event["experiment"], event["variant"])
+    assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"variant": ...}, "missing_field"),
+        ({"experiment": None}, "missing_field"),
+        ({"variant": ""}, "bad_label"),
+        ({"experiment": "x" * 129}, "bad_label"),
+        ({"variant": True}, "bad_label"),
+        ({"user_id": 7}, "bad_id"),
+        ({"user_id": "x" * 513}, "bad_id"),
+        ({"ts": "yesterday"}, "bad_ts"),
+    ],
+)
+def test_each_broken_rule_of_an_exposure_has_its_reason(changes: dict[str, Any], expected: str):
+    assert reason(sent(EXPOSURE, **changes)) == expected
+
+
+def test_without_exposures_they_are_refused_with_the_setting_that_allows_them():
+    (found,) = native_decoder(EventLimits())(sent(EXPOSURE))
+    assert isinstance(found, MalformedEvent)
+    assert (found.reason, found.unknown_type) == ("bad_type", "exposure")
+    assert "type must be impression or feedback" in found.detail
+    assert found.detail.endswith("for exposures, set exposures.enabled = true")
+
+
+NUMERIC = EventLimits(numeric_ids=True, exposures=True)
 
 
 @pytest.mark.parametrize(
@@ -538,6 +580,7 @@ NUMERIC = EventLimits(numeric_ids=True)
         (IMPRESSION, {"user_id": 0, "items": [{"id": 7, "position": 2}, {"id": "x", "position": 1}]}),
         (FEEDBACK, {"user_id": 42, "item_id": -8, "impression_id": 1}),
         (FEEDBACK, {"user_id": 10**30}),
+        (EXPOSURE, {"user_id": 42}),
     ],
 )
 def test_with_numeric_ids_a_whole_number_is_its_decimal_text(event: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -548,7 +591,7 @@ def test_with_numeric_ids_a_whole_number_is_its_decimal_text(event: dict[str, An
 
     texts = {name: as_text(found) for name, found in changes.items()}
     decode = native_decoder(NUMERIC)
-    assert decode(sent(event, **changes)) == decode(sent(event, **texts)) == native_decoder(EventLimits())(sent(event, **texts))
+    assert decode(sent(event, **changes)) == decode(sent(event, **texts)) == native_decoder(LIMITS)(sent(event, **texts))
     assert decode(sent(event, **changes)) == (read_event(sent(event, **changes), NUMERIC),)
 
 

@@ -48,11 +48,14 @@ def test_exactly_the_singly_refused_events_are_dead_lettered() -> None:
     assert refused_reasons() <= NAMES - NOT_REFUSED
 
 
-def test_the_docs_name_the_one_refusal_that_is_not_dead_lettered() -> None:
-    (not_kept,) = (outcome.name for outcome in OUTCOMES if outcome.name not in NOT_REFUSED and not outcome.is_dead_lettered)
-    assert f"`join.session_events_max` (`{not_kept}`)" in text("streammetrics", "README.md")
+def test_the_docs_name_the_refusals_that_are_not_dead_lettered() -> None:
+    events, exposures = (outcome.name for outcome in OUTCOMES if outcome.name not in NOT_REFUSED and not outcome.is_dead_lettered)
+    page = text("streammetrics", "README.md")
+    assert f"`join.session_events_max` (`{events}`)" in page
+    assert f"`exposures.user_exposures_max` (`{exposures}`)" in page
     runbook = " ".join(text("deploy", "runbooks", "StreammetricsEventsRefused.md").split())
-    assert f"All but `{not_kept}` (and fragments of a list that has grown beyond `events.items_max`) can be read back" in runbook
+    kept = f"All but `{events}` and `{exposures}` (and fragments of a list that has grown beyond `events.items_max`) can be read back"
+    assert kept in runbook
 
 
 def test_each_outcome_counter_is_a_series_by_topic() -> None:

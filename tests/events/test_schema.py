@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from streammetrics.events import EventLimits, Impression, MalformedEvent, native_decoder
 from streammetrics.events.schema import native_schema
-from tests.events.samples import FEEDBACK, IMPRESSION, feedback_objects, impression_objects
+from tests.events.samples import EXPOSURE, FEEDBACK, IMPRESSION, exposure_objects, feedback_objects, impression_objects
 from tests.support.command_line import called
 
 LIMITS = EventLimits(items_max=4, id_chars_max=20, label_chars_max=10, experiments_max=3, segments_max=3)
@@ -74,16 +74,18 @@ def is_valid(event: Any, limits: EventLimits) -> bool:
 
 
 def test_the_schema_is_a_schema() -> None:
-    for limits in (EventLimits(), LIMITS, EventLimits(numeric_ids=True, first_place=1)):
+    for limits in (EventLimits(), LIMITS, EventLimits(numeric_ids=True, first_place=1, exposures=True)):
         Draft202012Validator.check_schema(native_schema(limits))
 
 
 @given(
-    st.one_of(impression_objects, feedback_objects),
+    st.one_of(impression_objects, feedback_objects, exposure_objects),
     st.dictionaries(
-        st.sampled_from([*IMPRESSION, *FEEDBACK, "fragment"]), st.sampled_from([*ODD, *TIMES, "impression", "feedback"]), max_size=2
+        st.sampled_from([*IMPRESSION, *FEEDBACK, *EXPOSURE, "fragment"]),
+        st.sampled_from([*ODD, *TIMES, "impression", "feedback", "exposure"]),
+        max_size=2,
     ),
-    st.sampled_from([LIMITS, EventLimits(numeric_ids=True)]),
+    st.sampled_from([LIMITS, EventLimits(numeric_ids=True), EventLimits(exposures=True, id_chars_max=20, label_chars_max=10)]),
 )
 def test_an_event_is_valid_exactly_if_it_is_accepted(event: dict[str, Any], changes: dict[str, Any], limits: EventLimits) -> None:
     changed = event | changes
@@ -110,5 +112,7 @@ def test_other_json_is_invalid(event: Any) -> None:
 
 
 def test_the_command_prints_the_limits_of_the_configuration() -> None:
+    done = called("schema", "--set", "exposures.enabled=true")
+    assert json.loads(done.stdout) == native_schema(EventLimits(exposures=True))
     done = called("schema", "--set", "events.items_max=20", "--set", "events.numeric_ids=true")
     assert json.loads(done.stdout) == native_schema(EventLimits(items_max=20, numeric_ids=True))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streammetrics.events.model import Event
+from streammetrics.events.model import Event, Exposure
 from tests.oracle.join import sessionize
 from tests.oracle.supported_time import SupportedTime
 from tests.oracle.values import Admitted, Arrival, Idle, Settings, Step, Tick
@@ -71,13 +71,13 @@ def _is_after_its_record(arrival: Arrival, settings: Settings) -> bool:
 def _refusal_reason(arrival: Arrival, w_input: float, w_task: float, admitted: Sequence[Admitted], settings: Settings) -> str | None:
     if arrival.event.ts < max(w_input, w_task) - settings.lateness_ms:
         return "late"
-    if _is_near_a_full_session(arrival.event, admitted, settings):
+    if not isinstance(arrival.event, Exposure) and _is_near_a_full_session(arrival.event, admitted, settings):
         return "session_full"
     return None
 
 
 def _is_near_a_full_session(event: Event, admitted: Sequence[Admitted], settings: Settings) -> bool:
     """Return whether an event is near a full session. Closed sessions need no exception, because only late events could reach them."""
-    own = [other for other in admitted if other.event.user_id == event.user_id]
+    own = [other for other in admitted if other.event.user_id == event.user_id and not isinstance(other.event, Exposure)]
     full = [session for session in sessionize(own, settings.gap_ms) if len(session) >= settings.session_events_max]
     return any(abs(other.event.ts - event.ts) <= settings.gap_ms for session in full for other in session)

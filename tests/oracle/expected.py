@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Exposure, Impression
 from tests.oracle.admission import Admission, admit
 from tests.oracle.engagement import engagement_of
+from tests.oracle.exposures import exposure_outcomes, labelled
 from tests.oracle.join import List, Resolved, resolve, sessionize
 from tests.oracle.tallies import merge_panes, tally_panes, window_end, window_over
 from tests.oracle.values import OUTCOMES_AT_CLOSE, REASONS, Admitted, Arrival, Result, Session, Settings, ShownList, Step, TaskResult
@@ -38,7 +39,8 @@ def expected_result(
         supported_ts = max(task.supported_ts for task in tasks.values())
         newest_ts = newest_ts if supported_ts == -math.inf else int(min(newest_ts, supported_ts))
     panes = merge_panes(task.panes for task in tasks.values())
-    ends = {view: window_end(bound, newest_ts, settings.pane_ms) for view, bound in (("final", f_ms), ("live", w_ms))}
+    live_ms = w_ms if settings.validity_ms is None else w_ms - settings.lateness_ms  # until then, all lists have their variants
+    ends = {view: window_end(bound, newest_ts, settings.pane_ms) for view, bound in (("final", f_ms), ("live", live_ms))}
     counters: Counter[tuple[str, str]] = Counter()
     for task in tasks.values():
         counters.update(task.counters)
@@ -63,22 +65,29 @@ def _task_result(steps: Sequence[Step], settings: Settings, flush: bool) -> Task
     arrivals = [step for step in steps if isinstance(step, Arrival)]
     admission = admit(steps, settings)
     w_ms = math.inf if flush else admission.w_ms
-    sessions = sessionize(admission.admitted, settings.gap_ms)
+    exposures = [one for one in admission.admitted if isinstance(one.event, Exposure)]
+    sessions = sessionize([one for one in admission.admitted if not isinstance(one.event, Exposure)], settings.gap_ms)
     resolved = [resolve(session, settings) for session in sessions]
+    for session, joined in zip(sessions, resolved, strict=True):
+        user = session[0].event.user_id
+        joined.lists = {
+            name: labelled(shown, user, exposures, settings, w_ms - settings.lateness_ms) for name, shown in joined.lists.items()
+        }
     closed = [session[-1].event.ts + settings.gap_ms < w_ms - settings.lateness_ms for session in sessions]
     lists = tuple(
         _finished(shown, joined, session, is_closed or shown.ts + settings.attribution_ms < w_ms - settings.lateness_ms, settings)
         for session, joined, is_closed in zip(sessions, resolved, closed, strict=True)
         for shown in sorted(joined.lists.values(), key=lambda shown: (shown.ts, shown.impression_id))
     )
-    outcomes = admission.refused | {number: outcome for joined in resolved for number, outcome in joined.outcomes.items()}
+    of_exposures = exposure_outcomes(exposures, settings)
+    outcomes = admission.refused | of_exposures | {number: outcome for joined in resolved for number, outcome in joined.outcomes.items()}
     return TaskResult(
         w_ms=w_ms,
         f_ms=w_ms - settings.lateness_ms - settings.attribution_ms,
         newest_ts=max((one.event.ts for one in admission.admitted), default=None),
         supported_ts=admission.supported_ts,
         outcomes=tuple(outcomes[number] for number in range(len(arrivals))),
-        counters=_count(arrivals, admission, resolved, closed),
+        counters=_count(arrivals, admission, resolved, closed, of_exposures, settings),
         sessions=tuple(_summary(session, is_closed) for session, is_closed in zip(sessions, closed, strict=True)),
         lists=lists,
         panes=tally_panes(lists, settings),
@@ -110,7 +119,12 @@ def _summary(session: Sequence[Admitted], closed: bool) -> Session:
 
 
 def _count(
-    arrivals: Sequence[Arrival], admission: Admission, resolved: Sequence[Resolved], closed: Sequence[bool]
+    arrivals: Sequence[Arrival],
+    admission: Admission,
+    resolved: Sequence[Resolved],
+    closed: Sequence[bool],
+    of_exposures: Mapping[int, str],
+    settings: Settings,
 ) -> dict[tuple[str, str], int]:
     """Count by (reason, input). Outcomes of feedback count only if the session has closed."""
     counters: Counter[tuple[str, str]] = Counter(("events", arrival.input) for arrival in arrivals)
@@ -119,7 +133,11 @@ def _count(
         if isinstance(one.event, Impression):
             counters.update((reason, one.input) for reason in one.event.dropped_labels)
     counters.update(("ahead", arrivals[number].input) for number in admission.ahead)
+    for number, outcome in of_exposures.items():
+        counters.update({(reason, arrivals[number].input) for reason in ("exposure", outcome)})
     for joined, is_closed in zip(resolved, closed, strict=True):
+        if is_closed and settings.validity_ms is not None:
+            counters.update(("list_exposed" if shown.experiments else "list_unexposed", shown.input) for shown in joined.lists.values())
         for number, outcome in joined.outcomes.items():
             if outcome != "shown" and (is_closed or outcome not in OUTCOMES_AT_CLOSE):
                 counters[outcome, arrivals[number].input] += 1

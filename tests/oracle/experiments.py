@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Exposure, Impression
 from tests.oracle.scores import scale_bits
 from tests.oracle.stages import Cell, Rollout, Shared, pairs_of, stage_of
 from tests.oracle.tallies import tally_of_one
@@ -72,7 +72,7 @@ def experiments(
     Lists in the earlier time range form covariates in the run that begins at most `idle_ms` after that range.
     """
     over_before = (result.w_ms if w_ms is None else w_ms) - settings.lateness_ms
-    runs = _runs(steps, result, idle_ms)
+    runs = _runs(steps, result, settings, idle_ms)
     found: dict[tuple[str, int | None], Scope] = {}
     for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
         if last + idle_ms < over_before:
@@ -99,21 +99,30 @@ def experiments(
     return found
 
 
-def _runs(steps: Sequence[Step], result: TaskResult, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
-    """Return first and last time of each run: admitted impressions at most `idle_ms` apart. Copies and oversized fragments count."""
+def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
+    """Return first and last time of each run: admitted impressions at most `idle_ms` apart. Copies and oversized fragments count.
+
+    An exposure counts from its time until it is no longer valid.
+    """
     arrivals = [step for step in steps if isinstance(step, Arrival)]
-    times: dict[str, set[int]] = {}
+    spans: dict[str, set[tuple[int, int]]] = {}
     for arrival, outcome in zip(arrivals, result.outcomes, strict=True):
-        if isinstance(arrival.event, Impression) and outcome in ("shown", "duplicate", "too_many_items"):
-            for name, _ in arrival.event.experiments:
-                times.setdefault(name, set()).add(arrival.event.ts)
+        event = arrival.event
+        if isinstance(event, Impression) and outcome in ("shown", "duplicate", "too_many_items"):
+            for name, _ in event.experiments:
+                spans.setdefault(name, set()).add((event.ts, event.ts))
+        elif isinstance(event, Exposure) and outcome in ("exposure", "duplicate"):
+            assert settings.validity_ms is not None
+            spans.setdefault(event.experiment, set()).add((event.ts, event.ts + settings.validity_ms))
     runs: dict[str, list[tuple[int, int]]] = {}
-    for name, seen in times.items():
-        in_order = sorted(seen)
-        starts = [ts for before, ts in zip([None, *in_order], in_order, strict=False) if before is None or ts - before > idle_ms]
-        runs[name] = [
-            (start, max(ts for ts in in_order if ts < until)) for start, until in zip(starts, [*starts[1:], math.inf], strict=True)
-        ]
+    for name, of_name in spans.items():
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted(of_name):
+            if merged and first - merged[-1][1] <= idle_ms:
+                merged[-1] = merged[-1][0], max(merged[-1][1], last)
+            else:
+                merged.append((first, last))
+        runs[name] = merged
     return runs
 
 

@@ -32,6 +32,7 @@ class List:
     experiments: tuple[tuple[str, str], ...]
     segments: tuple[tuple[str, str], ...]
     teams: tuple[str, ...]
+    input: str
 
 
 @dataclass(slots=True)
@@ -86,7 +87,8 @@ def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, s
     wholes = [one for one in in_order if _impression(one).positions is None]
     if wholes:
         best = _impression(wholes[0])
-        return List(best.impression_id, best.ts, best.items, best.experiments, best.segments, best.teams), {wholes[0].number}
+        labels = best.experiments, best.segments
+        return List(best.impression_id, best.ts, best.items, *labels, best.teams, wholes[0].input), {wholes[0].number}
     shown, counting = _union(in_order, settings.absolute_positions)
     has_whole_copy = any(_impression(one).positions is None for one in of_one_id)
     return shown, set() if has_whole_copy else counting
@@ -122,7 +124,8 @@ def _union(fragments: Sequence[Admitted], absolute: bool) -> tuple[List, set[int
         items.append(item)
     first = _impression(fragments[0])
     teams = tuple(team_of.get(item, "") for item in items) if any(team_of.values()) else ()
-    return List(first.impression_id, first.ts, tuple(items), first.experiments, first.segments, teams), counting
+    labels = first.experiments, first.segments
+    return List(first.impression_id, first.ts, tuple(items), *labels, teams, fragments[0].input), counting
 
 
 def _join(

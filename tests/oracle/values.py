@@ -12,8 +12,15 @@ from tests.oracle.grades import Rule, parse_rules
 OUTCOMES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items")
 """Outcomes that are counted when the session closes, like `repeated`."""
 
-REASONS = ("events", "ahead", "future", "late", "session_full", "duplicate", "unknown_action", *OUTCOMES_AT_CLOSE, "repeated")
-"""All counters. `events` counts all arrivals. `ahead` and `repeated` are counted on top. Each event has at most one of the others."""
+LISTS_AT_CLOSE = ("list_exposed", "list_unexposed")
+"""Counters of the lists of closed sessions, with exposures: those with some variant, and those without."""
+
+REASONS = (
+    *("events", "ahead", "future", "late", "session_full", "duplicate", "unknown_action", *OUTCOMES_AT_CLOSE, "repeated"),
+    *("exposure", *LISTS_AT_CLOSE),
+)
+"""All counters. `events` counts all arrivals. `ahead` and `repeated` are counted on top, and so is `exposure`: all admitted exposures,
+duplicates included. Each event has at most one of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +29,8 @@ class Settings:
 
     `items_max` limits the items of all fragments of a list. Larger single events are refused earlier. With one supporting user and
     event, every event sets the time of its input, as most traces expect. With `absolute_positions`, an item's rank is its
-    position (from 0) plus one; whole lists then have an empty text at each place that shows no item.
+    position (from 0) plus one; whole lists then have an empty text at each place that shows no item. `validity_ms` is how long an
+    exposure gives lists its variant; None without exposures.
     """
 
     inputs: tuple[str, ...] = ("impressions", "feedback")
@@ -48,6 +56,7 @@ class Settings:
     purchases: tuple[str, ...] = ("purchase",)
     reformulation_ms: int = 3
     satisfied_min: float = 2
+    validity_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

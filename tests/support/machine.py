@@ -22,7 +22,7 @@ from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.prefetch import with_due
-from streammetrics.sessions.rules import EngagementRules, JoinRules
+from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRules
 from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -62,6 +62,7 @@ def engine_of(
             if engagement
             else None,
             absolute_positions=settings.absolute_positions,
+            exposures=None if settings.validity_ms is None else ExposureRules(settings.validity_ms),
         ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,
@@ -213,6 +214,7 @@ class Machine:
             windows_ms=settings.windows_ms,
             lateness_ms=settings.lateness_ms,
             attribution_ms=settings.attribution_ms,
+            live_wait_ms=0 if settings.validity_ms is None else settings.lateness_ms,
         )
         builder = self.builder = ReportBuilder(self.engine.layout, rules, {}, self.engine.signature)
         for task, view in self.store.view([0], {}, {}).items():

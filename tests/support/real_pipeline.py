@@ -30,7 +30,7 @@ from streammetrics.connectors.source import Input
 from streammetrics.engine.codec import Control, decode_control, decode_user_counts
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import Feedback, Impression
+from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.windows.unique_users import UniqueUserWindows
 from tests.oracle import Arrival, Group, Result, Step, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
@@ -174,7 +174,8 @@ class Pipeline:
         with self.producer() as producer:
             for task in range(PARTITIONS):
                 user = next(f"end-{number}" for number in range(10_000) if partition_of(f"end-{number}", PARTITIONS) == task)
-                for topic, event in zip(self.topics, (Impression("end", user, ts, ()), Feedback(user, ts, "none", "click")), strict=False):
+                ends = (Impression("end", user, ts, ()), Feedback(user, ts, "none", "click"), Exposure(user, ts, "none", "none"))
+                for topic, event in zip(self.topics, ends[: 3 if self.settings.exposures.enabled else 2], strict=False):
                     producer.send(topic, native_json(event), key=user.encode(), timestamp_ms=ts)
 
     def records(self, topics: Sequence[str] | None = None) -> list[Kept]:
@@ -249,6 +250,7 @@ class Pipeline:
             segments=tuple(windows.segments),
             cutoffs=tuple(metrics.cutoffs),
             relevance_min=metrics.relevant_grade,
+            validity_ms=self.settings.exposures.validity_ms if self.settings.exposures.enabled else None,
         )
 
     # --- actual results
@@ -277,7 +279,7 @@ class Pipeline:
                 for task, view in views.items()
                 for topic, offset in zip(self.topics, decode_control(view.control).offsets, strict=True)
             }
-            users = sum(view.users for view in views.values())
+            users = sum(view.users - decode_control(view.control).users_without_sessions for view in views.values())
             return users == users_open and all(offsets.get(place) == end for place, end in ends.items())
 
         wait_until(read, what=f"everything is committed and {users_open} users are left", deadline_seconds=seconds)

@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 
-from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.events.model import Event, Exposure, Feedback, Impression
 from tests.oracle import Arrival, Idle, Settings, Step, Tick, parse_rules
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Case:
     steps: tuple[Step, ...]
 
 
-def settings(*, session_events_max: int = 1_000) -> st.SearchStrategy[Settings]:
+def settings(*, session_events_max: int = 1_000, exposures: bool = False) -> st.SearchStrategy[Settings]:
     """Settings with short durations; attribution may exceed the gap."""
     return st.builds(
         lambda pane_ms, panes, **others: Settings(pane_ms=pane_ms, windows_ms=tuple(count * pane_ms for count in panes), **others),
@@ -96,20 +96,22 @@ def settings(*, session_events_max: int = 1_000) -> st.SearchStrategy[Settings]:
         absolute_positions=st.sampled_from((False, True, False)),
         rules=st.sampled_from(RULES),
         segments=st.sampled_from(((), ("surface",), ("surface", "country"))),
+        validity_ms=st.sampled_from((9, 0, 3, 40) if exposures else (None,)),
     )
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collection[Feature] = ()) -> Case:
+def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collection[Feature] = (), exposures: bool = False) -> Case:
     """A run of one task. Name in `without` what to leave out where a law holds only without it.
 
     Time goes forward in small steps and each event lies a little behind it, so that arrivals are out of order, now and then
-    late, and sessions sometimes open, sometimes bridge. Without `ticks` no input is ever idle.
+    late, and sessions sometimes open, sometimes bridge. Without `ticks` no input is ever idle. With `exposures`, they arrive as well.
     """
-    chosen = draw(settings(session_events_max=session_events_max))
+    chosen = draw(settings(session_events_max=session_events_max, exposures=exposures))
     kinds = ["whole", "whole", "feedback", "again"]
     kinds += [] if "fragments" in without else ["fragment", "fragment"]
     kinds += [] if "ticks" in without else ["pause"]
+    kinds += ["exposure"] * 4 if exposures else []
     kinds += ["feedback", "feedback"]
     gap = chosen.gap_ms
     forward = st.sampled_from((0, 0, 1, 0, 2, gap, 0, 3, 0, gap + 1, 0, 1, chosen.attribution_ms, 0, 1, 0))
@@ -129,6 +131,8 @@ def cases(draw: st.DrawFn, *, session_events_max: int = 1_000, without: Collecti
             event = _event(draw, kind, ts, [step.event for step in arrivals], without)
             if chosen.absolute_positions and isinstance(event, Impression) and event.positions is None:
                 event = _with_gaps(event, draw(_GAPS))
+            if exposures and isinstance(event, Impression) and draw(_IS_UNLABELLED):
+                event = msgspec.structs.replace(event, experiments=())
             record_ts = None if "futures" in without else draw(_record_times(ts, chosen.future_ms))
             steps.append(Arrival(draw(_inputs_for(event, chosen)), event, record_ts))
     return Case(chosen, tuple(steps))
@@ -162,6 +166,8 @@ _SOME_USER = st.sampled_from((USERS[0], USERS[0], USERS[1], USERS[0]))
 _SOME_ID, _SOME_ACTION, _SOME_VALUE = st.sampled_from(IDS), st.sampled_from(ACTIONS), st.sampled_from(VALUES)
 _SOME_EXPERIMENTS, _SOME_SEGMENTS, _SOME_TEAMS = st.sampled_from(EXPERIMENTS), st.sampled_from(SEGMENTS), st.sampled_from(TEAMS)
 _ITEMS_OF_FRAGMENT, _ITEMS_OF_LIST = (st.lists(st.sampled_from(ITEMS), max_size=most) for most in (3, 4))
+_SOME_EXPOSURE = st.sampled_from((("ranker", "treatment"), ("layout", "wide"), ("ranker", "control"), ("ranker", "treatment")))
+_IS_UNLABELLED = st.sampled_from((True, False, True))
 _GAPS = st.sampled_from(((), (2,), (0, 1), (), (1, 0, 2)))
 _POSITIONS = st.permutations(range(5))
 _IS_AIMED = st.sampled_from((True, True, True, False, True, True))
@@ -214,6 +220,8 @@ def _feedback(draw: st.DrawFn, ts: int, before: Sequence[Event], with_id_only: b
 
 
 def _event(draw: st.DrawFn, kind: str, ts: int, before: Sequence[Event], without: Collection[Feature]) -> Event:
+    if kind == "exposure":
+        return Exposure(draw(_SOME_USER), ts, *draw(_SOME_EXPOSURE))
     if kind == "feedback":
         return _feedback(draw, ts, before, "feedback_without_id" in without)
     return _impression(draw, ts, kind == "fragment")

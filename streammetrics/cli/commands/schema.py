@@ -28,5 +28,5 @@ def schema(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
     from streammetrics.events.schema import native_schema  # noqa: PLC0415
 
-    limits = load_settings(config_path, settings_given).settings.events.limits
+    limits = load_settings(config_path, settings_given).settings.event_limits
     click.echo(json.dumps(native_schema(limits), indent=2), file=standard_output())

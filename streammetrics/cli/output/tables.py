@@ -17,7 +17,9 @@ from streammetrics.windows.panes import GroupValues, WindowView
 METRICS_MAX = 3
 UNLABELLED = "all"
 
-_FEEDBACK, _OTHERWISE, _LABELS = names_of("feedback", "unmatched"), names_of("marked"), names_of("label")
+_OF_EXPOSURES = ("exposure", "list_exposed", "list_unexposed")
+_FEEDBACK, _LABELS = names_of("feedback", "unmatched"), names_of("label")
+_OTHERWISE = tuple(name for name in names_of("marked") if name not in _OF_EXPOSURES)
 
 
 class VariantRow(NamedTuple):
@@ -82,7 +84,12 @@ def values_table(spans: Iterable[tuple[str, Sequence[VariantRow]]], metrics: Seq
 
 
 def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the counts of events by outcome, in at most five lines; empty lines are left out. `refusals` follow the refused events."""
+    """Yield the counts of events by outcome, in at most six lines; empty lines are left out. `refusals` follow the refused events.
+
+    >>> print(*counter_lines({("events", "t"): 9, ("exposure", "t"): 4, ("list_exposed", "t"): 3, ("list_unexposed", "t"): 1}), sep="\\n")
+    events    9
+    exposures 4; 25.0 % of 4 lists have no variant
+    """
     sums = counts_by_reason(counts)
     yield f"events    {sums['events']:,}"
     lines = (("refused", refused_counts(sums)), ("feedback", _FEEDBACK), ("counted", _OTHERWISE), ("labels", _LABELS))
@@ -92,6 +99,10 @@ def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str]
             yield f"{heading:<10}{total}{', '.join(parts)}"
         if heading == "refused":
             yield from refusals
+    lists = sums["list_exposed"] + sums["list_unexposed"]
+    if lists or sums["exposure"]:
+        share = f"{sums['list_unexposed'] / lists:.1%}".replace("%", " %") if lists else "none"
+        yield f"exposures {sums['exposure']:,}; {share} of {lists:,} lists have no variant"
 
 
 def name_lines(names: Iterable[UnknownName]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from streammetrics.cli.wiring.encodings import reads_attributes, with_encoding
 from streammetrics.config import Settings
 from streammetrics.config.results import EventSettings
-from streammetrics.events import Decoder, UbiSettings, topic_decoder
+from streammetrics.events import Decoder, UbiSettings, exposures_of, topic_decoder
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.presets import preset_digest
 from streammetrics.events.mappings.rules import parse_mappings
@@ -27,7 +27,9 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
         exposure=events.ubi_exposure,
         empty_lists=events.ubi_empty_lists,
     )
-    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), events.limits, ubi)
+    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), settings.event_limits, ubi)
+    if settings.exposures.enabled and settings.exposures.experiments:
+        decode = exposures_of(decode, settings.exposures.experiments)
     with_attributes = reads_attributes(events, settings)
     return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
 

@@ -34,6 +34,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
             items_max=settings.events.items_max,
             absolute_positions=settings.events.first_place is not None,
             engagement=settings.engagement.rules(join.attribution_ms),
+            exposures=settings.exposures.rules(settings.events.experiments_max),
         ),
         out_of_orderness_ms=join.out_of_orderness_ms,
         lateness_ms=join.lateness_ms,

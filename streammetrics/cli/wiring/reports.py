@@ -10,6 +10,7 @@ from streammetrics.cli.wiring.decoders import decoding_settings
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
@@ -24,6 +25,7 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
         windows_ms=tuple(window.ms for window in settings.windows.windows),
         lateness_ms=settings.join.lateness_ms,
         attribution_ms=settings.join.attribution_ms,
+        live_wait_ms=settings.join.lateness_ms if settings.exposures.enabled else 0,
     )
     view = None
     if engine.user_totals is not None:
@@ -36,7 +38,7 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
             _credit_actions(engine),
         )
     lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
-    known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: ("impression", "feedback")}
+    known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
     examination, spec = engine.rules.examination, engine.layout.scorer.spec
     position_bias = None if examination is None else PositionBiasView(examination, tuple(settings.metrics.cutoffs), spec)
     return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known, position_bias)
@@ -78,6 +80,7 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
         "users": engine.user_count_layout is not None,
+        **({"exposures": settings.exposures.model_dump(mode="json")} if settings.exposures.enabled else {}),
         "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding_settings(settings),
     }

@@ -15,6 +15,7 @@ from streammetrics.events.mappings.rules import Condition, FieldSource, MappingR
 from streammetrics.events.mappings.values import (
     checked_position,
     checked_text,
+    label_reader,
     missing,
     number_reader,
     reader_of,
@@ -22,7 +23,7 @@ from streammetrics.events.mappings.values import (
     text_reader,
     time_reader,
 )
-from streammetrics.events.model import Event, EventLimits, Feedback, Impression
+from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression
 
 Whole: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 """A decoder of a whole record in another format."""
@@ -47,6 +48,8 @@ def compile_rule(rule: MappingRule, access: Access, limits: EventLimits, formats
         return Compiled(rule.name, matches, _impression(rule, access, limits))
     if rule.kind == "feedback":
         return Compiled(rule.name, matches, _feedback(rule, access, limits))
+    if rule.kind == "exposure":
+        return Compiled(rule.name, matches, _exposure(rule, access, limits))
     if rule.kind == "ignore":
         return Compiled(rule.name, matches, None)
     decode = formats[rule.kind]
@@ -149,6 +152,28 @@ def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
             amount = shared_value if own_value is None else own_value(element)
             events.append(Feedback(user_id, ts, item_id, action, shared_value if amount is None else amount, impression_id))
         return events
+
+    return build
+
+
+def _exposure(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
+    assert rule.user_id is not None
+    assert rule.ts is not None
+    assert rule.experiment is not None
+    assert rule.variant is not None
+    labels_max, absent = limits.label_chars_max, rule.absent
+    user_of = text_reader("user_id", rule.user_id, access, limits.id_chars_max, absent)
+    time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
+    experiment_of = text_reader("experiment", rule.experiment, access, labels_max, absent, "bad_label")
+    variant_of = label_reader("variant", rule.variant, access, labels_max, absent)
+
+    def build(record: Any, value: bytes) -> Sequence[Event]:
+        user_id, ts, experiment, variant = user_of(record), time_of(record), experiment_of(record), variant_of(record)
+        if user_id is None:
+            missing(f"user_id ({rule.user_id})")
+        if experiment is None or variant is None:
+            missing(f"experiment ({rule.experiment})" if experiment is None else f"variant ({rule.variant})")
+        return (Exposure(user_id, ts, experiment, variant),)
 
     return build
 

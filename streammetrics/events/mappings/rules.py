@@ -11,14 +11,18 @@ import msgspec
 
 from streammetrics.events.mappings.paths import Path, parse_path
 
-Preset: TypeAlias = Literal["segment", "ga4", "metarank", "algolia", "snowplow", "personalize", "elastic", "mind"]
-Format: TypeAlias = Literal["native", "ubi", "segment", "ga4", "metarank", "algolia", "snowplow", "personalize", "elastic", "mind"]
-Kind: TypeAlias = Literal["impression", "feedback", "ignore"] | Format
+Preset: TypeAlias = Literal["segment", "ga4", "metarank", "algolia", "snowplow", "personalize", "elastic", "mind", "otel", "openfeature"]
+Format: TypeAlias = Literal[
+    "native", "ubi", "segment", "ga4", "metarank", "algolia", "snowplow", "personalize", "elastic", "mind", "otel", "openfeature"
+]
+Kind: TypeAlias = Literal["impression", "feedback", "exposure", "ignore"] | Format
 """What a mapping makes of a record: one kind of event, nothing, or what a format makes of it."""
 TimeUnit: TypeAlias = Literal["ms", "s", "us", "ns", "utc"]
 PRESETS: Final[tuple[Preset, ...]] = get_args(Preset)
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
-KINDS: Final = ("impression", "feedback", "ignore", *FORMATS)
+KINDS: Final = ("impression", "feedback", "exposure", "ignore", *FORMATS)
+EXPOSURE_PRESETS: Final = ("otel", "openfeature")
+"""The presets that make exposures."""
 UNITS: Final[tuple[str, ...]] = get_args(TimeUnit)
 MAPPINGS_MAX: Final = 100
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -27,6 +31,7 @@ _FIELDS = ("user_id", "ts", "ts_unit", "impression_id", "items", "item_separator
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "impression": (*_COMMON, *_FIELDS, "item_position", "item_team", "fragment", "experiments", "segments"),
     "feedback": (*_COMMON, *_FIELDS, "action", "value", "item_action", "item_value"),
+    "exposure": (*_COMMON, "user_id", "ts", "ts_unit", "experiment", "variant"),
     "ignore": _COMMON,
     **dict.fromkeys(FORMATS, _COMMON),
 }
@@ -84,6 +89,8 @@ class MappingRule(msgspec.Struct, frozen=True, kw_only=True):
     value: FieldSource | None = None
     item_action: FieldSource | None = None
     item_value: FieldSource | None = None
+    experiment: FieldSource | None = None
+    variant: FieldSource | None = None
     experiments: FieldSource | Mapping[str, FieldSource] | None = None
     segments: FieldSource | Mapping[str, FieldSource] | None = None
 
@@ -168,6 +175,11 @@ class _TableReader:
     def _check_needs(self, rule: MappingRule) -> None:
         """Report fields that the kind needs and that no key gives."""
         given = self.table.keys()
+        if rule.kind == "exposure":
+            for key in ("user_id", "ts", "experiment", "variant"):
+                if key not in given:
+                    self.add(f"{key} is required")
+            return
         if rule.kind in ("impression", "feedback"):
             needed = ["user_id", "ts", *(["impression_id"] if rule.kind == "impression" else [])]
             for key in needed:
@@ -268,6 +280,8 @@ _SOURCES = (
     "value",
     "item_action",
     "item_value",
+    "experiment",
+    "variant",
 )
 
 

@@ -89,6 +89,19 @@ def text_reader(name: str, source: FieldSource, access: Access, chars_max: int, 
     return read
 
 
+def label_reader(name: str, source: FieldSource, access: Access, chars_max: int, absent: frozenset[str]) -> Get:
+    """Return a function from a record to a checked label. None if it is absent. A boolean becomes `true` or `false`, as in JSON."""
+    get = reader_of(source, access, absent)
+    where = f"{name} ({source})"
+
+    def read(record: Any) -> str | None:
+        found = get(record)
+        text = ("true" if found else "false") if type(found) is bool else found
+        return checked_text(where, text, chars_max, absent, "bad_label")
+
+    return read
+
+
 def checked_text(where: str, found: object, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> str | None:
     """Return a text under its limit. None if it is absent. Raises MalformedEvent."""
     if found is None or (type(found) is str and found in absent):

@@ -17,9 +17,12 @@ _EXPLAINS: Final = {
     "session_full": "events beyond the limit of a session count nowhere",
     "too_many_lists": "lists beyond the limit of a user count nowhere",
     "matched": "feedback that grades a list; counted when its session closes",
-    "duplicate": "a list that was sent twice counts once; more copies change no number",
+    "duplicate": "a list or an exposure that was sent twice counts once; more copies change no number",
+    "exposure": "exposures give lists their variants",
+    "list_exposed": "lists with a variant; counted when their session closes",
+    "list_unexposed": "lists without a variant, for lack of an exposure; counted when their session closes",
     "repeated": "the same feedback again changes no grade",
-    "ignored": "records that a mapping leaves out",
+    "ignored": "records that a mapping leaves out, and exposures that are not read",
 }
 _HARMLESS: Final = "counted for information; changes no list"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, decoder
+from streammetrics.events import Event, EventLimits, Exposure, Feedback, Impression, MalformedEvent, decoder
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.presets import preset_digest, preset_rules, preset_text
 from streammetrics.events.mappings.rules import PRESETS, Preset
@@ -303,3 +303,77 @@ def test_a_preset_is_readable_and_has_names_for_its_mappings(preset: Preset) -> 
     assert preset_text(preset).startswith("# ")
     assert all(rule.name and not rule.name.startswith("mapping ") for rule in preset_rules(preset))
     assert len(preset_digest(preset)) == 12
+
+
+def attribute(key: str, value: object) -> dict[str, Any]:
+    """Return an attribute in OTLP JSON."""
+    kind = "boolValue" if isinstance(value, bool) else "stringValue"
+    return {"key": key, "value": {kind: value}}
+
+
+def log_record(*, name: str | None = "feature_flag.evaluation", **attributes: object) -> dict[str, Any]:
+    """Return a log record in OTLP JSON. In names of attributes, an underscore stands for a dot after feature_flag."""
+    named = {"key": "ranker-v7", "context_id": "u7", "result_variant": "treatment", "provider_name": "flagd"} | attributes
+    sent = [attribute(f"feature_flag.{key.replace('_', '.')}", value) for key, value in named.items() if value is not None]
+    record = {"timeUnixNano": f"{NOON}000123", "severityNumber": 9, "attributes": sent, "traceId": "5b8efff798038103d269b633813fc60c"}
+    return record if name is None else record | {"eventName": name}
+
+
+SHOWN_TO_U7 = Exposure("u7", NOON, "ranker-v7", "treatment")
+
+
+def test_otel_log_records() -> None:
+    assert read("otel", log_record()) == [SHOWN_TO_U7]
+    assert read("otel", log_record(result_variant=None, result_value=True)) == [Exposure("u7", NOON, "ranker-v7", "true")]
+    assert read("otel", log_record(result_reason="targeting_match")) == [SHOWN_TO_U7]
+    observed = log_record() | {"timeUnixNano": None, "observedTimeUnixNano": NOON * 1_000_000}
+    assert read("otel", observed) == [SHOWN_TO_U7]
+
+
+def test_otel_variants() -> None:
+    assert read("otel", log_record(result_reason="error", result_variant=None)) == IGNORED
+    assert read("otel", log_record(name="session.start")) == IGNORED
+    assert read("otel", {"body": {"stringValue": "a line of a log"}, "timeUnixNano": "1"}) == IGNORED
+    assert read("otel", log_record(context_id=None)) == ["missing_field"]
+    assert read("otel", log_record(result_variant="x" * 129)) == ["bad_label"]
+    former = log_record(name=None, result_variant=None, variant="treatment")
+    former["attributes"].append(attribute("event.name", "feature_flag.evaluation"))
+    assert read("otel", former) == [SHOWN_TO_U7]
+
+
+def test_an_export_request_of_opentelemetry_is_read_through_its_envelope() -> None:
+    request = {"resourceLogs": [{"scopeLogs": [{"logRecords": [log_record(), log_record(name="other"), log_record(context_id="u8")]}]}]}
+    found = without_envelope("otlp", decoder("otel", EventLimits()))(json.dumps(request).encode())
+    assert [event.user_id for event in found if isinstance(event, Exposure)] == ["u7", "u8"]
+    assert len(found) == 3
+
+
+OPENFEATURE: dict[str, Any] = {
+    "name": "feature_flag.evaluation",
+    "timestamp": "2026-03-01T12:00:00.000Z",
+    "attributes": {
+        "feature_flag.key": "ranker-v7",
+        "feature_flag.context.id": "u7",
+        "feature_flag.result.variant": "treatment",
+        "feature_flag.result.reason": "split",
+        "feature_flag.provider.name": "flagd",
+    },
+}
+
+
+def test_openfeature_evaluations() -> None:
+    attributes: dict[str, Any] = OPENFEATURE["attributes"]
+    assert read("openfeature", OPENFEATURE) == [SHOWN_TO_U7]
+    assert read("openfeature", OPENFEATURE | {"timestamp": NOON}) == [SHOWN_TO_U7]
+    by_value = {"feature_flag.result.variant": None, "feature_flag.result.value": False}
+    assert read("openfeature", OPENFEATURE | {"attributes": attributes | by_value}) == [Exposure("u7", NOON, "ranker-v7", "false")]
+
+
+def test_openfeature_variants() -> None:
+    attributes: dict[str, Any] = OPENFEATURE["attributes"]
+    assert read("openfeature", {"name": "other", "attributes": {"a": 1}}) == IGNORED
+    assert read("openfeature", OPENFEATURE | {"attributes": attributes | {"feature_flag.result.reason": "error"}}) == IGNORED
+    assert read("openfeature", OPENFEATURE | {"attributes": attributes | {"feature_flag.context.id": ""}}) == ["missing_field"]
+    assert read("openfeature", OPENFEATURE | {"timestamp": None}) == ["missing_field"]
+    nested = {"feature_flag.result.variant": {"name": "treatment"}}
+    assert read("openfeature", OPENFEATURE | {"attributes": attributes | nested}) == ["bad_label"]

@@ -30,7 +30,7 @@ def test_all_problems_of_all_mappings_are_reported() -> None:
         "mapping 1 (clicks): ts is required",
         "mapping 1 (clicks): items or item_id is required",
         "mapping 1 (clicks): action is required",
-        f"mapping 2: kind must be one of impression, feedback, ignore, native, ubi, {', '.join(PRESETS)}",
+        f"mapping 2: kind must be one of impression, feedback, exposure, ignore, native, ubi, {', '.join(PRESETS)}",
         "mapping 3: must be a table",
     )
 
@@ -40,6 +40,8 @@ def test_all_problems_of_all_mappings_are_reported() -> None:
     [
         (CLICK | {"user": "x"}, "unknown key user; did you mean user_id?"),
         (CLICK | {"experiments": "x"}, "unknown key experiments for kind = feedback"),
+        ({"kind": "exposure", "user_id": "u", "ts": "t", "experiment": "flag"}, "variant is required"),
+        ({"kind": "exposure", "user_id": "u", "ts": "t", "experiment": "f", "variant": "v", "action": "a"}, "unknown key action for kind"),
         (CLICK | {"ts_unit": "h"}, "ts_unit must be one of ms, s, us, ns, utc"),
         (CLICK | {"user_id": "a..b"}, "user_id: 'a..b' is not a path"),
         (CLICK | {"user_id": "{a"}, "user_id: '{a': each brace needs its partner"),

@@ -5,6 +5,7 @@ import { MISSING, Name, countText, countedText, isNumber, reasonText, roundCount
 
 const FEEDBACK = ["matched", "orphan", "out_of_list", "too_old", "unknown_action"];
 const LABELS = ["label_empty", "label_too_long", "label_bad_type", "label_bad_text", "too_many_experiments", "too_many_segments", "too_many_variants", "too_many_groups"];
+const EXPOSED = ["list_exposed", "list_unexposed"];
 export const LAG_LONG_SECONDS = 60;
 
 /** Make the section. `view` has report, pulse (or null) and now. */
@@ -12,6 +13,7 @@ export function pipeline(view) {
   const { report, pulse } = view;
   const counters = report.counters;
   const dropped = Object.entries(report.refused);
+  const exposed = EXPOSED.map((reason) => [reason, counters[reason] ?? 0]);
   const labels = LABELS.map((reason) => [reason, counters[reason] ?? 0]).filter(([, count]) => count);
   return make("section", { id: "pipeline", "aria-labelledby": "pipeline-title" },
     make("h2", { id: "pipeline-title" }, "Pipeline"),
@@ -28,6 +30,7 @@ export function pipeline(view) {
     make("div", { class: "pair" },
       reasons("Feedback by outcome", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
       dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused."),
+      total(exposed) ? reasons("Lists by their users' exposures", exposed, "of lists") : null,
       labels.length ? reasons("Labels left out of lists, by reason", labels, "of labels") : null),
     report.unknown_names?.length ? unknownNames(report.unknown_names) : null,
     folded("inputs", `Inputs (${countText(report.inputs.length)})`, () => inputs(view)),

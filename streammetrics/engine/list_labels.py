@@ -1,0 +1,108 @@
+"""Gives lists the variants of their users' exposures, each list once.
+
+A list gets its variants when no exposure at or before it can be admitted any more. Until then it counts in all traffic, and in the
+variants that it was sent with. So the result does not depend on the order of arrival. A variant that the list was sent with takes
+precedence over an exposure of the same experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypedDict
+
+from streammetrics.engine.codec import Control
+from streammetrics.engine.input_progress import InputProgress
+from streammetrics.engine.label_index import LabelIndex
+from streammetrics.engine.pane_store import PaneStore
+from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.model import Labels
+from streammetrics.sessions.session import Session
+from streammetrics.sessions.shown_list import ShownList
+from streammetrics.sessions.user import User
+from streammetrics.windows.panes import unfolded
+
+
+class StoredListLabels(TypedDict):
+    """The fields of a task's control record that `ListLabels` owns."""
+
+    labelled_before: int
+
+
+class ListLabels:
+    """Labels the lists of users. All lists before `labelled_before` (ms) have their variants; FOREVER without exposures."""
+
+    __slots__ = ("_counts", "_labels", "_panes", "_progress", "_rules", "labelled_before")
+
+    def __init__(self, rules: EngineRules, labels: LabelIndex, panes: PaneStore, progress: InputProgress) -> None:
+        self._rules, self._labels, self._panes, self._progress = rules.join.exposures, labels, panes, progress
+        self._counts = progress.counts
+        self.labelled_before = FOREVER if self._rules is None else NEVER
+
+    def restore(self, stored: Control) -> None:
+        """Continue from the last commit."""
+        self.labelled_before = stored.labelled_before
+
+    def stored(self) -> StoredListLabels:
+        """Return the part of the control record that the next commit writes."""
+        return {"labelled_before": self.labelled_before}
+
+    def advance(self, bound: int, next_due: int) -> None:
+        """Note that all users in memory, and all users that were due before `next_due` (ms), have been labelled up to `bound`."""
+        self.labelled_before = max(self.labelled_before, min(bound, next_due))
+
+    def label(self, user: User, bound: int) -> None:
+        """Label a user's lists before `bound` (ms): no event before that time is admitted any more.
+
+        Exposures that no later list can need are dropped.
+        """
+        rules = self._rules
+        if rules is None or bound == NEVER:
+            return
+        if user.unlabelled_from < bound:
+            since, user.unlabelled_from = user.unlabelled_from, FOREVER
+            for session in [session for session in user.sessions if session.last >= since]:
+                for shown in list(session.lists.values()):
+                    if shown.ts >= bound:
+                        user.unlabelled_from = min(user.unlabelled_from, shown.ts)
+                    elif shown.ts >= since and user.exposures:
+                        self._label(session, shown, user.exposures.variants_at(shown.ts, rules.validity_ms))
+        if user.exposures:
+            user.exposures.forget(bound, rules.validity_ms)
+
+    def _label(self, session: Session, shown: ShownList, found: Labels) -> None:
+        """Add variants to those of a list."""
+        assert self._rules is not None
+        impression = shown.impression
+        sent = {experiment for experiment, _ in impression.experiments}
+        more = [label for label in found if label[0] not in sent]
+        if not more:
+            return
+        wanted = tuple(sorted((*impression.experiments, *more))) if sent else tuple(more)
+        limited = wanted[: self._rules.experiments_max]
+        watermark = self._progress.watermark
+        fitted = self._labels.relabel(limited, unfolded(impression.segments), shown.ts, NEVER if watermark == FOREVER else watermark)
+        self._count("too_many_experiments", len(wanted) - len(limited), impression.topic)
+        self._count("too_many_variants", len(limited) - len(fitted.experiments), impression.topic)
+        self._count("too_many_groups", fitted.segments != unfolded(impression.segments), impression.topic)
+        session.relabel(shown, fitted.experiments, fitted.segments, self._panes.changed_lists)
+
+    def _count(self, reason: str, count: int, topic: int) -> None:
+        if count:
+            self._counts[reason, topic] += count
+
+    def expires(self, user: User) -> int:
+        """Return the last time (ms) at which a list may need an exposure of a user. There must be one."""
+        assert self._rules is not None
+        assert user.exposures is not None
+        return user.exposures.newest + self._rules.validity_ms
+
+    def count_exposed(self, lists: Iterable[ShownList]) -> None:
+        """Count the lists of a closed session, by whether they are in some experiment."""
+        if self._rules is None:
+            return
+        for shown in lists:
+            if shown.impression.experiments:
+                self._counts["list_exposed", shown.impression.topic] += 1
+            else:
+                self._counts["list_unexposed", shown.impression.topic] += 1

@@ -1,0 +1,96 @@
+"""Lists with the variants of their users' exposures, against brute force: equal for any order of arrival, any batches and any crashes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.engine.experiment_runs import ExperimentRules
+from tests.oracle import expected_result
+from tests.support.brute_force import assert_equals_brute_force, machine_for
+from tests.support.enrolments import DUE_MAX, RULES, expected, found
+from tests.support.enrolments import machine_for as machine_with_experiments
+from tests.support.machine import counts_of
+from tests.support.strategies import Case, batches, cases, interleavings
+
+CASES = cases(exposures=True)
+
+
+@given(CASES, st.booleans())
+def test_one_batch_equals_brute_force(case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    machine.take(case.steps)
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), CASES, st.booleans())
+def test_any_batches_commits_and_crashes_equal_brute_force(data: st.DataObject, case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    machine.take_all(case.steps, data)
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), CASES)
+def test_totals_have_all_lists_of_their_variants(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    machine.take_all(case.steps, data)
+    machine.finish(flush=True)
+    wanted: Counter[tuple[str, str]] = Counter()
+    for (_, group), tally in expected_result(case.steps, case.settings, flush=True).panes.items():
+        if not group.segments:
+            wanted[group.experiment, group.variant] += tally.lists
+    assert {(total.experiment, total.variant): total.tally[0] for total in machine.report().totals} == wanted
+
+
+@given(st.data(), CASES, RULES, DUE_MAX, st.booleans())
+def test_sums_of_experiments_equal_brute_force_in_any_batches_commits_and_crashes(
+    data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool
+) -> None:
+    machine = machine_with_experiments(case, rules, due_max)
+    machine.take_all(case.steps, data)
+    machine.finish(flush)
+    assert found(machine) == expected(case, machine, rules, flush=flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), cases(without=("ticks",), exposures=True))
+def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case) -> None:
+    other = data.draw(interleavings(case))
+    one, two = machine_for(case), machine_for(other)
+    for machine, steps in ((one, case.steps), (two, other.steps)):
+        machine.take(steps)
+        machine.finish(flush=True)
+    assert one.tallies() == two.tallies()
+    assert counts_of(one) == counts_of(two)
+
+
+@given(st.data(), CASES)
+def test_a_final_pane_never_changes_and_panes_become_final_in_order(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        machine.commit()
+    machine.finish(flush=True)
+    starts = [final.start_ms for final in machine.finals]
+    assert starts == sorted(set(starts))
+    for final in machine.finals:
+        stored = machine.aggregator.pane(final.start_ms) if machine.report() else {}
+        assert final.pane == stored
+
+
+@given(st.data(), CASES)
+def test_no_user_is_left_at_the_end_and_only_users_with_sessions_are_open(data: st.DataObject, case: Case) -> None:
+    machine = machine_for(case)
+    for batch in data.draw(batches(case.steps)):
+        machine.take(batch)
+        machine.commit()
+        stored = machine.store.load(0, ("u", "v"), None).users
+        report = machine.report()
+        assert report.users_open + machine.state.sessions.without_sessions == len(stored)
+        assert report.users_open <= report.sessions_open
+    machine.finish(flush=True)
+    assert (machine.report().users_open, machine.state.sessions.without_sessions, machine.state.sessions.users) == (0, 0, {})

@@ -1,0 +1,33 @@
+"""Exposures: which variants a list gets from its user's exposures, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from streammetrics.events.model import Exposure
+from tests.oracle.join import List
+from tests.oracle.values import Admitted, Settings
+
+
+def exposure_outcomes(exposures: Sequence[Admitted], settings: Settings) -> dict[int, str]:
+    """Return the outcome of each exposure by number. Of equal ones, the one on the first input counts, then the one that came first."""
+    outcomes: dict[int, str] = {}
+    seen: set[object] = set()
+    for one in sorted(exposures, key=lambda one: (settings.inputs.index(one.input), one.number)):
+        outcomes[one.number] = "duplicate" if one.event in seen else "exposure"
+        seen.add(one.event)
+    return outcomes
+
+
+def labelled(shown: List, user: str, exposures: Sequence[Admitted], settings: Settings, closed_before: float) -> List:
+    """Return a list with its variants. It has none from exposures while one at or before it may still be admitted."""
+    if settings.validity_ms is None or shown.ts >= closed_before:
+        return shown
+    own = [one.event for one in exposures if isinstance(one.event, Exposure) and one.event.user_id == user]
+    variants = dict(shown.experiments)
+    for name in {exposure.experiment for exposure in own} - variants.keys():
+        in_time = [each for each in own if each.experiment == name and shown.ts - settings.validity_ms <= each.ts <= shown.ts]
+        if in_time:
+            variants[name] = min(in_time, key=lambda each: (-each.ts, each.variant)).variant
+    return replace(shown, experiments=tuple(sorted(variants.items())))
