@@ -29,6 +29,8 @@ from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
 
+NEEDED_MAX = 5
+"""Lines about what undecided variants need."""
 STYLES: dict[Word, str] = {
     "regressed": "bold red",
     "invalid": "bold yellow",
@@ -47,8 +49,7 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(results.at_ms)}")
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
-        for variant, words in all_needed_words(experiment):
-            yield Text(fit(f"{variant} {words}"))
+        yield from _needed(experiment, "", None if all_measures else NEEDED_MAX)
         whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
         yield from why_lines(experiment, whole)
         if (stage := stage_line(experiment)) is not None:
@@ -69,8 +70,17 @@ def verdict_summary(experiments: Iterable[ExperimentReport]) -> Iterator[Text]:
         yield _verdict_line(f"{'verdict':<10}{fit(experiment.experiment)}", experiment.verdict)
         for variant, verdict in compared if len(compared) > 1 else ():
             yield _verdict_line(f"{'':<12}{fit(variant)}", verdict)
-        for variant, words in all_needed_words(experiment):
-            yield Text(f"{'':<10}{fit(f'{variant} {words}')}")
+        yield from _needed(experiment, f"{'':<10}", NEEDED_MAX)
+
+
+def _needed(experiment: ExperimentReport, indent: str, most: int | None) -> Iterator[Text]:
+    """Yield what undecided variants still need, `most` of them at most."""
+    lines = [f"{indent}{fit(f'{variant} {words}')}" for variant, words in all_needed_words(experiment)]
+    yield from map(Text, lines[:most])
+    if more := len(lines[most:]) if most is not None else 0:
+        yield Text(
+            f"{indent}{counted(more, 'more variant')} also {'needs' if more == 1 else 'need'} more users: streammetrics report --all"
+        )
 
 
 def _verdict_line(name: str, verdict: Verdict) -> Text:

@@ -1,0 +1,39 @@
+"""The lines of a verdict on a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.text import Text
+
+from streammetrics.cli.output.report_reader import read_report
+from streammetrics.cli.output.verdict_tables import NEEDED_MAX, verdict_lines, verdict_summary
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.needed import Needed
+from tests.cli.output.test_report_reader import plain
+from tests.experiments.samples import experiment
+
+
+def of(treatments: int) -> ExperimentReport:
+    """An experiment in which each treatment needs more users."""
+    found = experiment({"control": 0.5, **{f"v{number}": 0.5 for number in range(treatments)}}, users=150)
+    needed = (Needed("regressed", "ndcg", 10, -0.1, 1_200, 300, 4_200),)
+    return replace(found, variants=tuple(replace(each, needed=needed) if each.role == "treatment" else each for each in found.variants))
+
+
+def lines_about_users(lines: list[str]) -> list[str]:
+    return [line for line in lines if "more users" in line]
+
+
+@pytest.mark.parametrize(("treatments", "rest"), [(5, None), (6, "1 more variant also needs"), (9, "4 more variants also need")])
+def test_a_few_variants_say_what_they_need_and_the_others_are_counted(treatments: int, rest: str | None) -> None:
+    found = of(treatments)
+    summary = lines_about_users([line.plain for line in verdict_summary([found])])
+    assert len(summary) == NEEDED_MAX + (rest is not None)
+    assert all(f"v{number} needs about " in summary[number] for number in range(NEEDED_MAX))
+    assert rest is None or summary[-1] == f"{'':<10}{rest} more users: streammetrics report --all"
+    whole = read_report(plain(found), "here")
+    for all_measures, count in ((False, len(summary)), (True, treatments)):
+        shown = [line.plain for line in verdict_lines(whole, all_measures) if isinstance(line, Text)]
+        assert len(lines_about_users(shown)) == count
