@@ -138,12 +138,13 @@ def answer_gate(
 
 
 def as_stale(answer: GateAnswer, reasons: Sequence[str]) -> GateAnswer:
-    """Return an answer from numbers that are too old, for these reasons. It no longer passes; a failure stays one."""
-    if answer.gate == "fail":
-        return replace(answer, reason="; ".join((answer.reason, *reasons)), stale=(*answer.stale, *reasons))
+    """Return an answer from numbers that are too old, for these reasons. Nothing in it passes any more; a failure stays one."""
     word: GateWord = "wait"
+    treatments = tuple(each if each.gate == "fail" else replace(each, gate=word) for each in answer.treatments)
+    if answer.gate == "fail":
+        return replace(answer, reason="; ".join((answer.reason, *reasons)), stale=(*answer.stale, *reasons), treatments=treatments)
     reason = "; ".join((*reasons, f"the last numbers: {answer.reason}"))
-    return replace(answer, gate=word, reason=reason, stale=(*answer.stale, *reasons), needed=None)
+    return replace(answer, gate=word, reason=reason, stale=(*answer.stale, *reasons), needed=None, treatments=treatments)
 
 
 def _decision(experiment: ExperimentReport, variant: str | None) -> GateDecision:

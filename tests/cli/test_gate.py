@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
+from streammetrics.cli.output.gate_lines import TOGETHER, answer_lines
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.gate_answer import answer_gate
+from tests.experiments.samples import experiment
 from tests.servers.certificates import Authority
 from tests.servers.process import free_port
 from tests.support.command_line import COMMAND, called, environment, started, streammetrics
-from tests.support.committed_state import answering, served, two_variants
+from tests.support.committed_state import START_MS, answering, served, two_variants
 from tests.support.gates import MINUTE_MS, failing, gate_views, passing, report_at, shown_views, waiting
 
 
@@ -64,6 +67,12 @@ def test_the_text_has_the_decision_the_reason_and_the_numbers(base: str) -> None
     assert row[:4] == ["treatment", "fail", "2,000", "2,000"]
     assert row[-1] == "regressed"
     assert "needed: at least 5 more users in treatment" in called("gate", "young", "--url", base).stdout
+
+
+@pytest.mark.parametrize(("means", "count"), [({"control": 0.5, "a": 0.5}, 0), ({"control": 0.5, "a": 0.5, "b": 0.4}, 1)])
+def test_several_intervals_are_told_apart_from_the_decision(means: dict[str, float], count: int) -> None:
+    lines = [*answer_lines(answer_gate(experiment(means, users=9_000), up_to_ms=START_MS, answered_ms=START_MS))]
+    assert [str(line) for line in lines].count(TOGETHER) == count
 
 
 def test_standard_input_can_be_the_report(tmp_path: Path) -> None:

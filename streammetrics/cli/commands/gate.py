@@ -44,8 +44,9 @@ def gate(
 ) -> None:
     """Say whether the treatments of EXPERIMENT may get more traffic: pass, fail or wait.
 
-    pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %). fail: a treatment has
-    regressed. wait: neither yet, or the numbers must not be used: stale, behind, mixed, invalid, or out of reach.
+    pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %). fail: a treatment is
+    certainly worse than the control by more than experiments.margin (1 %). wait: neither is certain yet, or the numbers must not be
+    used: they are stale, behind, mixed, invalid, or out of reach.
 
     The question goes to the exporter at --url, to FILE as in `report`, or to the state in Redis. Nothing is changed. A login and
     authorities to trust are in the section [client]: give the password as $STREAMMETRICS_CLIENT_PASSWORD.

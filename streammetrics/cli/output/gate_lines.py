@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -16,6 +17,8 @@ from streammetrics.reports.text import counted, fit
 
 STYLES: dict[GateWord, str] = {"pass": "bold green", "wait": "bold", "fail": "bold red"}
 
+TOGETHER: Final = "The error of the decision covers all of these measures together. The error of an interval covers that interval alone."
+
 
 def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
     """Yield the lines of an answer."""
@@ -28,6 +31,8 @@ def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
         yield Text(f"warning: {fit(warning)}")
     if answer.treatments:
         yield _treatments(answer)
+    if sum(len(each.measures) for each in answer.treatments) > 1:
+        yield Text(TOGETHER)
 
 
 def _treatments(answer: GateAnswer) -> FittingTable:
