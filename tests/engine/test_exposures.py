@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.windows.panes import Group
+from tests.oracle import Group as OracleGroup
 from tests.oracle import expected_result
 from tests.support.brute_force import assert_equals_brute_force, machine_for
 from tests.support.enrolments import DUE_MAX, RULES, expected, found
@@ -44,6 +46,29 @@ def test_totals_have_all_lists_of_their_variants(data: st.DataObject, case: Case
         if not group.segments:
             wanted[group.experiment, group.variant] += tally.lists
     assert {(total.experiment, total.variant): total.tally[0] for total in machine.report().totals} == wanted
+
+
+LIMITS = st.fixed_dictionaries(
+    {
+        "groups_max": st.sampled_from([1, 3, 6]),
+        "retention_ms": st.sampled_from([1, 30]),
+        "exposures_max": st.sampled_from([1, 2, 1_000]),
+        "lists_open_max": st.just(1_000),
+    }
+)
+
+
+@given(st.data(), CASES, LIMITS, st.sampled_from([1, 2, 200]), DUE_MAX)
+def test_tight_limits_change_no_number_of_all_traffic(
+    data: st.DataObject, case: Case, limits: dict[str, int], variants_max: int, due_max: int
+) -> None:
+    rules = ExperimentRules(idle_ms=20, variants_max=variants_max)
+    machine = machine_with_experiments(case, rules, due_max, **limits)
+    machine.take_all(case.steps, data)
+    machine.finish(flush=True)
+    shown = {(final.start_ms, tally[0]) for final in machine.finals for group, tally in final.pane.items() if group == Group()}
+    panes = expected_result(case.steps, case.settings, flush=True).panes
+    assert shown == {(start, tally.lists) for (start, group), tally in panes.items() if group == OracleGroup()}
 
 
 @given(st.data(), CASES, RULES, DUE_MAX, st.booleans())

@@ -36,12 +36,13 @@ GRADES = "purchase=3, watch>=30=2, click=1, skip=0"
 
 
 @cache
-def engine_of(
+def engine_of(  # noqa: PLR0913  each limit is one argument
     settings: Settings,
     grades: str = GRADES,
     *,
     lists_open_max: int = 1_000,
     groups_max: int = 1_000,
+    exposures_max: int = 1_000,
     retention_ms: int = 1 << 50,
     experiments: ExperimentRules | None = None,
     unique_users: UniqueUserRules | None = None,
@@ -62,7 +63,7 @@ def engine_of(
             if engagement
             else None,
             absolute_positions=settings.absolute_positions,
-            exposures=None if settings.validity_ms is None else ExposureRules(settings.validity_ms),
+            exposures=None if settings.validity_ms is None else ExposureRules(settings.validity_ms, exposures_max),
         ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
         lateness_ms=settings.lateness_ms,

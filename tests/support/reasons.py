@@ -48,7 +48,7 @@ def _refused(tree: ast.Module) -> Iterator[str]:
 def _dropped(tree: ast.Module) -> Iterator[str]:
     """Reasons for labels that are left out of a list."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "dropped.append":
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("dropped.append", "_first_labels"):
             yield from _words(node.args)
 
 
