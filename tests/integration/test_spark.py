@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from kafka import KafkaProducer
 
 from streammetrics import spark as on_spark
 from streammetrics.cli.notebook.replayed import Replayed
@@ -22,7 +23,8 @@ from streammetrics.cli.spark.session import spark_session, without_pandas_warnin
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic
 from streammetrics.errors import CallerError, ConfigError, StreammetricsError
 from tests.cli.spark.test_passes import GIVEN, by_topic, differing, wrong_clocks
-from tests.servers.tools import find_java
+from tests.servers.kafka import KafkaBroker
+from tests.servers.tools import find_java, find_spark_kafka_jars
 from tests.support.command_line import called
 from tests.support.replays import CLEAN, FAULTY, sent, write
 
@@ -36,6 +38,7 @@ pytestmark = pytest.mark.timeout(900)  # Java starts, and compiles what it runs
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     os.environ["JAVA_HOME"] = str(find_java().resolve().parents[1])
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(map(str, find_spark_kafka_jars()))} pyspark-shell"
     with without_pandas_warning():
         session = spark_session("local[2]")
     session.conf.set("spark.sql.files.maxPartitionBytes", str(BLOCK_BYTES))
@@ -97,6 +100,34 @@ def test_records_of_a_frame_with_offsets(spark: Any, tmp_path: Path) -> None:
     found = on_spark.replay(frame, RULES, shards=2, spark=spark)
     places = {place for place, _, _ in differing(found.report, expected.report)}
     assert {place for place in places if not place.startswith(("/inputs/", "/late_inputs/"))} == set(), "offsets of a log, not of lines"
+    assert found.panes == expected.panes
+
+
+def test_offsets_of_kafka(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path) -> None:
+    kafka_broker.create_topic("history", partitions=2)
+    records = [record for record in sent(TRAFFIC, 1_500) if record.value.strip()]
+    first = 100  # of each partition; those before are not read
+    producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap)
+    for partition in (0, 1):
+        for value in [*[b"not read"] * first, *(record.value for record in records[partition::2])]:
+            producer.send("history", value, partition=partition)
+    producer.close()
+    frame = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", kafka_broker.bootstrap)
+        .option("subscribe", "history")
+        .option("startingOffsets", json.dumps({"history": {"0": first, "1": first}}))
+        .option("endingOffsets", "latest")
+        .load()
+    )
+    with in_folder(tmp_path):
+        files = [write(Path(f"history:{partition}"), records[partition::2]) for partition in (0, 1)]
+        expected = replayed(files, RULES)
+    found = on_spark.replay(frame, RULES, shards=2, spark=spark)
+    assert {
+        place for place, _, _ in differing(found.report, expected.report) if not place.startswith(("/inputs/", "/late_inputs/"))
+    } == set()
+    assert [each["offset"] for each in found.report["inputs"]] == [first + len(records[partition::2]) for partition in (0, 1)]
     assert found.panes == expected.panes
 
 

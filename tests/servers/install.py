@@ -1,5 +1,5 @@
 """Installs what the test servers need: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java,
-Kafka's jars and a schema registry.
+Kafka's jars, those with which Spark reads Kafka, and a schema registry.
 
     python -m tests.servers.install
 
@@ -39,6 +39,7 @@ def main() -> int:
         ensure("node", lambda: tools.find_tool("node"), [("nodejs",)])
         ensure_kafka()
         ensure_registry()
+        ensure_spark_kafka()
     except (apt.InstallError, tools.MissingToolError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -63,6 +64,12 @@ def ensure(name: str, find: Callable[[], Path], choices: Sequence[tuple[str, ...
 def ensure_kafka() -> Path:
     """Copy the broker's jars into the cache folder. Raises InstallError."""
     return _ensure_fetched(f"kafka {tools.kafka_version()}", "its jars (about 45 MB)", tools.kafka_cache(), _copy_jars)
+
+
+def ensure_spark_kafka() -> Path:
+    """Copy the jars with which Spark reads Kafka into the cache folder. Raises InstallError."""
+    folder = tools.spark_kafka_cache()
+    return _ensure_fetched(f"kafka reader of spark {folder.name}", "its jars (about 14 MB)", folder, _copy_spark_jars)
 
 
 def ensure_registry() -> Path:
@@ -97,12 +104,21 @@ def _unpack_registry(maven: Path, scratch: Path) -> Path:
 
 
 def _copy_jars(maven: Path, scratch: Path) -> Path:
-    shutil.copy(tools.POM, scratch / "pom.xml")
+    return _jars_of(tools.POM, "kafka_*.jar", "Kafka's jars", maven, scratch)
+
+
+def _copy_spark_jars(maven: Path, scratch: Path) -> Path:
+    return _jars_of(tools.SPARK_POM, "spark-sql-kafka-*.jar", "the jars with which Spark reads Kafka", maven, scratch)
+
+
+def _jars_of(source: Path, needed: str, what: str, maven: Path, scratch: Path) -> Path:
+    """Copy the dependencies of a pom. `needed` is the pattern of the jar that all others are for."""
+    shutil.copy(source, scratch / "pom.xml")
     pom = ("--file", scratch / "pom.xml")
     target = f"-DoutputDirectory={scratch / 'jars'}"
-    _run_maven(maven, "Kafka's jars", *pom, "dependency:copy-dependencies", "-DincludeScope=runtime", target)
-    if not any((scratch / "jars").glob("kafka_*.jar")):
-        raise apt.InstallError("Maven fetched no jar of Kafka")
+    _run_maven(maven, what, *pom, "dependency:copy-dependencies", "-DincludeScope=runtime", target)
+    if not any((scratch / "jars").glob(needed)):
+        raise apt.InstallError(f"Maven fetched no {needed}")
     return scratch / "jars"
 
 

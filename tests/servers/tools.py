@@ -14,6 +14,7 @@ from pathlib import Path
 SERVERS_DIRECTORY = Path(__file__).resolve().parent
 CACHE_DIRECTORY = SERVERS_DIRECTORY.parents[1] / ".cache"
 POM = SERVERS_DIRECTORY / "pom.xml"
+SPARK_POM = SERVERS_DIRECTORY / "spark-kafka.xml"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 REGISTRY_VERSION = "2.6.13.Final"  # Apicurio Registry 3 needs a newer Java than Debian has
 JAVA_MAJOR_MIN = 17  # Kafka 4's brokers need it
@@ -76,14 +77,31 @@ def _first_new_enough(candidates: tuple[Path, ...]) -> Path:
 
 def kafka_version() -> str:
     """Return the broker's version in pom.xml."""
-    version = re.search(r"<kafka\.version>([^<]+)</kafka\.version>", POM.read_text(encoding="utf-8"))
-    assert version is not None, f"{POM} names no <kafka.version>"
+    return _version(POM, "kafka")
+
+
+def _version(pom: Path, name: str) -> str:
+    version = re.search(rf"<{name}\.version>([^<]+)</{name}\.version>", pom.read_text(encoding="utf-8"))
+    assert version is not None, f"{pom} names no <{name}.version>"
     return version[1]
 
 
 def kafka_cache() -> Path:
     """Return the folder for this version's jars, which may not exist yet."""
     return CACHE_DIRECTORY / "kafka" / kafka_version()
+
+
+def spark_kafka_cache() -> Path:
+    """Return the folder for the jars with which Spark reads Kafka, which may not exist yet."""
+    return CACHE_DIRECTORY / "spark-kafka" / _version(SPARK_POM, "spark")
+
+
+def find_spark_kafka_jars() -> list[Path]:
+    """Return the jars with which Spark reads Kafka. Raises MissingToolError. Their folder is complete if it exists."""
+    folder = spark_kafka_cache()
+    if not folder.is_dir():
+        raise MissingToolError(f"the Kafka reader of Spark {folder.name}")
+    return sorted(folder.glob("*.jar"))
 
 
 def registry_cache() -> Path:
