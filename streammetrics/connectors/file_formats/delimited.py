@@ -119,8 +119,12 @@ def _json_or_text(cell: str) -> Any:
 
 
 def _items(cell: str) -> Any:
-    parsed = _parsed(cell) if cell.startswith("[") else None
-    return cell.split("|") if parsed is None else parsed
+    """Return the ids of a cell. Brackets without JSON, such as a list that Python printed, stay text, which a decoder refuses."""
+    if not cell.startswith("["):
+        return cell.split("|")
+    parsed = _parsed(cell)
+    is_printed = parsed is None and cell.endswith("]") and "|" not in cell
+    return cell if is_printed else cell.split("|") if parsed is None else parsed
 
 
 def _pairs(cell: str) -> Any:

@@ -184,6 +184,20 @@ class TestDelimited:
     def rows(self, tmp_path: Path, content: bytes) -> list[tuple[int, Any]]:
         return [(number, json.loads(value)) for number, value in read(write(tmp_path / "events", content))]
 
+    @pytest.mark.parametrize(
+        ("cell", "items"),
+        [
+            ("['a', 'b']", "['a', 'b']"),  # a list that Python printed is not one item
+            ("[a b]", "[a b]"),
+            ("[]", []),
+            ("[new] lamp|[old] lamp", ["[new] lamp", "[old] lamp"]),
+            ("[new] lamp", ["[new] lamp"]),
+            ("a", ["a"]),
+        ],
+    )
+    def test_brackets_that_are_no_json_stay_text(self, tmp_path: Path, cell: str, items: object) -> None:
+        assert self.rows(tmp_path, f'type,items\nimpression,"{cell}"\n'.encode()) == [(2, {"type": "impression", "items": items})]
+
     def test_cells_become_fields_by_the_name_of_their_column(self, tmp_path: Path) -> None:
         header = b"type,ts,items,experiments,segments,value,fragment,other\n"
         assert self.rows(tmp_path, header + b"impression,12,a|b|c,ranker=control|price=low,s=x,2.50,true,7\n") == [
