@@ -31,6 +31,9 @@ from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stage_values import StageRow
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.prometheus.labels import LabelNames
+from streammetrics.exporters.prometheus.position_bias import position_bias_groups, position_bias_rows
+from streammetrics.exporters.prometheus.series import SERIES
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
@@ -39,17 +42,13 @@ from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
 from tests.experiments.samples import arm, credits
 from tests.experiments.stage_samples import rollout
+from tests.reports.position_bias_samples import position_bias_sample
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.support.command_line import started
 from tests.support.committed_state import Now, served, two_variants
 
-SETTINGS = (
-    "position_bias.enabled=true",
-    f"metrics.names={','.join(METRIC_NAMES)}",
-    "metrics.cutoffs=3,10",
-    f"engagement.names={','.join(ENGAGEMENT_NAMES)}",
-)
+SETTINGS = (f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=3,10", f"engagement.names={','.join(ENGAGEMENT_NAMES)}")
 DEMO = ("demo", "--port", "0", "--rate", "20", *(word for setting in SETTINGS for word in ("--set", setting)))
 TARGETS = 7
 SCRAPE_MS = 5_000
@@ -80,6 +79,19 @@ class Reports(Collector):
         entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
         entered.add_metric([], time.time() - BEHIND_SECONDS)
         yield entered
+        yield from _position_bias()
+
+
+def _position_bias() -> Iterator[Metric]:
+    """The curve and the corrected dcg of a sample. The demo is too short for an estimate."""
+    sample = position_bias_sample()
+    rows, _ = position_bias_rows(sample, LabelNames(100).assign({*position_bias_groups(sample)}, set()))
+    for name in dict.fromkeys(name for name, *_ in rows):
+        family = GaugeMetricFamily(name, "An estimate.", labels=SERIES[name].labels)
+        for series, labels, value in rows:
+            if series == name:
+                family.add_metric(labels, value)
+        yield family
 
 
 def _families(

@@ -22,14 +22,14 @@ def rows_of(found: PositionBias | None, values_max: int = 100) -> tuple[dict[tup
 def test_ranks_and_cut_offs_beyond_the_curve_have_no_series() -> None:
     rows, left_out = rows_of(position_bias_sample())
     assert left_out == 0
-    assert {labels for name, labels in rows if name.startswith("examination") and labels} == {("1",), ("2",)}
+    assert {labels for name, labels in rows if name.startswith("examination") and labels} == {(str(rank),) for rank in range(1, 11)}
     assert rows["examination", ("2",)] == pytest.approx(0.5)
     assert rows["examination_lower", ("2",)] < 0.5 < rows["examination_upper", ("2",)]
     assert rows["examination_sampled_ratio", ()] == 0.125
     assert (rows["examination_items", ()], rows["examination_shared_items", ()]) == (2, 1)
-    assert rows["corrected_dcg", ("ranker", "control", "2")] == 0.75
-    assert rows["uncorrected_dcg", ("ranker", "control", "3")] == 0.5
-    assert ("corrected_dcg", ("ranker", "control", "3")) not in rows
+    assert rows["corrected_dcg", ("ranker", "control", "10")] == 0.75
+    assert rows["uncorrected_dcg", ("ranker", "control", "11")] == 0.5
+    assert ("corrected_dcg", ("ranker", "control", "11")) not in rows
 
 
 def test_without_a_curve_there_are_no_series() -> None:
