@@ -57,7 +57,8 @@ class Engine:
             self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics, rules.grades.grades)
         self.signature = Signature(
             f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, self.layout.metrics))}]"
-            + ("" if engagement is None else f" satisfied={engagement.satisfied_grade:g}"),
+            + ("" if engagement is None else f" satisfied={engagement.satisfied_grade:g}")
+            + ("" if engagement is None or not engagement.assessment.columns else f" {engagement.assessment.describe()}"),
             None if self.user_totals is None else self.user_totals.measures.names,
         )
         self.user_count_layout = None if rules.unique_users is None else UserCountLayout(scorer)

@@ -14,6 +14,7 @@ from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.names import ASSESSMENT_NAMES
 from streammetrics.windows.engagement import engagement_rows
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.tally_deltas import score_shapes
@@ -31,7 +32,9 @@ class UserTotalsLayout:
     def __init__(self, layout: TallyLayout, metrics: Sequence[str], grades: Sequence[float] = ()) -> None:
         self.layout, scorer, wanted = layout, layout.scorer, set(metrics)
         columns = [
-            index for index, column in enumerate(layout.columns) if column.kind != "bucket" and (not wanted or str(column.metric) in wanted)
+            index
+            for index, column in enumerate(layout.columns)
+            if column.kind != "bucket" and column.metric.name not in ASSESSMENT_NAMES and (not wanted or str(column.metric) in wanted)
         ]
         self.measures = Measures([layout.columns[index] for index in columns])
         scored = len(scorer.columns)

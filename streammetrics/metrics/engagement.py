@@ -25,7 +25,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from streammetrics.metrics.arrays import Ints
-from streammetrics.metrics.names import CLICK_TIME_BUCKET, ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
+from streammetrics.metrics.assessment import AssessmentLayout
+from streammetrics.metrics.names import ASSESSMENT_NAMES, CLICK_TIME_BUCKET, ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError
 
 VALUE_BITS: Final = 16
 """The value of a purchase is kept in units of 2**-16."""
@@ -114,46 +115,60 @@ def _quantile(buckets: Sequence[int], per_cent: int) -> tuple[int, int]:
 
 
 class EngagementLayout:
-    """The columns of some engagement metrics, in the order of the metrics.
+    """The columns of some engagement metrics, in the order of the metrics, then those of assessment metrics.
 
-    satisfied_grade: the least grade of an item that satisfies a user, above 0. A metric that is a ratio has two columns. Raises
-    MetricError for a metric that is no engagement metric.
+    satisfied_grade: the least grade of an item that satisfies a user, above 0. assessment: what scores the assessment metrics; without
+    it, those among `metrics` have columns that only the sums of others fill. A metric that is a ratio has two columns. Raises
+    MetricError for a metric of another kind.
 
     >>> layout = EngagementLayout([Metric("zero_result_rate"), Metric("first_click_share", 3)])
     >>> [(str(column.metric), column.kind) for column in layout.columns]
     [('zero_result_rate', 'sum'), ('first_click_share@3', 'numerator'), ('first_click_share@3', 'denominator')]
     """
 
-    def __init__(self, metrics: Iterable[Metric], satisfied_grade: float = 2.0) -> None:
-        self.metrics = tuple(metrics)
+    def __init__(self, metrics: Iterable[Metric], satisfied_grade: float = 2.0, assessment: AssessmentLayout | None = None) -> None:
+        given = tuple(metrics)
+        self._own = tuple(metric for metric in given if metric.name not in ASSESSMENT_NAMES)
+        self.assessment = assessment or AssessmentLayout(metric for metric in given if metric.name in ASSESSMENT_NAMES)
+        self.metrics = (*self._own, *self.assessment.metrics)
         self.satisfied_grade = satisfied_grade
-        if others := [metric for metric in self.metrics if metric.name not in ENGAGEMENT_NAMES]:
+        if others := [metric for metric in self._own if metric.name not in ENGAGEMENT_NAMES]:
             raise MetricError("engagement metric", f"got {others[0]}; allowed are {', '.join(ENGAGEMENT_NAMES)}")
-        columns = [Column(metric, kind, _METRICS[metric.name][1]) for metric in self.metrics for kind in engagement_kinds(metric.name)]
+        columns = [Column(metric, kind, _METRICS[metric.name][1]) for metric in self._own for kind in engagement_kinds(metric.name)]
         self._first_bucket = len(columns)
-        if any(metric.name in QUANTILES for metric in self.metrics):
+        if any(metric.name in QUANTILES for metric in self._own):
             columns += [Column(Metric(CLICK_TIME_BUCKET, bound), "bucket", 0) for bound in (*BOUNDS_MS, 0)]
-        self.columns = tuple(columns)
+        self._first_assessed = len(columns)
+        self.columns = (*columns, *self.assessment.columns)
 
     def ratios(self, sums: Sequence[int], lists: int) -> Iterator[tuple[str, int, int]]:
         """Return the name of each metric with the two integers whose quotient it is, from the sums of its columns over lists."""
-        for index, column in enumerate(self.columns):
+        for index, column in enumerate(self.columns[: self._first_bucket]):
             if column.kind == "sum":
                 yield str(column.metric), sums[index], lists << column.scale_bits
             elif column.kind == "numerator":
                 yield str(column.metric), sums[index], sums[index + 1]
-        for metric in self.metrics:
+        for metric in self._own:
             if metric.name in QUANTILES:
-                yield str(metric), *_quantile(sums[self._first_bucket :], QUANTILES[metric.name])
+                yield str(metric), *_quantile(sums[self._first_bucket : self._first_assessed], QUANTILES[metric.name])
+        yield from self.assessment.ratios(sums[self._first_assessed :], lists)
 
     def value_max(self, items_max: int) -> int:
         """Return the greatest value of a column for one list of at most `items_max` items."""
         return items_max * VALUE_MAX << VALUE_BITS if any(metric.name == "value_per_list" for metric in self.metrics) else 1 << 40
 
-    def rows(self, facts: EngagementFacts) -> Ints:
-        """Return the columns of each list: int64, shape (L, columns)."""
-        columns = [column for metric in self.metrics for column in _METRICS[metric.name][2](facts, metric.k)]
-        if self._first_bucket < len(self.columns):
+    def rows(self, facts: EngagementFacts, assessed: Sequence[Sequence[int]] = ()) -> Ints:
+        """Return the columns of each list: int64, shape (L, columns).
+
+        assessed: the columns of assessment metrics of each list, empty for zeros. Shape (L, columns of assessment metrics).
+        """
+        columns = [column for metric in self._own for column in _METRICS[metric.name][2](facts, metric.k)]
+        if self._first_bucket < self._first_assessed:
             bucket = np.where(facts.rank > 0, np.searchsorted(BOUNDS_MS, facts.delay_ms), -1)
             columns += [_whole(bucket == each) for each in range(len(BOUNDS_MS) + 1)]
+        if self.assessment.columns:
+            none = [0] * len(self.assessment.columns)
+            columns += [
+                *np.array([each or none for each in assessed or [none] * len(facts.items)], dtype=np.int64).reshape(-1, len(none)).T
+            ]
         return np.stack(columns, axis=1) if columns else np.zeros((len(facts.items), 0), dtype=np.int64)

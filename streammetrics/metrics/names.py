@@ -75,6 +75,14 @@ _ENGAGEMENT: Final = {
     "value_per_list": MetricForm("none"),
 }
 
+_ASSESSMENT: Final = {
+    "diversity": MetricForm("required"),
+    "novelty": MetricForm("required"),
+    "popularity_share": MetricForm("required"),
+    "catalogue_share": MetricForm("required"),
+    "fallback_share": MetricForm("none"),
+}
+
 CLICK_TIME_BUCKET: Final = "time_to_first_click_bucket"
 """Lists whose first click came within k ms, and not within the bound before. Without k: after the last bound."""
 
@@ -90,7 +98,10 @@ EVALUATE_NAMES: Final = tuple(_EVALUATE)
 ENGAGEMENT_NAMES: Final = tuple(_ENGAGEMENT)
 """The engagement metrics, which only the stream computes."""
 
-FORMS: Final = {**_STREAM, **_SCORER, **_EVALUATE, **_ENGAGEMENT, CLICK_TIME_BUCKET: MetricForm("optional")}
+ASSESSMENT_NAMES: Final = tuple(_ASSESSMENT)
+"""The metrics of what lists show, whatever users do. In the stream; offline, `assess_lists` has them."""
+
+FORMS: Final = {**_STREAM, **_SCORER, **_EVALUATE, **_ENGAGEMENT, **_ASSESSMENT, CLICK_TIME_BUCKET: MetricForm("optional")}
 """Name -> form, for all metrics."""
 
 WHOLE_LIST_NAMES: Final = tuple(name for name in ALL_METRIC_NAMES if FORMS[name].cutoff != "required")

@@ -11,7 +11,16 @@ from typing import Final
 import numpy as np
 
 from streammetrics.metrics.arrays import Floats, Ints
-from streammetrics.metrics.names import ALL_METRIC_NAMES, ENGAGEMENT_NAMES, Column, ColumnKind, Metric, MetricError, parse_metric
+from streammetrics.metrics.names import (
+    ALL_METRIC_NAMES,
+    ASSESSMENT_NAMES,
+    ENGAGEMENT_NAMES,
+    Column,
+    ColumnKind,
+    Metric,
+    MetricError,
+    parse_metric,
+)
 from streammetrics.metrics.spec import Gain, Spec
 from streammetrics.metrics.units import (
     AP_BITS,
@@ -236,6 +245,8 @@ def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
     parsed = tuple(metric if isinstance(metric, Metric) else parse_metric(metric) for metric in metrics)
     if engagement := [metric for metric in parsed if metric.name in ENGAGEMENT_NAMES]:
         raise MetricError("metric", f"got {engagement[0]}, which needs the times of clicks; allowed are {', '.join(ALL_METRIC_NAMES)}")
+    if assessed := [metric for metric in parsed if metric.name in ASSESSMENT_NAMES]:
+        raise MetricError("metric", f"got {assessed[0]}, which `assess_lists` computes; allowed are {', '.join(ALL_METRIC_NAMES)}")
     if not parsed:
         raise MetricError("metrics", "got none; allowed is at least one")
     for index, metric in enumerate(parsed):

@@ -43,5 +43,8 @@ def _metrics(tally: list[int], layout: TallyLayout) -> dict[str, dict[str, Any]]
         if column.kind == "sum":
             metrics[str(column.metric)] = {"sum": total / (1 << column.scale_bits), "sum_raw": total, "scale_bits": column.scale_bits}
         else:
-            metrics.setdefault(str(column.metric), {})[column.kind] = total
+            sums = metrics.setdefault(str(column.metric), {})
+            sums[column.kind] = total
+            if column.kind == "numerator" and column.scale_bits:
+                sums["scale_bits"] = column.scale_bits
     return metrics

@@ -14,12 +14,16 @@ from streammetrics.sessions.shown_list import GradedPositions
 
 
 class EngagedList(NamedTuple):
-    """What the engagement columns of a list depend on. `ts` is the time of the list (ms), `length` its number of items."""
+    """What the engagement columns of a list depend on. `ts` is the time of the list (ms), `length` its number of items.
+
+    `assessed` has its columns of assessment metrics; empty for zeros.
+    """
 
     ts: int
     length: int
     hits: GradedPositions
     engagement: Engagement
+    assessed: Sequence[int] = ()
 
 
 def engagement_rows(lists: Sequence[EngagedList], layout: EngagementLayout) -> Ints:
@@ -29,7 +33,7 @@ def engagement_rows(lists: Sequence[EngagedList], layout: EngagementLayout) -> I
     """
     satisfied = layout.satisfied_grade
     rows: list[tuple[int, ...]] = []
-    for ts, length, hits, (first, purchases, opens, followed) in lists:
+    for ts, length, hits, (first, purchases, opens, followed), _ in lists:
         if first is None:  # most lists
             rows.append((length, 0, 0, 0, 0, 0, opens, followed))
             continue
@@ -37,4 +41,5 @@ def engagement_rows(lists: Sequence[EngagedList], layout: EngagementLayout) -> I
         value = sum([value for _, value in purchases]) if purchases else 0
         best = max(hits[1::2])
         rows.append((length, best >= satisfied, position + 1, max(clicked_at - ts, 0), len(purchases), value, opens, followed))
-    return layout.rows(EngagementFacts(*np.array(rows, dtype=np.int64).reshape(-1, len(EngagementFacts._fields)).T))
+    facts = EngagementFacts(*np.array(rows, dtype=np.int64).reshape(-1, len(EngagementFacts._fields)).T)
+    return layout.rows(facts, [each.assessed for each in lists] if layout.assessment.columns else ())

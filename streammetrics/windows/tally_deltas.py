@@ -64,6 +64,7 @@ def tally_deltas(
     cells: dict[LabelledPane, int] = {}
     rows: dict[ScoredRow, int] = {}
     engaged: list[tuple[int, int, EngagedList]] = []
+    assessment = layout.engagement is not None and bool(layout.engagement.assessment.columns)
     for shown in changed_lists:
         tallied, hits = shown.tallied, shown.hits
         shown.tallied = UNCHANGED
@@ -81,10 +82,13 @@ def tally_deltas(
             row = (cell, places, *hits)
             rows[row] = rows.get(row, 0) + 1
         if layout.engagement is not None:
+            assessed: Sequence[int] = ()
+            if assessment and (tallied is None or hits is None):  # a list that stays has the same items, and so the same values
+                assessed = layout.engagement.assessment.row(shown.items, impression.segments)
             if tallied is not None:
-                engaged.append((cell, -1, EngagedList(shown.ts, len(shown.items), tallied, shown.tallied_engagement)))
+                engaged.append((cell, -1, EngagedList(shown.ts, len(shown.items), tallied, shown.tallied_engagement, assessed)))
             if hits is not None:
-                engaged.append((cell, 1, EngagedList(shown.ts, len(shown.items), hits, shown.engagement)))
+                engaged.append((cell, 1, EngagedList(shown.ts, len(shown.items), hits, shown.engagement, assessed)))
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
     if layout.engagement is not None and engaged:
         sums = np.zeros((len(cells), layout.width), dtype=np.int64) if sums is None else sums
@@ -97,7 +101,7 @@ def _add_engagement(
 ) -> None:
     """Add the engagement columns of lists, each with its cell and its weight, to the sums by cell.
 
-    The sums fit int64: one purchase adds less than 2**37, and no commit has 2**26 of them.
+    The sums fit int64: one purchase adds less than 2**37, a list's assessment at most 2**40, and no commit has 2**22 of either.
     """
     values = engagement_rows([each for *_, each in lists], engagement)
     weights = np.array([weight for _, weight, _ in lists], dtype=np.int64)

@@ -72,4 +72,4 @@ def engagement_sums(shown: ShownList, settings: Settings) -> dict[str, tuple[int
 
 
 def add_pairs(parts: Sequence[Mapping[str, tuple[int, int]]]) -> dict[str, tuple[int, int]]:
-    return {name: (sum(part[name][0] for part in parts), sum(part[name][1] for part in parts)) for name in NAMES}
+    return {name: (sum(part[name][0] for part in parts), sum(part[name][1] for part in parts)) for name in parts[0]}

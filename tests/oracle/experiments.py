@@ -15,6 +15,7 @@ from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.events.model import Exposure, Impression
+from tests.oracle.engagement import NAMES as ENGAGEMENT
 from tests.oracle.scores import scale_bits
 from tests.oracle.stages import Cell, Rollout, Shared, pairs_of, stage_of
 from tests.oracle.tallies import tally_of_one
@@ -267,7 +268,7 @@ def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[
             pairs[f"user_{name}"] = (int(total > 0), 1)
     for name in tallies[0].hits:
         pairs[name] = (sum(tally.hits[name] for tally in tallies), sum(tally.places[name] for tally in tallies))
-    for name in tallies[0].engagement:
+    for name in ENGAGEMENT:  # assessment metrics are no measures
         pairs[name] = (sum(tally.engagement[name][0] for tally in tallies), sum(tally.engagement[name][1] for tally in tallies))
     return pairs
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from tests.oracle.assessment import assessment_sums
 from tests.oracle.engagement import add_pairs, engagement_sums
 from tests.oracle.scores import stored_values
 from tests.oracle.values import Group, Panes, Settings, ShownList, Tally, Window
@@ -43,7 +44,7 @@ def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
         hits={name: sum(grade >= settings.relevance_min for grade in grades) for name, grades in first.items()},
         places=places,
         places_with_feedback={name: count if has_feedback else 0 for name, count in places.items()},
-        engagement=engagement_sums(shown, settings),
+        engagement=engagement_sums(shown, settings) | assessment_sums(shown),
         delays={} if shown.engagement.delay_ms is None else {shown.engagement.delay_ms: 1},
     )
 

@@ -149,7 +149,7 @@ class Tally:
     """Sums over the lists of one (pane, group), or over several panes of one group.
 
     `sums` are the scaled integers of the list metrics by name. `hits`, `places` and `places_with_feedback` belong to the item hit rate.
-    The latter is over lists with feedback only. `engagement` has the numerator and denominator of each engagement metric,
+    The latter is over lists with feedback only. `engagement` has the numerator and denominator of each engagement and assessment metric,
     `delays` the number of lists by the time to their first click in ms.
     """
 

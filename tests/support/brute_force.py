@@ -9,6 +9,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.experiments import CrossLayout, Measures, Stored, StoredStage
 from streammetrics.experiments.measures import Measure
+from streammetrics.metrics import TallyLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.unique_users import UniqueUserWindow
 from tests.oracle import Result, Tally, expected_result
@@ -34,7 +35,12 @@ def row_of(tally: Tally, machine: Machine) -> list[int]:
         name = str(column.metric)
         row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][name])
     row.extend(tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns)
-    bounds = [-1]
+    return row + engagement_row(tally, layout)
+
+
+def engagement_row(tally: Tally, layout: TallyLayout) -> list[int]:
+    """Return the columns of engagement and assessment metrics."""
+    row, bounds = [], [-1]
     for column in () if layout.engagement is None else layout.engagement.columns:
         if column.kind == "bucket":
             bounds.append(column.metric.k or FOR_EVER_MS)

@@ -18,6 +18,7 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import Scorer, Spec, parse_metric
+from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
@@ -26,7 +27,7 @@ from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRul
 from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
-from tests.oracle import Arrival, Idle, Settings, Step, Tick
+from tests.oracle import Arrival, Idle, Settings, Step, Tick, assessment
 from tests.oracle import Group as OracleGroup
 from tests.oracle.engagement import NAMES as ENGAGEMENT
 from tests.support.store_contract import due_before
@@ -84,7 +85,13 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     metrics = [parse_metric(name) for name in (*ENGAGEMENT, "time_to_first_click_p90")]
-    return Engine(rules, scorer, EngagementLayout(metrics, settings.satisfied_min) if engagement else None)
+    return Engine(rules, scorer, EngagementLayout(metrics, settings.satisfied_min, _assessment()) if engagement else None)
+
+
+def _assessment() -> AssessmentLayout:
+    attributes = assessment.ATTRIBUTES.items()
+    items = {item: CatalogueItem(values, assessment.INTERACTIONS[item], assessment.USERS[item]) for item, values in attributes}
+    return AssessmentLayout(map(parse_metric, assessment.NAMES), ItemCatalogue(items, assessment.ALL_USERS), assessment.FALLBACK)
 
 
 class Machine:

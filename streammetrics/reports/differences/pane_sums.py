@@ -78,4 +78,4 @@ def _of_line(name: str, sums: Mapping[str, int], lists: int) -> tuple[str, int, 
     if "sum_raw" in sums:
         return name, sums["sum_raw"], lists, sums["scale_bits"]
     above = next(sums[kind] for kind in ("hits", "numerator", "bucket") if kind in sums)
-    return name, above, next((sums[kind] for kind in ("places", "denominator") if kind in sums), lists), 0
+    return name, above, next((sums[kind] for kind in ("places", "denominator") if kind in sums), lists), sums.get("scale_bits", 0)

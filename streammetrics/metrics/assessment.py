@@ -1,0 +1,182 @@
+"""Assessment metrics: what lists show, whatever users do. Exact integer sums per list, for the stream.
+
+| metric | sum over lists of | divided by the sum over lists of |
+|---|---|---|
+| `diversity@k` | mean share of attributes that differ, over all pairs of known items | 1 with a known item |
+| `novelty@k` | mean of log2(all users / users of the item), over the items | 1 with items |
+| `popularity_share@k` | mean share of the item in all interactions, over the items | 1 with items |
+| `catalogue_share@k` | known items | items |
+| `fallback_share` | 1 from a fallback | 1 |
+
+Only the first k places count. An item is known if the catalogue has it. `assess_lists` has the same definitions, in doubles. The values
+of a list are rounded once, half to even: to 2**-40, and those of novelty to 2**-32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from streammetrics.metrics.names import ASSESSMENT_NAMES, Column, ColumnKind, Metric, MetricError
+
+SHARE_BITS: Final = 40
+NOVELTY_BITS: Final = 32
+"""Units of 2**-40 for shares, which are at most 1, and of 2**-32 for novelty, which is at most 53: so both fit in 2**40."""
+USERS_MAX: Final = 1 << 53
+
+
+class CatalogueItem(NamedTuple):
+    """What is known of an item: the values of its attributes, how often it was used, and by how many users."""
+
+    attributes: tuple[str, ...] = ()
+    interactions: int = 0
+    users: int = 0
+
+
+class ItemCatalogue:
+    """The items that lists may show. It never changes, so that what was added to a sum can be subtracted again.
+
+    items: equally many attributes for each. users: all users of the time that the counts are about.
+
+    Raises MetricError for an item with other attributes, or with a count below 0 or above the total.
+
+    >>> ItemCatalogue({"a": CatalogueItem(("x",), 3, 2), "b": CatalogueItem(("y",), 1, 1)}, users=4).interactions
+    4
+    """
+
+    def __init__(self, items: Mapping[str, CatalogueItem], users: int = 0) -> None:
+        self.items, self.users = dict(items), users
+        self.interactions = sum(item.interactions for item in self.items.values())
+        self.attributes = len(next(iter(self.items.values())).attributes) if self.items else 0
+        if not 0 <= users <= USERS_MAX:
+            raise MetricError("users", f"got {users}; allowed are whole numbers from 0 to 2**53")
+        for name, item in self.items.items():
+            if len(item.attributes) != self.attributes:
+                raise MetricError(
+                    "attributes", f"got {len(item.attributes)} of item {name!r}; allowed are {self.attributes}, as of the first"
+                )
+            if item.interactions < 0 or item.users < 0 or (users and item.users > users):
+                raise MetricError("item", f"got {item} for {name!r}; allowed are counts from 0, and users up to all users, {users}")
+
+    def novelty(self, item: str) -> int:
+        """Return log2(all users / users of the item) in units of 2**-NOVELTY_BITS. An item without users counts as one of one user."""
+        known = self.items.get(item)
+        return round(math.log2(self.users / max(known.users if known is not None else 1, 1)) * (1 << NOVELTY_BITS))
+
+    def digest(self) -> str:
+        """Return a short text that differs between catalogues of other content. The order of items does not matter."""
+        found = hashlib.sha256(str(self.users).encode())
+        for name in sorted(self.items):
+            found.update(json.dumps([name, *self.items[name]]).encode())
+        return found.hexdigest()[:16]
+
+
+def rounded(top: int, bottom: int) -> int:
+    """Return top / bottom, rounded half to even. `bottom` is above 0.
+
+    >>> [rounded(top, 2) for top in (1, 2, 3, 5)]
+    [0, 1, 2, 2]
+    """
+    whole, rest = divmod(top, bottom)
+    return whole + (2 * rest > bottom or (2 * rest == bottom and whole % 2 == 1))
+
+
+class AssessmentLayout:
+    """The columns of some assessment metrics, in the order of the metrics.
+
+    catalogue: needed to score lists, except for `fallback_share`. fallback: the name and the value of the segment that a list from a
+    fallback has. Raises MetricError for a metric that is no assessment metric.
+
+    >>> items = {"a": CatalogueItem(("x", "1")), "b": CatalogueItem(("x", "2"))}
+    >>> layout = AssessmentLayout([Metric("diversity", 2), Metric("catalogue_share", 2)], ItemCatalogue(items))
+    >>> row = layout.row(("a", "b", "c"), ())
+    >>> [(name, top / bottom) for name, top, bottom in layout.ratios(row, 1)]
+    [('diversity@2', 0.5), ('catalogue_share@2', 1.0)]
+    """
+
+    def __init__(self, metrics: Iterable[Metric], catalogue: ItemCatalogue | None = None, fallback: tuple[str, str] = ("", "")) -> None:
+        self.metrics, self.fallback = tuple(metrics), fallback
+        self.catalogue = ItemCatalogue({}) if catalogue is None else catalogue
+        if others := [metric for metric in self.metrics if metric.name not in ASSESSMENT_NAMES]:
+            raise MetricError("assessment metric", f"got {others[0]}; allowed are {', '.join(ASSESSMENT_NAMES)}")
+        self.columns = tuple(column for metric in self.metrics for column in assessment_columns(metric))
+        self._novelties: dict[str, int] = {}
+        self._pairs = {
+            "diversity": self._diversity,
+            "novelty": self._novelty,
+            "popularity_share": self._popularity_share,
+            "catalogue_share": self._catalogue_share,
+        }
+
+    def describe(self) -> str:
+        """Return all that the values depend on beside the metrics."""
+        return f"assessment[catalogue={self.catalogue.digest()} fallback={'='.join(self.fallback)}]"
+
+    def ratios(self, sums: Sequence[int], lists: int) -> Iterator[tuple[str, int, int]]:
+        """Return the name of each metric with the two integers whose quotient it is, from the sums of its columns over lists."""
+        for index, column in enumerate(self.columns):
+            if column.kind == "sum":
+                yield str(column.metric), sums[index], lists
+            elif column.kind == "numerator":
+                yield str(column.metric), sums[index], sums[index + 1] << column.scale_bits
+
+    def row(self, items: Sequence[str], segments: Iterable[tuple[str, str]]) -> list[int]:
+        """Return the columns of one list. An empty text among `items` is a place without an item."""
+        row: list[int] = []
+        for metric in self.metrics:
+            if metric.name == "fallback_share":
+                row.append(int(self.fallback in segments))
+                continue
+            shown = [item for item in items[: metric.k] if item]
+            row += self._pairs[metric.name](shown) if shown else (0, 0)
+        return row
+
+    def _diversity(self, shown: Sequence[str]) -> tuple[int, int]:
+        """An attribute with n equal values has n (n - 1) / 2 pairs that do not differ."""
+        known = [self.catalogue.items[item].attributes for item in shown if item in self.catalogue.items]
+        pairs = len(known) * (len(known) - 1) // 2
+        if not pairs:
+            return 0, len(known)
+        equal = sum(count * (count - 1) // 2 for values in zip(*known, strict=True) for count in Counter(values).values())
+        compared = pairs * self.catalogue.attributes
+        return rounded((compared - equal) << SHARE_BITS, compared), 1
+
+    def _novelty_of(self, item: str) -> int:
+        if item not in self.catalogue.items:
+            item = ""  # all unknown items are alike, and there is no end of them
+        if item not in self._novelties:
+            self._novelties[item] = self.catalogue.novelty(item)
+        return self._novelties[item]
+
+    def _novelty(self, shown: Sequence[str]) -> tuple[int, int]:
+        return rounded(sum(map(self._novelty_of, shown)), len(shown)), 1
+
+    def _popularity_share(self, shown: Sequence[str]) -> tuple[int, int]:
+        used = sum(self.catalogue.items[item].interactions for item in shown if item in self.catalogue.items)
+        return rounded(used << SHARE_BITS, len(shown) * self.catalogue.interactions), 1
+
+    def _catalogue_share(self, shown: Sequence[str]) -> tuple[int, int]:
+        return sum(item in self.catalogue.items for item in shown), len(shown)
+
+
+def assessment_kinds(name: str) -> tuple[ColumnKind, ...]:
+    """Return the kinds of the columns of an assessment metric.
+
+    >>> assessment_kinds("novelty")
+    ('numerator', 'denominator')
+    """
+    return ("sum",) if name == "fallback_share" else ("numerator", "denominator")
+
+
+def assessment_columns(metric: Metric) -> tuple[Column, ...]:
+    """Return the columns of an assessment metric. Only a numerator has a scale.
+
+    >>> [(column.kind, column.scale_bits) for column in assessment_columns(Metric("novelty", 10))]
+    [('numerator', 32), ('denominator', 0)]
+    """
+    bits = {"novelty": NOVELTY_BITS, "diversity": SHARE_BITS, "popularity_share": SHARE_BITS}.get(metric.name, 0)
+    return tuple(Column(metric, kind, bits if kind == "numerator" else 0) for kind in assessment_kinds(metric.name))

@@ -1,0 +1,106 @@
+"""Assessment metrics: by hand, against the offline ones, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.metrics import Metric, MetricError, Scorer, Tally, TallyLayout
+from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
+from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.metrics.names import ASSESSMENT_NAMES
+from streammetrics.metrics.offline.assessment import Popularity, assess_lists
+
+ITEMS = {
+    "a": CatalogueItem(("red", "big"), 6, 4),
+    "b": CatalogueItem(("red", "small"), 1, 1),
+    "c": CatalogueItem(("blue", "big"), 0, 0),
+    "d": CatalogueItem(("blue", "small"), 1, 2),
+}
+CATALOGUE = ItemCatalogue(ITEMS, users=8)
+METRICS = [Metric(name, 0 if name == "fallback_share" else 3) for name in ASSESSMENT_NAMES]
+FALLBACK = ("source", "popular")
+
+
+def values(*lists: tuple[str, ...], segments: tuple[tuple[str, str], ...] = ()) -> dict[str, float]:
+    layout = AssessmentLayout(METRICS, CATALOGUE, FALLBACK)
+    sums = [sum(column) for column in zip(*(layout.row(one, segments) for one in lists), strict=True)]
+    return {name: above / below for name, above, below in layout.ratios(sums, len(lists)) if below}
+
+
+def test_lists_by_hand() -> None:
+    assert values(("a", "b")) == {
+        "diversity@3": 0.5,
+        "novelty@3": 2.0,  # log2(8 / 4) = 1 and log2(8 / 1) = 3
+        "popularity_share@3": 7 / 8 / 2,
+        "catalogue_share@3": 1.0,
+        "fallback_share": 0.0,
+    }
+    assert values(("a", "d", "?", "b"), segments=(FALLBACK,)) == {
+        "diversity@3": 1.0,
+        "novelty@3": pytest.approx((1 + 2 + 3) / 3),
+        "popularity_share@3": pytest.approx(7 / 8 / 3),
+        "catalogue_share@3": pytest.approx(2 / 3),
+        "fallback_share": 1.0,
+    }
+
+
+def test_a_list_that_has_no_value_is_in_no_denominator() -> None:
+    assert values(()) == {"fallback_share": 0.0}
+    assert values(("?",)) == {"novelty@3": 3.0, "popularity_share@3": 0.0, "catalogue_share@3": 0.0, "fallback_share": 0.0}
+    assert values((), ("a",), ("a", "d")) == values(("a",), ("a", "d"))
+    assert values(("", "a", "", "d")) == values(("a",)), "an empty place shows no item, but is a place"
+
+
+@given(st.lists(st.lists(st.sampled_from([*ITEMS]), unique=True, max_size=4), min_size=1, max_size=5))
+def test_they_agree_with_the_offline_metrics(lists: list[list[str]]) -> None:
+    counts = {name: item.interactions for name, item in ITEMS.items()}
+    users = {name: item.users for name, item in ITEMS.items() if item.users}
+    attributes = {name: item.attributes for name, item in ITEMS.items()}
+    found = assess_lists(lists, 3, popularity=Popularity(counts, users, 8), attributes=attributes).means
+    online = values(*map(tuple, lists))
+    for name in ("diversity@3", "novelty@3", "popularity_share@3"):
+        assert online.get(name, "none") == (pytest.approx(found[name], abs=1e-9) if name in online else "none")
+        assert (name in online) == any(lists)
+
+
+def test_the_values_of_a_list_are_rounded_to_the_stated_units() -> None:
+    layout = AssessmentLayout([Metric("popularity_share", 3), Metric("novelty", 3)], CATALOGUE)
+    assert layout.row(("a", "b", "d"), ()) == [round(8 * 2**40 / 24), 1, 2 * 2**32, 1]
+    thirds = AssessmentLayout([Metric("diversity", 3)], ItemCatalogue({name: CatalogueItem(("x", "y", name)) for name in "ab"}))
+    assert thirds.row(("a", "b"), ()) == [366_503_875_925, 1]  # 2**40 / 3
+
+
+def test_they_are_the_last_columns_of_a_tally_and_stored_with_it() -> None:
+    assessment = AssessmentLayout(METRICS, CATALOGUE)
+    engagement = EngagementLayout([Metric("zero_result_rate"), Metric("time_to_first_click_p50")], 2.0, assessment)
+    layout = TallyLayout(Scorer(["mrr@3"]), moments=False, engagement=engagement)
+    tally = layout.of_list([0, 1])
+    restored = Tally.from_bytes(tally.to_bytes())
+    assert restored == tally
+    assert restored.layout.columns == layout.columns
+    assert [str(column.metric) for column in layout.columns[-9:]] == [
+        *(f"{name}@3" for name in ASSESSMENT_NAMES[:-1] for _ in range(2)),
+        "fallback_share",
+    ]
+
+
+def test_a_digest_is_that_of_the_content() -> None:
+    turned = ItemCatalogue(dict(reversed(ITEMS.items())), users=8)
+    assert turned.digest() == CATALOGUE.digest()
+    others = [ItemCatalogue(ITEMS, users=9), ItemCatalogue({**ITEMS, "d": CatalogueItem(("blue", "small"), 1, 3)}, users=8)]
+    assert len({CATALOGUE.digest(), *(each.digest() for each in others)}) == 3
+
+
+def test_wrong_input_is_rejected() -> None:
+    with pytest.raises(MetricError, match="assessment metric: got ndcg@3"):
+        AssessmentLayout([Metric("ndcg", 3)])
+    with pytest.raises(MetricError, match="got 1 of item 'b'; allowed are 2, as of the first"):
+        ItemCatalogue({"a": CatalogueItem(("x", "y")), "b": CatalogueItem(("x",))})
+    with pytest.raises(MetricError, match="users up to all users, 3"):
+        ItemCatalogue({"a": CatalogueItem((), 1, 4)}, users=3)
+    with pytest.raises(MetricError, match="`assess_lists` computes"):
+        Scorer(["diversity@3"])
+    with pytest.raises(MetricError, match="cut-off of novelty: got none"):
+        Metric("novelty")
