@@ -6,12 +6,13 @@ from grafana_foundation_sdk.models import dashboard
 
 from grafana import variables
 from grafana.layout import Section, build
+from grafana.metric_kinds import ASSESSMENT, ENGAGEMENT, MetricKind, unit_of
 from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_query
+from grafana.position_bias import position_bias_panels
 from grafana.queries import ANY, EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
 from streammetrics.exporters.prometheus.metric_series import RATIO_METRIC, sum_series, value_series
 from streammetrics.exporters.prometheus.series import SERIES
-from streammetrics.metrics.engagement import engagement_kinds
-from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
+from streammetrics.metrics.names import METRIC_NAMES
 
 UID = "streammetrics-ranking"
 SHARES = ("hit_rate", "item_hit_rate", "precision", "recall")
@@ -25,14 +26,13 @@ _GROUPS = {"experiment": EXPERIMENT, "variant": VARIANT, **_SPAN}
 _USERS = {"experiment": EXPERIMENT, "variant": VARIANT, "window": WINDOWS}
 _AT = "@{{k}} {{window}}"
 _EMPTY = "No lists in these windows, or the metric is not in metrics.names"
-_NO_ENGAGEMENT = "No lists in these windows, or the metric is not in engagement.names"
 _NO_USERS = "No users in these windows, or they are not counted (see windows.users and hit_rate in metrics.names)"
-_NO_CURVE = "No curve: position_bias.enabled is false, or items at several ranks have too few clicks"
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
 
 def ranking() -> dashboard.Dashboard:
     """Build the dashboard."""
+    ranges = (_over_range(), _of_kind_over_range(ENGAGEMENT), _of_kind_over_range(ASSESSMENT))
     return build(
         uid=UID,
         title="streammetrics / Ranking quality",
@@ -57,9 +57,10 @@ def ranking() -> dashboard.Dashboard:
             ),
             Section(title="All metrics, final and live", blocks=tuple(_every_metric(False)), collapsed=True),
             Section(title="All metrics over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
-            Section(title="Engagement, final and live", blocks=tuple(_engagement()), collapsed=True),
-            Section(title="Position bias (estimates)", blocks=(_examination(), _corrected_dcg(), _examined_items()), collapsed=True),
-            Section(title="Over the selected time range", blocks=(_over_range(), _engagement_over_range()), collapsed=True),
+            Section(title="Engagement, final and live", blocks=tuple(_of_kind(ENGAGEMENT)), collapsed=True),
+            Section(title="What lists show, final and live", blocks=tuple(_of_kind(ASSESSMENT)), collapsed=True),
+            Section(title="Position bias (estimates)", blocks=position_bias_panels(), collapsed=True),
+            Section(title="Over the selected time range", blocks=ranges, collapsed=True),
         ],
     )
 
@@ -248,90 +249,43 @@ def _every_metric(with_feedback: bool) -> list[Block]:
     return blocks
 
 
-def _engagement() -> list[Block]:
-    """Make two panels for every engagement metric."""
+def _of_kind(kind: MetricKind) -> list[Block]:
+    """Make two panels for every metric of a kind."""
     blocks = []
-    for metric in ENGAGEMENT_NAMES:
-        place = {"k": ANY if metric == "first_click_share" else NONE, **_SPAN}
-        unit = "s" if metric.startswith("time_to_first_click") else "percentunit" if metric.endswith(("_rate", "_share")) else "none"
+    for metric in kind.names:
+        place = {"k": NONE if metric in kind.without_k else ANY, **_SPAN}
         for view in ("final", "live"):
             name = value_series(metric, view, False)
             of_all = state(name, experiment=NONE, variant=NONE, **place)
             of_variants = state(name, experiment=EXPERIMENT, variant=VARIANT, **place)
-            at = _AT if metric == "first_click_share" else "{{window}}"
-            blocks.append(_curves(metric, view, SERIES[name].help, of_all, of_variants, unit, at=at, empty=_NO_ENGAGEMENT))
+            at = "{{window}}" if metric in kind.without_k else _AT
+            blocks.append(_curves(metric, view, SERIES[name].help, of_all, of_variants, unit_of(metric), at=at, empty=kind.empty))
     return blocks
 
 
-def _examination() -> Block:
-    return lines(
-        "Examination by rank (estimate)",
-        "How likely users look at each rank, relative to rank 1, with its 95 % band (dashed). Estimated from items that experiments show "
-        "at several ranks. It holds as far as users look at ranks independently of what stands above.",
-        "percentunit",
-        Query(state("streammetrics_examination"), "rank {{rank}}"),
-        Query(state("streammetrics_examination_lower"), "rank {{rank}}, lower"),
-        Query(state("streammetrics_examination_upper"), "rank {{rank}}, upper"),
-        least=0,
-        rules=(dashed("B"), dashed("C")),
-        empty=_NO_CURVE,
-    )
-
-
-def _corrected_dcg() -> Block:
-    groups = {"experiment": EXPERIMENT, "variant": VARIANT, "k": KS}
-    return lines(
-        "dcg corrected for position bias (estimate)",
-        "Each click is divided by the examination of its rank, so that examination does not count twice. Dashed: plain dcg of the same "
-        "lists.",
-        "none",
-        Query(state("streammetrics_corrected_dcg", **groups), "{{variant}} @{{k}}"),
-        Query(state("streammetrics_uncorrected_dcg", **groups), "{{variant}} @{{k}}, plain"),
-        decimals=3,
-        rules=(dashed("B"),),
-        empty=_NO_CURVE,
-    )
-
-
-def _examined_items() -> Block:
-    return lines(
-        "Items that the curve is estimated from",
-        "Distinct items that are counted, and those of them that were shown at several ranks, which alone count. If the share (dashed) is "
-        "below 1, a task has reached position_bias.items_max, and a sample of the items is counted.",
-        "short",
-        Query(state("streammetrics_examination_items"), "items"),
-        Query(state("streammetrics_examination_shared_items"), "items at several ranks"),
-        Query(state("streammetrics_examination_sampled_ratio"), "share of items that are counted"),
-        least=0,
-        rules=(dashed("C"),),
-        empty=_NO_CURVE,
-        width=24,
-    )
-
-
-def _engagement_over_range() -> Block:
-    """Compute means of engagement metrics over any time range from counters."""
+def _of_kind_over_range(kind: MetricKind) -> Block:
+    """Compute means of the metrics of a kind over any time range from counters."""
     groups = {"experiment": EXPERIMENT, "variant": VARIANT}
     gained = {"over": "$__range", "function": "increase"}
     lists = state_rate("streammetrics_final_lists_total", **gained, **groups)
 
     def mean(metric: str) -> str:
-        k = ANY if metric == "first_click_share" else NONE
-        sums = [state_rate(sum_series(metric, kind), **gained, k=k, **groups) for kind in engagement_kinds(metric)]
+        k = NONE if metric in kind.without_k else ANY
+        sums = [state_rate(sum_series(metric, each), **gained, k=k, **groups) for each in kind.kinds(metric)]
         return f"{sums[0]} / ({sums[1]} > 0)" if len(sums) == 2 else f"{sums[0]} / on (variant) group_left () ({lists} > 0)"
 
-    summed = [metric for metric in ENGAGEMENT_NAMES if engagement_kinds(metric)]  # quantiles have no sums
+    summed = [metric for metric in kind.names if kind.kinds(metric)]  # quantiles have no sums
     letters = dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZ", summed, strict=False))
     return listing(
-        "Engagement over the selected time range",
-        "All engagement metrics over the lists that became final in the time range of the dashboard.",
+        f"{kind.title} over the selected time range",
+        f"All {kind.title.lower()} metrics over the lists that became final in the time range of the dashboard.",
         {"variant": "Variant", "k": "First k", **letters},
         *(Query(mean(metric)) for metric in summed),
         sort=("Variant", False),
         rules=(of_field("First k", decimals=0),),
         unit="none",
         decimals=4,
-        empty=_NO_ENGAGEMENT,
+        empty=kind.empty,
         width=24,
     )
 

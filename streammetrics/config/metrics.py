@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from streammetrics.config.fields import Listed, Number, Section, Text, Whole, milliseconds, setting, shown
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
+from streammetrics.metrics.assessment import AssessmentLayout
 from streammetrics.metrics.engagement import QUANTILES, EngagementLayout
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, FORMS
 from streammetrics.sessions.rules import EngagementRules
@@ -171,9 +172,9 @@ class EngagementSettings(Section):
         """The metrics to compute, first_click_share once per rank."""
         return tuple(Metric(name, k) for name in self.names for k in (self.click_ranks if name == "first_click_share" else (0,)))
 
-    def layout(self) -> EngagementLayout | None:
-        """The columns of the metrics; None if there are none."""
-        return EngagementLayout(self.metrics, self.satisfied_grade) if self.names else None
+    def layout(self, assessment: AssessmentLayout | None = None) -> EngagementLayout | None:
+        """The columns of the metrics, with those of assessment metrics; None if there are none."""
+        return EngagementLayout(self.metrics, self.satisfied_grade, assessment) if self.names or assessment is not None else None
 
     def rules(self, attribution_ms: int) -> EngagementRules | None:
         """What the join keeps of lists for the metrics; None if there are none."""

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
+from streammetrics.config.assessment import AssessmentSettings
 from streammetrics.config.encodings import RegistrySettings
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.exposures import ExposureSettings
@@ -54,6 +55,9 @@ class Settings(Section):
     metrics: MetricSettings = Field(default_factory=MetricSettings, description="Metrics to compute for each list.")
     engagement: EngagementSettings = Field(
         default_factory=EngagementSettings, description="Metrics of what users do with lists: empty lists, first clicks, purchases."
+    )
+    assessment: AssessmentSettings = Field(
+        default_factory=AssessmentSettings, description="Metrics of what lists show, whatever users do: diversity, novelty, popularity."
     )
     windows: WindowSettings = Field(
         default_factory=WindowSettings, description="Panes and windows: the spans of event time that results cover."
@@ -102,6 +106,7 @@ class Settings(Section):
         else:
             yield from self._conflicts_of_scores()
         yield from self._conflicts_of_engagement()
+        yield from self.assessment.conflicts(self.events.items_max)
         yield from self._conflicts_of_labels()
         yield from self._conflicts_of_experiments()
         yield from self.position_bias.conflicts(self.experiments.enabled, self.events.items_max)

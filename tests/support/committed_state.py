@@ -20,6 +20,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition, Exposition
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
+from tests.support.catalogue import assessment
 
 TOPICS = ("impressions", "feedback")
 START_MS = 1_732_183_200_000
@@ -50,7 +51,13 @@ class Pipeline:
     def __init__(self, segments: tuple[str, ...] = ()) -> None:
         metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
         join = {"support_users": 1, "support_events": 1}  # a single event sets the time: see `move_on`
-        sections = {"join": join, "metrics": metrics, "windows": {"segments": segments}, "engagement": {"names": ENGAGEMENT_NAMES}}
+        sections = {
+            "join": join,
+            "metrics": metrics,
+            "windows": {"segments": segments},
+            "engagement": {"names": ENGAGEMENT_NAMES},
+            "assessment": assessment(),
+        }
         self.settings = Settings.model_validate(sections)
         self.engine = build_engine(self.settings, TOPICS)
         self.builder = build_report_builder(self.settings, self.engine)

@@ -45,11 +45,14 @@ from tests.experiments.stage_samples import rollout
 from tests.reports.position_bias_samples import position_bias_sample
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
+from tests.support.catalogue import assessment
 from tests.support.command_line import started
 from tests.support.committed_state import Now, served, two_variants
 
 SETTINGS = (f"metrics.names={','.join(METRIC_NAMES)}", "metrics.cutoffs=3,10", f"engagement.names={','.join(ENGAGEMENT_NAMES)}")
-DEMO = ("demo", "--port", "0", "--rate", "20", *(word for setting in SETTINGS for word in ("--set", setting)))
+_ASSESSMENT = {key: ",".join(map(str, value)) if isinstance(value, list) else value for key, value in assessment().items()}
+_FLAGS = (*SETTINGS, *(f"assessment.{key}={value}" for key, value in _ASSESSMENT.items()))
+DEMO = ("demo", "--port", "0", "--rate", "20", *(word for flag in _FLAGS for word in ("--set", flag)))
 TARGETS = 7
 SCRAPE_MS = 5_000
 """Time between two scrapes, and the time that one may take. A target that answers too late loses its series until the next scrape."""

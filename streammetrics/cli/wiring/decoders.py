@@ -18,10 +18,11 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
     """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
     events = settings.events.of_topic(topic)
     context = settings.position_bias.context if settings.position_bias.enabled else ()
+    names = (*settings.windows.segments, *settings.experiments.stage_labels, *context, settings.assessment.fallback_label[0])
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
         user_field=events.ubi_user,
-        segments=tuple(dict.fromkeys((*settings.windows.segments, *settings.experiments.stage_labels, *context))),
+        segments=tuple(dict.fromkeys(filter(None, names))),
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,

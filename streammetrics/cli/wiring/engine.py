@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from streammetrics.cli.wiring.catalogue import assessment_layout
 from streammetrics.cli.wiring.decoders import decoding_settings
 from streammetrics.config import Settings
 from streammetrics.config.times import epoch_ms
@@ -51,7 +52,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         examination=settings.position_bias.rules(),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
-    return Engine(rules, settings.scorer(), settings.engagement.layout())
+    return Engine(rules, settings.scorer(), settings.engagement.layout(assessment_layout(settings)))
 
 
 def _experiment_rules(settings: Settings) -> ExperimentRules | None:

@@ -62,6 +62,7 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "grades": engine.rules.grades.text,
         **({"engagement": settings.engagement.model_dump(mode="json")} if settings.engagement.names else {}),
         **({"position_bias": settings.position_bias.model_dump(mode="json")} if settings.position_bias.enabled else {}),
+        **(_assessment_settings(settings, engine) if settings.assessment.names else {}),
         "gap_ms": join.gap_ms,
         "attribution_ms": join.attribution_ms,
         "out_of_orderness_ms": join.out_of_orderness_ms,
@@ -94,3 +95,10 @@ def window_names(settings: Settings) -> dict[int, str]:
 def control_of(settings: Settings) -> Callable[[str, Collection[str]], str | None]:
     """Return a function from an experiment and its variants to its control variant, if it has one."""
     return lambda experiment, variants: settings.experiments.policy(experiment).control_of(variants)
+
+
+def _assessment_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Return the settings of assessment metrics, with the digest of the catalogue in place of its path."""
+    assert engine.layout.engagement is not None
+    digest = engine.layout.engagement.assessment.catalogue.digest()
+    return {"assessment": {**settings.assessment.model_dump(mode="json", exclude={"catalogue_file"}), "catalogue": digest}}

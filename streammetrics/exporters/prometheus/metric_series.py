@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from streammetrics.exporters.prometheus.family import Series
+from streammetrics.metrics.assessment import assessment_kinds
 from streammetrics.metrics.engagement import engagement_kinds
 from streammetrics.metrics.names import METRIC_NAMES
 
@@ -42,6 +43,13 @@ ENGAGEMENT_MEANINGS = {
     "lists_per_session": "Lists per session, of sessions that begin with a list of the group",
     "purchases_per_list": "Purchased items per list",
     "value_per_list": "Value of the purchased items per list",
+}
+ASSESSMENT_MEANINGS = {
+    "diversity": "Mean share of attributes that differ, over all pairs of the first k items that the catalogue has",
+    "novelty": "Mean of log2(all users / users of the item), over the first k items",
+    "popularity_share": "Mean share of an item in all earlier interactions, over the first k items",
+    "catalogue_share": "Share of the first k items that the catalogue has",
+    "fallback_share": "Share of lists that came from a fallback",
 }
 
 _VIEWS = (("final", "final lists of the window"), ("live", "lists in the window so far"))
@@ -101,24 +109,36 @@ def sum_counters() -> Iterator[Series]:
 
 def engagement_series() -> Iterator[Series]:
     """Gauges and counters of engagement metrics. Only `first_click_share` has a k."""
+    return _series_of_kind("an engagement metric", ENGAGEMENT_MEANINGS, "Only first_click_share has a k.", engagement_kinds)
+
+
+def assessment_series() -> Iterator[Series]:
+    """Gauges and counters of assessment metrics. Only `fallback_share` has no k."""
+    return _series_of_kind("an assessment metric", ASSESSMENT_MEANINGS, "Only fallback_share has no k.", assessment_kinds)
+
+
+def _series_of_kind(
+    metric_of_kind: str, meanings: Mapping[str, str], cutoffs: str, kinds_of: Callable[[str], Iterable[str]]
+) -> Iterator[Series]:
+    listed = f"<{metric_of_kind.removeprefix('an ')}>"
     for view, lists in _VIEWS:
-        for metric, meaning in ENGAGEMENT_MEANINGS.items():
+        for metric, meaning in meanings.items():
             yield Series(
                 value_series(metric, view, False),
                 "gauge",
                 f"{meaning}. Over the {lists}.",
                 _VALUE_LABELS,
-                listed=value_series("<engagement metric>", view, False),
-                listed_help=f"An engagement metric over the {lists}. Only first_click_share has a k.",
+                listed=value_series(listed, view, False),
+                listed_help=f"{metric_of_kind.capitalize()} over the {lists}. {cutoffs}",
             )
-    for metric, meaning in ENGAGEMENT_MEANINGS.items():
-        for kind in engagement_kinds(metric):
+    for metric, meaning in meanings.items():
+        for kind in kinds_of(metric):
             of_what = "Sum" if kind == "sum" else f"Sum of the {kind}"
             yield Series(
                 sum_series(metric, kind),
                 "counter",
                 f"{meaning}. {of_what} over final lists.",
                 ("experiment", "variant", "k"),
-                listed=sum_series("<engagement metric>", kind),
-                listed_help=f"{of_what} of an engagement metric over final lists.",
+                listed=sum_series(listed, kind),
+                listed_help=f"{of_what} of {metric_of_kind} over final lists.",
             )

@@ -11,7 +11,14 @@ from types import MappingProxyType
 
 from streammetrics.exporters.prometheus.experiment_series import experiment_gauges
 from streammetrics.exporters.prometheus.family import Series, counter, gauge
-from streammetrics.exporters.prometheus.metric_series import ENGAGEMENT_MEANINGS, engagement_series, sum_counters, value_gauges
+from streammetrics.exporters.prometheus.metric_series import (
+    ASSESSMENT_MEANINGS,
+    ENGAGEMENT_MEANINGS,
+    assessment_series,
+    engagement_series,
+    sum_counters,
+    value_gauges,
+)
 from streammetrics.exporters.prometheus.position_bias_series import position_bias_gauges
 from streammetrics.metrics.names import METRIC_NAMES
 
@@ -38,6 +45,7 @@ TABLE: tuple[Series, ...] = (
     counter("final_lists_with_feedback", "Final lists with a grade above 0.", "experiment", "variant"),
     *sum_counters(),
     *engagement_series(),
+    *assessment_series(),
     Series(
         "streammetrics_variant_info", "info", "Role of a variant: control, treatment or interleaved.", ("experiment", "variant", "role")
     ),
@@ -155,9 +163,10 @@ def markdown() -> str:
     for name, series in listed.items():
         labels = ", ".join(series.labels) or "–"  # noqa: RUF001 (a dash marks an empty cell)
         lines.append(f"| `{name}` | {series.kind} | {labels} | {series.listed_help or series.help} |")
-    metrics = ", ".join(f"`{metric}`" for metric in METRIC_NAMES)
-    engagement = ", ".join(f"`{metric}`" for metric in ENGAGEMENT_MEANINGS)
-    return "\n".join([*lines, "", f"`<metric>` is one of {metrics}.", "", f"`<engagement metric>` is one of {engagement}."]) + "\n"
+    named = {"metric": METRIC_NAMES, "engagement metric": ENGAGEMENT_MEANINGS, "assessment metric": ASSESSMENT_MEANINGS}
+    for name, metrics in named.items():
+        lines += ["", f"`<{name}>` is one of {', '.join(f'`{metric}`' for metric in metrics)}."]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ _CHANGES: Final = {
     "spec": "the values of metrics, not the number of lists",
     "grades": "the grade of each item, so values and lists with feedback, not the number of lists",
     "engagement": "engagement metrics",
+    "assessment": "assessment metrics",
     "gap_ms": "where sessions end, so which feedback belongs to which list",
     "attribution_ms": "how long after its list feedback counts, and when a list is final",
     "out_of_orderness_ms": LATE,
@@ -34,7 +35,7 @@ _CHANGES: Final = {
     "experiments": "the results of experiments, not windows and totals",
     "events": "how records are read",
 }
-_OF_VALUES: Final = frozenset({"spec", "grades", "engagement", "gap_ms", "attribution_ms", "events"})
+_OF_VALUES: Final = frozenset({"spec", "grades", "engagement", "assessment", "gap_ms", "attribution_ms", "events"})
 _OF_SEGMENTS: Final = frozenset({"segments", "groups_max"})
 _NO_NUMBERS: Final = frozenset({"spec_digest"})
 

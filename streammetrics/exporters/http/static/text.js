@@ -21,6 +21,8 @@ const METRICS = {
   time_to_first_click_p99: "Seconds to the first click, 99 %", satisfied_rate: "Satisfied rate",
   reformulation_rate: "Reformulation rate", lists_per_session: "Lists per session", purchases_per_list: "Purchases per list",
   value_per_list: "Value per list",
+  diversity: "Diversity", novelty: "Novelty", popularity_share: "Share of all interactions", catalogue_share: "Items of the catalogue",
+  fallback_share: "Lists from a fallback",
 };
 const REASONS = {
   events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", bad_encoding: "does not fit its schema",
