@@ -23,6 +23,7 @@ PARTS = (
     "workers",
     "pool",
     "experiments",
+    "engagement",
     "engine",
     "replay",
     "growth",
@@ -113,6 +114,15 @@ def part_experiments(quick: bool, rounds: int, say: Say) -> None:
     show_ways("Experiments", {"with": on, "without": off}, found)
     slower = found.ratio(on, off)
     console.print(goal(slower <= 1.25, f"{slower:.2f} times as long with users counted in experiments, wanted at most 1.25"))
+
+
+def part_engagement(quick: bool, rounds: int, say: Say) -> None:
+    ways = {"neither": Way(), "engagement": Way(more=("engagement",)), "assessment": Way(more=("assessment",))}
+    found = end_to_end.measure_ways(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, list(ways.values()), say)
+    show_ways("Engagement", ways, found)
+    for kind in ("engagement", "assessment"):
+        dearer = found.cpu_ratio(ways[kind], ways["neither"])
+        console.print(goal(dearer <= 1.10, f"{dearer:.2f} times the CPU with all {kind} metrics, Redis among it, wanted at most 1.10"))
 
 
 def part_workers(quick: bool, rounds: int, say: Say) -> None:
@@ -217,6 +227,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "workers": part_workers,
         "pool": part_pool,
         "experiments": part_experiments,
+        "engagement": part_engagement,
         "engine": part_engine,
         "replay": alone.part_replay,
         "growth": alone.part_growth,

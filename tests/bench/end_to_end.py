@@ -31,12 +31,14 @@ from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generat
 from streammetrics.engine.codec import decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
+from streammetrics.metrics.names import ENGAGEMENT_NAMES
 from streammetrics.reports.report import counts_by_reason, refused_counts
 from tests.bench import parts
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, brute_force, require_equal, require_nothing_late
 from tests.servers.kafka import KafkaBroker
 from tests.servers.redis import DeployedRedis
+from tests.support.catalogue import assessment
 
 PARTITIONS = 4
 RETURN_SECONDS = 3_600
@@ -105,10 +107,14 @@ class CommitOutcome:
 
 
 class Way(NamedTuple):
-    """How the stream is run: with or without experiments, and by how many workers of one group."""
+    """How the stream is run: with or without experiments, by how many workers of one group, and with which more metrics.
+
+    `more` is empty, engagement, assessment or both; all metrics of these kinds are computed then.
+    """
 
     experiments: bool = True
     workers: int = 1
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,11 @@ class Turns:
         """The time of one way as a multiple of the other's in the same turn: the median."""
         return statistics.median(float(turn[one].worker["seconds"] / turn[other].worker["seconds"]) for turn in self.turns)
 
+    def cpu_ratio(self, one: Way, other: Way) -> float:
+        """The processor time of one way, with that of Redis, as a multiple of the other's in the same turn: the median."""
+        spent = [{way: turn[way].worker["processor_seconds"] + turn[way].redis_seconds for way in (one, other)} for turn in self.turns]
+        return statistics.median(float(each[one] / each[other]) for each in spent)
+
     def to_floor(self, way: Way) -> float:
         return self.median(way, lambda each: each.floor["seconds"] / each.worker["seconds"])
 
@@ -142,13 +153,18 @@ def events_of(size: Size) -> list[SimulatedRecord]:
     return list(islice(placed, size.events))
 
 
-def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str], experiments: bool = True) -> dict[str, Any]:
+ENGAGEMENT = {"names": list(ENGAGEMENT_NAMES)}
+
+
+def settings_of(broker: KafkaBroker, url: str, namespace: str, topics: list[str], way: Way = Way()) -> dict[str, Any]:  # noqa: B008 (a value)
     """Return the defaults with these addresses. Idle inputs do not advance, so that the result depends on the records alone."""
     return {
         "kafka": {"bootstrap_servers": [broker.bootstrap], "topics": topics, "group_id": namespace, "dead_letter_topic": ""},
         "redis": {"url": url, "namespace": namespace},
         "join": {"idle_ms": 86_400_000},
-        "experiments": {"enabled": experiments},
+        "experiments": {"enabled": way.experiments},
+        "engagement": ENGAGEMENT if "engagement" in way.more else {},
+        "assessment": assessment() if "assessment" in way.more else {},
         "http": {"port": 0},
         "log": {"level": "warning"},
     }
@@ -164,8 +180,8 @@ def produce(broker: KafkaBroker, sent: list[SimulatedRecord], topics: dict[str, 
 
 
 def truth(sent: list[SimulatedRecord]) -> Rows:
-    """Compute the tallies by brute force, and check that all events are admitted with any partitions."""
-    settings = Settings()
+    """Compute the tallies by brute force, engagement metrics last, and check that all events are admitted with any partitions."""
+    settings = Settings.model_validate({"engagement": ENGAGEMENT})
     decode = build_decoder(settings)
     by_user: dict[str, list[tuple[str, Event]]] = defaultdict(list)
     times: dict[str, list[int]] = {name: [] for name in INPUTS}
@@ -229,7 +245,7 @@ def measure(size: Size, rounds: int, say: Callable[[str], None]) -> CommitOutcom
             say(f"{size.users:,} users: round {number + 1} of {rounds}, worker")
             given = settings_of(scene.broker, scene.redis.fresh_url(), f"bench{number}", scene.topics)
             worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(scene.sent), scene.redis, scene.log)
-            checked += require_equal(f"{size.users} users", rows, scene.expected)
+            checked += require_equal(f"{size.users} users", *checkable(rows, scene.expected))
             found.append(Round(worker, redis_seconds, redis_peak_mb, floor, own_floor))
     return CommitOutcome(size, statistics.fmean(len(record.value) for record in scene.sent), checked, found)
 
@@ -243,12 +259,22 @@ def measure_ways(size: Size, rounds: int, ways: Sequence[Way], say: Callable[[st
             first, turn = number % len(ways), {}
             for place, way in enumerate([*ways[first:], *ways[:first]]):
                 say(f"{way}, round {number + 1} of {rounds}")
-                given = settings_of(scene.broker, scene.redis.fresh_url(), f"bench{number}-{place}", scene.topics, way.experiments)
+                given = settings_of(scene.broker, scene.redis.fresh_url(), f"bench{number}-{place}", scene.topics, way)
                 worker, redis_seconds, redis_peak_mb, rows = run_workers(given, len(scene.sent), scene.redis, scene.log, way.workers)
-                checked += require_equal(f"{size.users} users, {way}", rows, scene.expected)
+                checked += require_equal(f"{size.users} users, {way}", *checkable(rows, scene.expected, way))
                 turn[way] = Round(worker, redis_seconds, redis_peak_mb, floor, {})
             turns.append(turn)
     return Turns(size, checked, turns)
+
+
+def checkable(found: Rows, expected: Rows, way: Way = Way()) -> tuple[Rows, Rows]:  # noqa: B008 (a value)
+    """Return the columns that both have: those of engagement metrics only if they are computed, and none of assessment metrics.
+
+    The tests' oracle has another catalogue. Engagement columns follow all others, and those of assessment metrics follow them.
+    """
+    plain = build_engine(Settings(), INPUTS).layout.width
+    width = len(next(iter(expected.values()))) if "engagement" in way.more else plain
+    return tuple({key: row[:width] for key, row in rows.items()} for rows in (found, expected))  # type: ignore[return-value]
 
 
 def run_workers(

@@ -22,7 +22,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
 from streammetrics.engine.codec import decode_control
-from tests.bench.end_to_end import PARTITIONS, redis_seconds_of, settings_of, stored_rows, truth
+from tests.bench.end_to_end import PARTITIONS, checkable, redis_seconds_of, settings_of, stored_rows, truth
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, require_equal
 from tests.servers.kafka import KafkaBroker
@@ -108,7 +108,7 @@ def _round(
         _await_committed(store, len(sent))
         peak_mb = _peak_mb(worker.pid)
         worker.stop()
-        checked = require_equal(f"live {pace.rate}/s", stored_rows(settings, store), expected)
+        checked = require_equal(f"live {pace.rate}/s", *checkable(stored_rows(settings, store), expected))
     return LiveRound(worker_seconds * 1e6 / events, redis_seconds * 1e6 / events, events / seconds, peak_mb, checked)
 
 

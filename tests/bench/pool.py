@@ -15,7 +15,7 @@ from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.codec import decode_control
-from tests.bench.end_to_end import PARTITIONS, SECONDS_MAX, Scene, Size, redis_seconds_of, scene_of, stored_rows
+from tests.bench.end_to_end import PARTITIONS, SECONDS_MAX, Scene, Size, checkable, redis_seconds_of, scene_of, stored_rows
 from tests.bench.live import cpu_seconds, flat
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import require_equal
@@ -66,7 +66,7 @@ def _round(scene: Scene, name: str, count: int) -> PoolRound:
         assert first is not None
         begun, began, cpu_before = first
         product.stop()
-        checked = require_equal(f"{count} worker processes", stored_rows(settings, store), scene.expected)
+        checked = require_equal(f"{count} worker processes", *checkable(stored_rows(settings, store), scene.expected))
     measured = events - begun
     return PoolRound(measured / (now - began), (cpu - cpu_before) * 1e6 / measured, checked)
 

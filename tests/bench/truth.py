@@ -19,6 +19,7 @@ from streammetrics.metrics import TallyLayout
 from tests.bench.parts import WrongAnswerError
 from tests.oracle import Arrival, Group, Tally, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
+from tests.support.brute_force import engagement_row
 
 INPUTS = ("impressions", "feedback")
 USERS_AT_ONCE = 500
@@ -42,6 +43,7 @@ def oracle_settings(settings: Settings) -> OracleSettings:
         items_max=settings.events.limits.items_max,
         rules=parse_rules(join.grades),
         cutoffs=tuple(settings.metrics.cutoffs),
+        reformulation_ms=min(settings.engagement.reformulation_ms, join.attribution_ms),
     )
 
 
@@ -49,7 +51,8 @@ def row_of(tally: Tally, layout: TallyLayout) -> list[int]:
     row = [tally.lists, tally.lists_with_feedback]
     for column in layout.scorer.columns:
         row.append({"sum": tally.sums, "hits": tally.hits, "places": tally.places}[column.kind][str(column.metric)])
-    return row + [tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns]
+    row += [tally.places_with_feedback[str(layout.scorer.columns[index].metric)] for index in layout.place_columns]
+    return row + engagement_row(tally, layout)
 
 
 def add_rows(into: Rows, more: Mapping[tuple[int, str, str], Sequence[int]]) -> None:
