@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.examination import CLICKS_MIN, RANKS_MAX, WHY_NOT, ExaminationCurve, examination_curve
 from streammetrics.metrics.names import MetricError
+from tests.metrics.clax_golden import FILE
 from tests.support.click_simulation import simulate
 
 RANKS = np.arange(1, 11)
@@ -135,6 +137,13 @@ def test_two_ranks_are_about_the_ratio_of_mantel_and_haenszel() -> None:
         sums[0] += c2 * n1 / (n1 + n2)
         sums[1] += c1 * n2 / (n1 + n2)
     assert curve_of(counts, ranks_max=2).values[1] == pytest.approx(sums[0] / sums[1], rel=1e-3)
+
+
+def test_the_curve_is_that_of_clax() -> None:
+    golden = json.loads(FILE.read_text(encoding="utf-8"))
+    curve = examination_curve(*np.array(golden["counts"]).T, ranks_max=5)
+    assert curve.values == pytest.approx(golden["examination"], rel=0.01)
+    assert all(each.lower <= value <= each.upper for each, value in zip(curve.ranks, golden["examination"], strict=True))  # type: ignore[operator]
 
 
 def test_items_at_one_rank_only_leave_ranks_without_an_estimate() -> None:
