@@ -86,9 +86,9 @@ class Shard:
             progress.watermarks[topic] = self._watermark(end.time)
             progress.supported[topic].restore(end.support)
             progress.supported[topic].time = end.time
-            progress.counts["ahead", topic] = end.ahead
-            if not end.ahead:
-                del progress.counts["ahead", topic]
+            progress.counts.pop(("ahead", topic), None)  # the shard has counted for itself
+            if end.ahead:
+                progress.counts["ahead", topic] = end.ahead
         progress.changed = True
         if self._snapshots:
             yield from self._snapshot()
