@@ -73,9 +73,10 @@ def health_panels() -> tuple[Block, ...]:
 def _users() -> Block:
     return lines(
         "Users of each variant",
-        "Users of each variant who saw only this variant.",
+        "Users of each variant who saw only this variant and, with exposures, users whose first exposure was to it.",
         "short",
         Query(state("streammetrics_experiment_users", **_WHOLE), "{{variant}}"),
+        Query(state("streammetrics_experiment_exposed_users", **_WHOLE), "{{variant}}, exposed"),
         least=0,
         empty="No users in this scope",
     )

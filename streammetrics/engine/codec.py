@@ -24,7 +24,7 @@ from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 8
+VERSION = 9
 SCALES = "scales "
 
 StoredCredit = tuple[str, str, list[int]]
@@ -36,7 +36,9 @@ StoredScope = tuple[int, int, str | None]
 StoredEarlier = tuple[CovariatePeriod, int, bytes]
 """A user's totals before an experiment: the period, number of lists, packed sums."""
 
-_decode_user_totals = msgspec.msgpack.Decoder(tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]).decode
+_decode_user_totals = msgspec.msgpack.Decoder(
+    tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]
+).decode
 _decode_scopes = msgspec.msgpack.Decoder(list[StoredScope]).decode
 _decode_user_counts = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
 _plain_msgpack = msgspec.msgpack.Decoder().decode
@@ -52,6 +54,7 @@ class _StoredScope(msgspec.Struct, array_like=True):
     moments: dict[str, list[int]]
     credits: list[tuple[tuple[str, str], list[int]]]
     pairs: list[tuple[PairKey, list[int]]] = []
+    exposed: dict[str, int] = {}
 
 
 _decode_scope = msgspec.json.Decoder(_StoredScope).decode
@@ -147,17 +150,21 @@ def decode_pane(stored: bytes) -> Pane:
     return {Group(*group): tally for *group, tally in tallies}
 
 
-def encode_user_totals(totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen]) -> bytes:
-    return pack((VERSION, totals, earlier, last_seen))
+def encode_user_totals(
+    totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen], exposed: Sequence[tuple[int, int]] = ()
+) -> bytes:
+    return pack((VERSION, totals, earlier, last_seen, exposed))
 
 
-def decode_user_totals(stored: bytes) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen]]:
+def decode_user_totals(
+    stored: bytes,
+) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]:
     try:
-        version, totals, earlier, last_seen = _decode_user_totals(stored)
+        version, totals, earlier, last_seen, exposed = _decode_user_totals(stored)
     except msgspec.DecodeError as error:
         raise refusal(stored, _plain_msgpack, "a user's totals", error) from error
     check_version(version, "a user's totals")
-    return totals, earlier, last_seen
+    return totals, earlier, last_seen, exposed
 
 
 def encode_scopes(scopes: Sequence[StoredScope]) -> msgspec.Raw:
@@ -194,8 +201,8 @@ def decode_user_counts(stored: bytes) -> PaneUserCounts:
 
 
 def encode_scope(scope: Scope) -> bytes:
-    pairs = [list(scope.pairs.items())] if scope.pairs else []
-    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items()), *pairs))
+    more = [list(scope.pairs.items()), scope.exposed] if scope.exposed else [list(scope.pairs.items())] if scope.pairs else []
+    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items()), *more))
 
 
 def decode_scope(stored: bytes) -> Scope:
@@ -206,7 +213,7 @@ def decode_scope(stored: bytes) -> Scope:
         raise refusal(stored, _plain_json, "an experiment", error) from error
     check_version(found.version, "an experiment")
     scope.first_exposures, scope.multi_exposed, scope.moments = found.first_exposures, found.multi_exposed, found.moments
-    scope.credits, scope.pairs = dict(found.credits), dict(found.pairs)
+    scope.credits, scope.pairs, scope.exposed = dict(found.credits), dict(found.pairs), found.exposed
     return scope
 
 

@@ -17,6 +17,7 @@ from streammetrics.engine.enrolment_batch import EnrolmentBatch, RecordChanges
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.examination_store import ExaminationStore
 from streammetrics.engine.experiment_runs import ExperimentRuns
+from streammetrics.engine.exposure_split import ExposureSplit, FinalExposure
 from streammetrics.engine.feedback_days import FeedbackDays
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.record_lifetimes import RecordLifetimes
@@ -71,6 +72,7 @@ class Enrolments:
 
     __slots__ = (
         "_counts",
+        "_exposed",
         "_former_until",
         "_labels",
         "_layout",
@@ -95,6 +97,7 @@ class Enrolments:
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
+        self._exposed: dict[str, list[FinalExposure]] = {}
         self.waiting: dict[str, list[FinalList]] = {}
         self.records: dict[str, bytes | None] = {}
         self.enrolled_before = NEVER
@@ -163,6 +166,15 @@ class Enrolments:
                 self.records.setdefault(user_id, stored.get(user_id))
         else:  # records of the time when users were counted
             self.records.update({user_id: stored[user_id] for user_id in due if user_id in stored})
+
+    def add_exposures(self, user_id: str, user: User, bound: int) -> None:
+        """Let the exposures before `bound` (ms) wait to be counted: no earlier one is admitted any more. The user is due."""
+        if user.exposures is None or self._rules.experiments is None or bound == NEVER:
+            return
+        found = user.exposures.between(user.exposed_before, bound)
+        user.exposed_before = max(user.exposed_before, bound)
+        if found:
+            self._exposed.setdefault(user_id, []).extend(found)
 
     def add_session(self, user_id: str, user: User, session: Session, matched: int, unmatched: int) -> None:
         """Let the lists of a session that has closed wait for enrolment, and count its feedback."""
@@ -254,16 +266,31 @@ class Enrolments:
             former, self.records = list(self.records), {}
             return RecordChanges({}, former, {})
         assert not self.missing_records(), "lists of a user are enrolled without the user's record"
+        assert self._exposed.keys() <= self.records.keys(), "exposures of a user are counted without the user's record"
         lists = FinalLists([self.waiting.get(user_id, ()) for user_id in self.records])
         totals, seen, pane_ms = self._totals_batch(lists, bound, oldest_kept), unique_users.new_batch(lists), self._rules.pane_ms
-        batch = EnrolmentBatch(users, self.records, lists, totals, seen, pane_ms=pane_ms, enrolled_before=self.enrolled_before, bound=bound)
+        split = None if totals is None else ExposureSplit(totals.targets)
+        batch = EnrolmentBatch(
+            users,
+            self.records,
+            lists,
+            totals,
+            seen,
+            split,
+            self._exposed,
+            pane_ms=pane_ms,
+            enrolled_before=self.enrolled_before,
+            bound=bound,
+        )
         lifetimes = None
         if totals is not None:
             self._scopes.note(totals.sum())
+        if split is not None and totals is not None:
+            self._scopes.note(split.changed)
             lifetimes = RecordLifetimes(self.runs, totals.targets.rules, pane_ms + self._wait_ms)
         if seen is not None:
             unique_users.add(seen)
-        self.waiting, self.records = {}, {}
+        self.waiting, self.records, self._exposed = {}, {}, {}
         return batch.changes(lifetimes)
 
     def _totals_batch(self, lists: FinalLists, bound: int, oldest_kept: int) -> TotalsBatch | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from streammetrics.engine.codec import decode_user_totals, encode_user_totals
+from streammetrics.engine.exposure_split import ExposureSplit, FinalExposure
 from streammetrics.engine.record_lifetimes import RecordLifetimes
 from streammetrics.engine.user_totals import TotalsBatch, UserRecord
 from streammetrics.events.event_time import FOREVER
@@ -25,34 +26,40 @@ class RecordChanges(NamedTuple):
 class EnrolmentBatch:
     """Adds the lists of users, in their order, to their totals in experiments and to the unique users of panes.
 
-    `records` are the stored records of these users. `totals` and `seen` are None if experiments or unique users are not counted.
-    `enrolled_before` (ms) is that of the task, and `bound` that of ended sessions.
+    `records` are the stored records of these users, and `exposed` their exposures to count. `totals` and `split` are None if experiments
+    are not counted, and `seen` if unique users are not. `enrolled_before` (ms) is that of the task, and `bound` that of ended sessions.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  one argument for each part of a commit
         self,
         users: Mapping[str, User],
         records: Mapping[str, bytes | None],
         lists: FinalLists,
         totals: TotalsBatch | None,
         seen: LastSeenBatch | None,
+        split: ExposureSplit | None,
+        exposed: Mapping[str, Sequence[FinalExposure]],
         *,
         pane_ms: int,
         enrolled_before: int,
         bound: int,
     ) -> None:
         self._users, self._stored, self._lists, self._totals, self._seen = users, records, lists, totals, seen
+        self._split = split
         self._pane_ms, self._enrolled_before, self._bound = pane_ms, enrolled_before, bound
         self._records = [
-            self._add_user(users[user_id], stored, label_runs)
+            self._add_user(users[user_id], stored, label_runs, exposed.get(user_id, ()))
             for (user_id, stored), label_runs in zip(records.items(), lists.label_runs, strict=True)
         ]
 
-    def _add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun]) -> UserRecord:
-        """Read a user's record and add the user's lists."""
-        record, totals, seen = UserRecord({}, {}, {}, bool(label_runs)), self._totals, self._seen
+    def _add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun], exposed: Sequence[FinalExposure]) -> UserRecord:
+        """Read a user's record and add the user's lists and exposures."""
+        record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self._totals, self._seen, self._split
         if stored is not None:
-            stored_totals, earlier, last_seen = decode_user_totals(stored)
+            stored_totals, earlier, last_seen, counted = decode_user_totals(stored)
+            if split is not None:
+                record.exposed = split.restored(counted)
+            record.changed |= len(record.exposed) < len(counted)
             if totals is not None:
                 totals.restore(record, stored_totals, earlier)
             elif stored_totals or earlier:
@@ -63,6 +70,10 @@ class EnrolmentBatch:
                 record.last_seen = seen.restore(last_seen, oldest // self._pane_ms)
             if len(record.last_seen) < len(last_seen):
                 record.changed = True
+        if split is not None and exposed:
+            known = len(record.exposed)
+            split.add(record.exposed, exposed)
+            record.changed |= len(record.exposed) > known
         if label_runs and totals is not None:
             totals.add_lists(record, label_runs)
         if label_runs and seen is not None:
@@ -74,14 +85,16 @@ class EnrolmentBatch:
         changes, bound = RecordChanges({}, [], {}), self._bound
         for (user_id, stored), record in zip(self._stored.items(), self._records, strict=True):
             flushed = bound == FOREVER and not self._users[user_id].sessions
-            if flushed or not (record.entries or record.earlier or record.last_seen):
+            if flushed or not (record.entries or record.earlier or record.last_seen or record.exposed):
                 if stored is not None:
                     changes.gone.append(user_id)
                 continue
             if record.changed:
                 past = [] if self._seen is None else self._seen.stored(record.last_seen)
-                changes.changed[user_id] = encode_user_totals(record.stored_totals(), list(record.earlier.values()), past)
-            until = None if lifetimes is None else lifetimes.until(record.entries, record.earlier)
+                changes.changed[user_id] = encode_user_totals(
+                    record.stored_totals(), list(record.earlier.values()), past, sorted(record.exposed)
+                )
+            until = None if lifetimes is None else lifetimes.until(record.entries, record.earlier, record.exposed)
             if until is None:  # totals keep the rest of the record for as long as they matter themselves
                 assert self._seen is not None
                 until = self._seen.relevant_until(record.last_seen)

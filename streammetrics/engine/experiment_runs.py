@@ -112,16 +112,18 @@ class Scope:
     """The sums over the users of one run, for all its time or for one day, by variant. Users that saw several variants are left out.
 
     `credits` are the moments of the second team's credit against the first, by pair of teams in order. `pairs` are the cross moments
-    with cells of parts of lower numbers, of the two cells in the order of (stage, variant).
+    with cells of parts of lower numbers, of the two cells in the order of (stage, variant). `exposed` are users by the variant of their
+    first exposure event; `first_exposures` by that of their first list.
     """
 
-    __slots__ = ("credits", "first_exposures", "moments", "multi_exposed", "pairs")
+    __slots__ = ("credits", "exposed", "first_exposures", "moments", "multi_exposed", "pairs")
 
     def __init__(self) -> None:
         self.credits: dict[tuple[str, str], list[int]] = {}
         self.pairs: dict[PairKey, list[int]] = {}
         self.moments: dict[str, list[int]] = {}
         self.first_exposures: dict[str, int] = {}
+        self.exposed: dict[str, int] = {}
         self.multi_exposed = 0
 
 

@@ -34,7 +34,7 @@ class ExposureJoin:
             if len(user.exposures) >= rules.kept_max:
                 self._counts["too_many_exposures", topic] += 1
                 return False
-        if not user.is_kept:
+        if not user.is_kept or ts < user.exposures.first_from(user.exposed_before):
             state.sessions.due_changed.add(event.user_id)
         self._counts["exposure", topic] += 1
         duplicate = user.exposures.add(*label, ts, topic)

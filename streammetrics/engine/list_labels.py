@@ -32,11 +32,12 @@ class StoredListLabels(TypedDict):
 class ListLabels:
     """Labels the lists of users. All lists before `labelled_before` (ms) have their variants; FOREVER without exposures."""
 
-    __slots__ = ("_counts", "_labels", "_panes", "_progress", "_rules", "labelled_before")
+    __slots__ = ("_are_counted", "_counts", "_labels", "_panes", "_progress", "_rules", "labelled_before")
 
     def __init__(self, rules: EngineRules, labels: LabelIndex, panes: PaneStore, progress: InputProgress) -> None:
         self._rules, self._labels, self._panes, self._progress = rules.join.exposures, labels, panes, progress
         self._counts = progress.counts
+        self._are_counted = rules.experiments is not None
         self.labelled_before = FOREVER if self._rules is None else NEVER
 
     def restore(self, stored: Control) -> None:
@@ -68,7 +69,7 @@ class ListLabels:
                     elif shown.ts >= since and user.exposures:
                         self._label(session, shown, user.exposures.variants_at(shown.ts, rules.validity_ms))
         if user.exposures:
-            user.exposures.forget(bound, rules.validity_ms)
+            user.exposures.forget(min(bound, user.exposed_before) if self._are_counted else bound, rules.validity_ms)
 
     def _label(self, session: Session, shown: ShownList, found: Labels) -> None:
         """Add variants to those of a list."""
@@ -90,6 +91,12 @@ class ListLabels:
     def _count(self, reason: str, count: int, topic: int) -> None:
         if count:
             self._counts[reason, topic] += count
+
+    def due(self, user: User) -> int:
+        """Return when (ms) a user is due because of exposures: the first list may get its variants, or the first exposure be counted."""
+        if user.exposures is None or not self._are_counted:
+            return user.unlabelled_from
+        return min(user.unlabelled_from, user.exposures.first_from(user.exposed_before))
 
     def expires(self, user: User) -> int:
         """Return the last time (ms) at which a list may need an exposure of a user. There must be one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, ExperimentRun
-from streammetrics.engine.scope_sets import ScopeSet
+from streammetrics.engine.scope_sets import ScopeKey, ScopeSet
 
 
 class RecordLifetimes:
@@ -21,9 +21,10 @@ class RecordLifetimes:
             if run.earlier is not None:
                 self._of_periods[run.earlier] = until
 
-    def until(self, sets: Iterable[ScopeSet], periods: Iterable[CovariatePeriod]) -> int | None:
+    def until(self, sets: Iterable[ScopeSet], periods: Iterable[CovariatePeriod], exposed: Iterable[ScopeKey] = ()) -> int | None:
         """Return when the first of a user's parts may no longer matter. None if there is no part."""
         ends = [self._until_of_set(scopes) for scopes in sets]
+        ends += [self._of_runs[run] for run, _ in exposed]
         ends += [self._of_periods[period] for period in periods]
         return min(ends, default=None)
 

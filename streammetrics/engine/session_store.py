@@ -115,6 +115,7 @@ class SessionStore:
         for user_id in due:
             self.due_changed.add(user_id)
             user = self.users[user_id]
+            self._enrolments.add_exposures(user_id, user, bound)
             self.close_ended(user_id, user, bound)
             self._enrolments.add_open_sessions(user_id, user, bound)
 
@@ -179,8 +180,8 @@ class SessionStore:
         enrolled is final. Without sessions, the last exposure has expired.
         """
         if not user.sessions:
-            return self._list_labels.expires(user)
-        due = min(user.unlabelled_from, user.next_due(self._rules.join.gap_ms))
+            return min(self._list_labels.due(user), self._list_labels.expires(user))
+        due = min(self._list_labels.due(user), user.next_due(self._rules.join.gap_ms))
         if self.turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
             return due
         lists = [shown for session in user.sessions for shown in session.lists_from(user.enrolled_before)]

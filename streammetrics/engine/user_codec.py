@@ -42,15 +42,15 @@ _StoredDelta = tuple[
 """What has changed of one session: its number among the sessions before, from 1 on (0: it is new), first and last time, number of events,
 new lists, new feedback; ids of lists that changed, and these lists and their fragments as they are now."""
 
-_decode_user = msgspec.msgpack.Decoder(tuple[int, int, int, StoredExposures, list[_StoredSession]]).decode
-_decode_whole = msgspec.msgpack.Decoder(tuple[int, int, int, StoredExposures, list[_WholeSession]]).decode
-_decode_piece = msgspec.msgpack.Decoder(tuple[int, int, StoredExposures, list[_StoredDelta]]).decode
+_decode_user = msgspec.msgpack.Decoder(tuple[int, int, int, int, StoredExposures, list[_StoredSession]]).decode
+_decode_whole = msgspec.msgpack.Decoder(tuple[int, int, int, int, StoredExposures, list[_WholeSession]]).decode
+_decode_piece = msgspec.msgpack.Decoder(tuple[int, int, int, StoredExposures, list[_StoredDelta]]).decode
 _plain = msgspec.msgpack.Decoder().decode
-_USER_HEAD, _PIECE_HEAD = array_head(5) + pack(VERSION), array_head(4)
+_USER_HEAD, _PIECE_HEAD = array_head(6) + pack(VERSION), array_head(5)
 _SESSION_HEAD, _DELTA_HEAD, _NOTHING = array_head(6), array_head(9), array_head(0)
 _LABELLED: Final = -1
 """Stored instead of FOREVER: all lists have the variants of their exposures. It takes one byte."""
-_NO_EXPOSURES: Final = pack(_LABELLED) + _NOTHING
+_NO_EXPOSURES: Final = pack(_LABELLED) + pack(0) + _NOTHING
 
 
 def encode_user(user: User) -> bytes:
@@ -68,7 +68,7 @@ def _packed_exposures(user: User) -> bytes:
     if user.exposures is None and user.unlabelled_from == FOREVER:
         return _NO_EXPOSURES
     unlabelled_from = _LABELLED if user.unlabelled_from == FOREVER else user.unlabelled_from
-    return pack(unlabelled_from) + pack([] if user.exposures is None else user.exposures.stored())
+    return pack(unlabelled_from) + pack(user.exposed_before) + pack([] if user.exposures is None else user.exposures.stored())
 
 
 def _packed_parts(session: Session) -> bytes:
@@ -170,19 +170,20 @@ def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) 
     """Decode a user and join every session."""
     try:
         if not stored.startswith(GROWS):
-            version, entered, unlabelled, exposures, sessions = _decode_user(stored)
+            version, entered, unlabelled, exposed, exposures, sessions = _decode_user(stored)
             check_version(version, WHAT)
             user = User(wrong_partition, entered, _restored(sessions, rules))
-            return _with_exposures(user, unlabelled, exposures)
+            return _with_exposures(user, unlabelled, exposed, exposures)
         return _decode_growing(stored, rules, wrong_partition)
     except (msgspec.DecodeError, IndexError) as error:
         raise refusal(stored[len(GROWS) + FRAME :] if stored.startswith(GROWS) else stored, _plain, WHAT, error) from error
 
 
-def _with_exposures(user: User, unlabelled_from: int, exposures: StoredExposures) -> User:
+def _with_exposures(user: User, unlabelled_from: int, exposed_before: int, exposures: StoredExposures) -> User:
     """Give a user that was read the stored exposures."""
     if exposures:
         user.exposures = UserExposures(exposures)
+    user.exposed_before = exposed_before
     if unlabelled_from != _LABELLED:
         user.unlabelled_from = unlabelled_from
     user.stored.without_sessions = not user.sessions
@@ -199,14 +200,14 @@ def _restored(sessions: Sequence[_StoredSession], rules: JoinRules) -> tuple[Ses
 
 def _decode_growing(stored: bytes, rules: JoinRules, wrong_partition: bool) -> User:
     whole, *pieces = _parts_of(stored)
-    version, entered, unlabelled, exposures, sessions = _decode_whole(whole)
+    version, entered, unlabelled, exposed, exposures, sessions = _decode_whole(whole)
     check_version(version, WHAT)
     growing = [_whole_session(*session) for session in sessions]
     for piece in pieces:
-        entered, unlabelled, exposures, deltas = _decode_piece(piece)
+        entered, unlabelled, exposed, exposures, deltas = _decode_piece(piece)
         growing = _after_piece(growing, deltas)
     user = User(wrong_partition, entered, _restored([session.stored() for session in growing], rules))
-    _with_exposures(user, unlabelled, exposures)
+    _with_exposures(user, unlabelled, exposed, exposures)
     user.stored.pieces, user.stored.whole_bytes = len(pieces), len(GROWS) + FRAME + len(whole)
     user.stored.piece_bytes = len(stored) - user.stored.whole_bytes
     _mark_saved(user)

@@ -47,12 +47,16 @@ NO_TOTALS: Final = ScopeTotals(0, b"", [])
 
 
 class UserRecord(msgspec.Struct, gc=False):
-    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `entries` are disjoint."""
+    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `entries` are disjoint.
+
+    `exposed` are the scopes in which the user's first exposure is counted.
+    """
 
     entries: dict[ScopeSet, ScopeTotals]
     earlier: dict[CovariatePeriod, StoredEarlier]
     last_seen: LastSeen
     changed: bool
+    exposed: set[ScopeKey] = msgspec.field(default_factory=set)
 
     def stored_totals(self) -> list[StoredTotals]:
         """Return the entries in their stored form."""

@@ -39,10 +39,11 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         state, arms = cell_health(cells), CellArms(cells, control, scales)
         stages = stage_reports(cells, control) if policy.stages else ()
     else:
-        state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined)
+        state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined, stored.exposed)
         arms, stages = Arms(measures, policy, control, scales, stored), ()
     treatments = policy.treatments(control, stored.first_exposures)
-    names = sorted({*stored.moments, *stored.first_exposures, *(policy.arms or ())}, key=lambda name: (name != control, name))
+    known = {*stored.moments, *stored.first_exposures, *stored.exposed}
+    names = sorted({*known, *(policy.arms or ())}, key=lambda name: (name != control, name))
     shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
     variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
     preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if in_cells else stored)
@@ -82,6 +83,7 @@ def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatme
         users=sums[USERS_AT],
         lists=sums[LISTS_AT],
         first_exposures=arms.stored.first_exposures.get(variant, 0),
+        exposed_users=arms.stored.exposed.get(variant, 0),
         measures=shown,
         effective_users=effective,
         largest_user_share_max=largest,

@@ -27,7 +27,7 @@ def check_stage(cells: Cells, stage: StageCounts) -> StageHealth:
     p, troubles, notes = check_split(
         policy,
         cells.stored.experiment,
-        counts,
+        stage.stored.exposed if stage.stored.exposed and policy.unit == "user" else counts,
         shares,
         alpha=policy.sample_ratio_alpha / stages,
         stage=stage.stage.name if policy.stages else None,

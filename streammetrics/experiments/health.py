@@ -45,11 +45,17 @@ class Health:
 
 
 def health(
-    policy: Policy, experiment: str, first_exposures: Mapping[str, int], multi_exposed_users: int, joined: Joined = NO_FEEDBACK
+    policy: Policy,
+    experiment: str,
+    first_exposures: Mapping[str, int],
+    multi_exposed_users: int,
+    joined: Joined = NO_FEEDBACK,
+    exposed: Mapping[str, int] | None = None,
 ) -> Health:
     """Check the split, the users that saw several variants, and the join of feedback.
 
     first_exposures: users by the variant that they saw first, including users that saw several. joined: all feedback of the time.
+    exposed: users by the variant of their first exposure event. If there are any, the split is checked on them.
 
     The split is checked only if shares are configured, and covers only variants with a share. Users of other variants make the
     experiment invalid if they are more than `multi_exposed_share_max` of all. Shares of users are checked once there are `min_users`
@@ -62,7 +68,7 @@ def health(
     split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { control = 1, treatment = 1 } ...
     """
     users = sum(first_exposures.values())
-    p, troubles, notes = check_split(policy, experiment, first_exposures, policy.shares)
+    p, troubles, notes = check_split(policy, experiment, exposed or first_exposures, policy.shares)
     share = multi_exposed_users / users if users else 0.0
     troubles += multi_exposure_trouble(policy, share, users)
     troubles += join_trouble(policy, joined)

@@ -122,6 +122,7 @@ class VariantReport:
     """One arm: its users and lists (without users that saw several variants) and its measures.
 
     role: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other.
+    exposed_users: users whose first exposure event was to this variant, with or without a list; 0 without such events.
     effective_users: see `floors.effective_users`, by lists.
     largest_user_share_max: the largest share of the arm's lists that one user can have, given its users and effective users.
     verdict: that of the deciding measures together; None for the control and while nothing is compared.
@@ -142,6 +143,7 @@ class VariantReport:
     gate: GateDecision | None = None
     needed: tuple[Needed, ...] = ()
     gate_needed: Needed | None = None
+    exposed_users: int = 0
 
 
 class MeasureRow(NamedTuple):
@@ -219,6 +221,8 @@ class ExperimentReport:
     def _variant_rows(self, variant: VariantReport) -> Iterator[MeasureRow]:
         name = variant.variant
         yield self._row("users", variant.users, name)
+        if variant.exposed_users:
+            yield self._row("exposed_users", variant.exposed_users, name)
         if variant.gate is not None:
             yield self._row("gate", variant.gate.code, name)
         if variant.users:

@@ -17,8 +17,8 @@ Cell: TypeAlias = tuple[str, str]
 class StoredStage:
     """The stored integers of one stage, merged over tasks. `unit` is that of the assignment when its lists were added.
 
-    moments, first_exposures, multi_exposed_users: as in Stored, of the lists of this stage. With unit "list" a user is in the moments of
-    each variant that they saw, and no user is counted as multi-exposed.
+    moments, first_exposures, multi_exposed_users, exposed: as in Stored, of this stage. With unit "list" a user is in the moments of each
+    variant that they saw, and no user is counted as multi-exposed.
     last_ms: event time of its latest list.
     """
 
@@ -28,6 +28,7 @@ class StoredStage:
     first_exposures: Mapping[str, int]
     multi_exposed_users: int = 0
     last_ms: int | None = None
+    exposed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class Stored:
     moments: by variant, of users that saw only this variant. With stages: the sums over its cells.
     first_exposures: all users, by the variant of their first final list.
     multi_exposed_users: users that saw several variants.
+    exposed: all users with an exposure event, by the variant of the first one; empty without such events.
     joined: see `health.health`.
     credits: moments of the credit of a pair's second team against the first, of users that saw only the interleaved variant.
     known_from_ms: see `ExperimentReport`.
@@ -60,6 +62,7 @@ class Stored:
     to_ms: int = 0
     stages: tuple[StoredStage, ...] = ()
     pairs: Mapping[tuple[Cell, Cell], Sequence[int]] = field(default_factory=dict)
+    exposed: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def in_cells(self) -> bool:

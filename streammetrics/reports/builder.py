@@ -151,6 +151,7 @@ class ReportBuilder:
                 scope=SINCE_START if day == WHOLE else THIS_DAY,
                 moments=scope.moments,
                 first_exposures=scope.first_exposures,
+                exposed=scope.exposed,
                 multi_exposed_users=scope.multi_exposed,
                 joined=self._feedback_counts(tasks, runs[name].first // DAY_MS, FOREVER)
                 if day == WHOLE

@@ -95,6 +95,7 @@ def sum_stages(parts: Iterable[ScopePart], with_covariates: Measures | None) -> 
                 unit=unit,
                 moments=total.moments,
                 first_exposures=total.first_exposures,
+                exposed=total.exposed,
                 multi_exposed_users=total.multi_exposed,
                 last_ms=None if last == NEVER else last,
             )
@@ -114,6 +115,7 @@ def _without_covariates(scope: Scope, with_covariates: Measures) -> Scope:
     """Return a scope without covariates."""
     plain = Scope()
     plain.credits, plain.first_exposures, plain.multi_exposed = scope.credits, scope.first_exposures, scope.multi_exposed
+    plain.exposed = scope.exposed
     plain.moments = {
         variant: with_covariates.without_covariates(moments) if len(moments) == with_covariates.moments_width else moments
         for variant, moments in scope.moments.items()
@@ -127,6 +129,8 @@ def _add_scope(total: Scope, scope: Scope) -> None:
         total.moments[variant] = list(moments) if known is None else add_tallies(known, moments)
     for variant, users in scope.first_exposures.items():
         total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
+    for variant, users in scope.exposed.items():
+        total.exposed[variant] = total.exposed.get(variant, 0) + users
     for pair, credit in scope.credits.items():
         total.credits[pair] = add_tallies(total.credits[pair], credit) if pair in total.credits else list(credit)
     total.multi_exposed += scope.multi_exposed

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import Labels
 
 KnownExposure: TypeAlias = tuple[int, str, int]
@@ -55,6 +56,19 @@ class UserExposures:
             return max(first, topic)
         known.insert(at, (ts, variant, topic))
         return None
+
+    def between(self, first: int, end: int) -> list[tuple[int, str, str]]:
+        """Return the exposures with first <= time < end, in order: time, experiment, variant."""
+        return sorted(
+            (ts, experiment, variant)
+            for experiment, known in self._of.items()
+            for ts, variant, _ in known[bisect_left(known, (first, "", 0)) : bisect_left(known, (end, "", 0))]
+        )
+
+    def first_from(self, ts: int) -> int:
+        """Return the time of the first exposure at or after a time; FOREVER if there is none."""
+        places = ((known, bisect_left(known, (ts, "", 0))) for known in self._of.values())
+        return min((known[at][0] for known, at in places if at < len(known)), default=FOREVER)
 
     def variants_at(self, ts: int, validity_ms: int) -> Labels:
         """Return the variant of each experiment at a time, by experiment."""

@@ -32,11 +32,13 @@ class User:
     `wrong_partition`: the user id does not hash to the partition that its events arrive on. `enrolled_before`: lists before this time
     (ms, a pane start) are already in the totals of their experiments. `recently_saved`: the user was saved since the last eviction
     check. `sampled_from`: start (ms) of the period in which the user was last added to the task's sample of users. `unlabelled_from`: lists
-    from this time (ms) on do not have the variants of their exposures yet; FOREVER if there is none.
+    from this time (ms) on do not have the variants of their exposures yet; FOREVER if there is none. `exposed_before`: exposures before
+    this time (ms) are counted in the splits of their experiments.
     """
 
     __slots__ = (
         "enrolled_before",
+        "exposed_before",
         "exposures",
         "recently_saved",
         "sampled_from",
@@ -55,6 +57,7 @@ class User:
         self.enrolled_before = enrolled_before
         self.exposures: UserExposures | None = None
         self.unlabelled_from = FOREVER
+        self.exposed_before = 0
 
     @property
     def is_kept(self) -> bool:

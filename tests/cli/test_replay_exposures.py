@@ -106,3 +106,23 @@ def test_lists_of_users_without_exposures_are_counted(tmp_path: Path) -> None:
     assert "exposures 1; 66.7 % of 3 lists have no variant" in text
     (variant,) = (each for each in found["totals"] if each["variant"])
     assert (variant["experiment"], variant["variant"], variant["lists"]) == ("ranker", "new", 1)
+
+
+def test_the_split_is_checked_on_exposures_even_if_few_users_see_a_list(tmp_path: Path) -> None:
+    """Here 55 % of the users are given the treatment. Those who see a list are split evenly."""
+    config = tmp_path / "config.toml"
+    config.write_text("[exposures]\nenabled = true\n[experiments.named.ranker]\nshares = { control = 1, treatment = 1 }\n")
+    events: list[dict[str, Any]] = []
+    for user in range(4_000):
+        variant, ts = "treatment" if user % 20 < 11 else "control", T0_MS + user * 1_000
+        events.append({"type": "exposure", "user_id": f"u{user}", "ts": ts, "experiment": "ranker", "variant": variant})
+        if user % 20 in (0, 11):
+            events.append({"type": "impression", "impression_id": "r", "user_id": f"u{user}", "ts": ts + 5, "items": ["a"]})
+    found, text = replayed(tmp_path, "--config", config, write(tmp_path / "events.ndjson", events))
+    assert "INVALID" in text.upper()
+    (whole,) = (each for each in found["experiments"] if each["scope"] == "start")
+    assert {each["variant"]: (each["exposed_users"], each["users"]) for each in whole["variants"]} == {
+        "control": (1_800, 200),
+        "treatment": (2_200, 200),
+    }
+    assert "users are not split as configured (control 1,800, treatment 2,200" in " ".join(whole["health"]["troubles"])

@@ -124,5 +124,5 @@ def test_a_growing_state_that_is_cut_off_is_rejected() -> None:
     for end in (1, 3, 9, len(stored) - 1):
         with pytest.raises(StateError, match="a user's sessions in the store cannot be read"):
             decode_user(stored[:end], JoinRules())
-    with pytest.raises(StateError, match="has version 9"):
-        decode_user(stored[:6] + b"\x09" + stored[7:], JoinRules())
+    with pytest.raises(StateError, match="has version 99"):
+        decode_user(stored[:6] + b"\x63" + stored[7:], JoinRules())

@@ -49,6 +49,7 @@ def stored(
         scope=scope,
         moments=moments,
         first_exposures=counts,
+        exposed=counts if whole else {},
         multi_exposed_users=multi,
         joined=Joined(900, 100),
         credits=credits(USERS, -0.2) if whole else {},

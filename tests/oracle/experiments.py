@@ -53,6 +53,7 @@ class Scope:
     credits: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     first_exposures: dict[str, int] = field(default_factory=dict)
     multi_exposed: int = 0
+    exposed: dict[str, int] = field(default_factory=dict)
     stages: dict[str, Scope] = field(default_factory=dict)
     pairs: dict[tuple[Cell, Cell], dict[str, Shared]] = field(default_factory=dict)
 
@@ -88,16 +89,36 @@ def experiments(
             and (rollout is None or stage_of(shown, rollout) is not None)
             and (flush or _is_enrolled(shown, result, settings, patience_ms))
         ]
-        if enrolled:  # the latest run with enrolled lists is the experiment
+        exposures = [] if rollout is not None else _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
+        exposures = [each for each in exposures if flush or each.ts < result.w_ms - settings.lateness_ms]
+        if enrolled or exposures:  # the latest run with enrolled lists or counted exposures is the experiment
             found = {key: scope for key, scope in found.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
-        days: list[int | None] = [None, *sorted({shown.ts // DAY_MS for shown, _ in enrolled})]
+        times_counted = {*(shown.ts for shown, _ in enrolled), *(each.ts for each in exposures)}
+        days: list[int | None] = [None, *sorted({ts // DAY_MS for ts in times_counted})]
         for day in days:
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
-            if of_day:
+            if times_counted:
                 found[name, day] = _scope(of_day, history, settings) if rollout is None else _rollout_scope(of_day, rollout, settings)
+                found[name, day].exposed = _split([each for each in exposures if day is None or each.ts // DAY_MS == day])
     return found
+
+
+def _counted_exposures(steps: Sequence[Step], result: TaskResult, name: str, span: tuple[float, float]) -> list[Exposure]:
+    """Return the admitted exposures to an experiment within a span of time, both ends inclusive."""
+    arrivals = [step for step in steps if isinstance(step, Arrival)]
+    admitted = [each.event for each, outcome in zip(arrivals, result.outcomes, strict=True) if outcome in ("exposure", "duplicate")]
+    own = [event for event in admitted if isinstance(event, Exposure) and event.experiment == name]
+    return [event for event in own if span[0] <= event.ts <= span[1]]
+
+
+def _split(exposures: Sequence[Exposure]) -> dict[str, int]:
+    """Return users by the variant of their first exposure."""
+    first: dict[str, Exposure] = {}
+    for each in sorted(exposures, key=lambda each: (each.ts, each.variant)):
+        first.setdefault(each.user_id, each)
+    return dict(Counter(each.variant for each in first.values()))
 
 
 def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
@@ -281,6 +302,7 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
         total = merged[key] = Scope(multi_exposed=sum(scope.multi_exposed for scope in of_key))
         for scope in of_key:
             total.first_exposures = dict(Counter(total.first_exposures) + Counter(scope.first_exposures))
+            total.exposed = dict(Counter(total.exposed) + Counter(scope.exposed))
             for name, sums in scope.sums.items():
                 before = total.sums.get(name, (0,) * 6)
                 total.sums[name] = tuple(one + other for one, other in zip(before, sums, strict=True))  # type: ignore[assignment]

@@ -96,6 +96,7 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
                     sums[variant, str(measure)] = row
         credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
         scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
+        scope.exposed = dict(kept.exposed)
         if kept.in_cells:
             scope.stages = {each.key: _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
             scope.pairs = _pairs(kept, engine.user_totals.measures)

@@ -104,9 +104,10 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
 
 def _arms(experiment: ExperimentReport) -> FittingTable:
     table = FittingTable(("variant", "role"), ("users", "share of users", "lists", "effective users", "largest user"))
-    exposed = sum(variant.first_exposures for variant in experiment.variants)
-    for variant in experiment.variants:
-        share = share_text(variant.first_exposures / exposed) if exposed else "-"
+    by_exposures = any(variant.exposed_users for variant in experiment.variants)
+    first = [variant.exposed_users if by_exposures else variant.first_exposures for variant in experiment.variants]
+    for variant, users in zip(experiment.variants, first, strict=True):
+        share = share_text(users / sum(first)) if sum(first) else "-"
         largest = f"≤ {share_text(variant.largest_user_share_max)}" if variant.lists else "-"
         numbers = f"{variant.users:,}", share, f"{variant.lists:,}", f"{variant.effective_users:,.0f}", largest
         table.add_row(variant.variant, variant.role, *numbers)

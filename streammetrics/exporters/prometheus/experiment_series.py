@@ -54,6 +54,13 @@ def _user_gauges() -> Iterator[Series]:
     )
     yield gauge("experiment_users", "Users who saw only this variant.", "experiment", "variant", "scope")
     yield gauge(
+        "experiment_exposed_users",
+        "Users whose first exposure was to this variant, whether they saw a list or not. Absent without exposures.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield gauge(
         "experiment_effective_users",
         "Users of a variant, weighted by their lists: few if a few users have most lists.",
         "experiment",

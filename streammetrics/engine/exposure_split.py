@@ -1,0 +1,57 @@
+"""Counts users by the variant of their first exposure, for the check of the split. Pure.
+
+A user counts in the whole run, and on each day, by the first exposure there. Exposures are counted in order of time, once no earlier one
+can be admitted any more. So users who never saw a list are in the split, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from streammetrics.engine.assignments import ExposureTargets
+from streammetrics.engine.experiment_runs import WHOLE, ScopeHolder
+from streammetrics.engine.scope_sets import ScopeKey
+from streammetrics.events.event_time import DAY_MS
+
+FinalExposure: TypeAlias = tuple[int, str, str]
+"""Time, experiment, variant."""
+
+
+class ExposureSplit:
+    """The exposures of one commit. `changed` are the scopes that they changed."""
+
+    def __init__(self, targets: ExposureTargets) -> None:
+        self._targets = targets
+        self.changed: set[ScopeKey] = set()
+
+    def restored(self, stored: Iterable[ScopeKey]) -> set[ScopeKey]:
+        """Return the scopes in which a user is counted already, except those that no longer matter."""
+        return {scope for scope in stored if self._targets.is_open(scope)}
+
+    def add(self, counted: set[ScopeKey], exposures: Iterable[FinalExposure]) -> None:
+        """Count a user's exposures, which are in order, in the scopes where the user is not counted yet."""
+        for ts, experiment, variant in exposures:
+            part = self._part_at(experiment, ts)
+            day = ts // DAY_MS
+            for each in () if part is None else (WHOLE, day) if day >= self._targets.day_from else (WHOLE,):
+                assert part is not None
+                key = part.number, each
+                if key not in counted:
+                    counted.add(key)
+                    self.changed.add(key)
+                    exposed = part.scope(each).exposed
+                    exposed[variant] = exposed.get(variant, 0) + 1
+
+    def _part_at(self, experiment: str, ts: int) -> ScopeHolder | None:
+        """Return the run of an exposure, or its stage. None if it counts nowhere: stages by label and lists have no exposures."""
+        targets = self._targets
+        run, plan = targets.runs.at(experiment, ts), targets.rules.plans.get(experiment)
+        if run is None or not targets.rules.span(experiment).holds(ts) or ts < targets.counted_from:
+            return None
+        stage = None if plan is None else plan.at(ts, ())
+        if plan is not None and (plan.by_list or plan.label is not None or stage is None or stage.key is None):
+            return None
+        if not run.scopes:
+            run.earlier = targets.rules.before(run)
+        return run if stage is None or stage.key is None else targets.runs.part(run, stage.key)
