@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from streammetrics.cli.replay_files import ReplayResult
+from streammetrics.cli.replay.files import ReplayResult
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN

@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from streammetrics.cli.demo import DiscardedDeadLetters
+from streammetrics.cli.demo.demo import DiscardedDeadLetters
 from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
 from streammetrics.cli.wiring.reports import build_report_builder

@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.cli.demo import DiscardedDeadLetters
+from streammetrics.cli.demo.demo import DiscardedDeadLetters
 from streammetrics.cli.process.gc_tuning import tune_garbage_collection
 from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.cli.wiring.engine import build_engine, build_worker_rules

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rich.table import Table
 
-from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.cli.replay.files import ReplayOutputs, replay
 from streammetrics.config import Settings
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.metrics import TallyLayout

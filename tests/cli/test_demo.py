@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.cli.demo import DEMO_DEFAULTS, load_demo
+from streammetrics.cli.demo.demo import DEMO_DEFAULTS, load_demo
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.errors import ConfigError
 from tests.servers.process import wait_until
@@ -159,7 +159,7 @@ print(ends)
 
 
 def test_ctrl_c_during_start_up_stops_it_with_exit_code_0() -> None:
-    modules = ["streammetrics.config", "streammetrics.cli.demo", "uvicorn", "streammetrics.connectors.simulated"]
+    modules = ["streammetrics.config", "streammetrics.cli.demo.demo", "uvicorn", "streammetrics.connectors.simulated"]
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, *modules],
         capture_output=True,

@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
-from streammetrics.cli.demo import TIME_FACTOR, demo_traffic, load_demo, with_stages
-from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS
+from streammetrics.cli.demo.demo import TIME_FACTOR, demo_traffic, load_demo, with_stages
+from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS
 from streammetrics.cli.main import main
-from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.cli.replay.files import ReplayOutputs, replay
 from streammetrics.connectors.simulated import generate
 from streammetrics.connectors.simulated.source import time_lapse
 from streammetrics.experiments import ExperimentReport

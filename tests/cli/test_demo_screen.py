@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.cli.demo import TOPICS, load_demo
-from streammetrics.cli.demo_screen import LINE_SECONDS, Screen
+from streammetrics.cli.demo.demo import TOPICS, load_demo
+from streammetrics.cli.demo.screen import LINE_SECONDS, Screen
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.connectors.source import Input

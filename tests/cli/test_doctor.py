@@ -9,9 +9,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.doctor import _RunningCheck
-from streammetrics.cli.doctor_checks import DoctorContext
-from streammetrics.cli.doctor_findings import DoctorFinding
+from streammetrics.cli.doctor.checks import DoctorContext
+from streammetrics.cli.doctor.doctor import _RunningCheck
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.servers.process import HOST, free_port

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from streammetrics.cli.doctor_findings import DoctorFinding
-from streammetrics.cli.doctor_keys import key_findings
-from streammetrics.cli.doctor_records import decoded_topic, record_findings, settings_findings
+from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.keys import key_findings
+from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
 from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streammetrics.cli import doctor_results
-from streammetrics.cli.doctor_results import result_file_findings
+from streammetrics.cli.doctor import results
+from streammetrics.cli.doctor.results import result_file_findings
 from streammetrics.cli.wiring.connections import result_directory
 from streammetrics.errors import ConfigError
 from tests.support.settings import by_flags
@@ -35,14 +35,14 @@ def test_a_file_in_its_place_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_the_right_to_write_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_results.os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
+    monkeypatch.setattr(results.os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
     (tmp_path / "panes").mkdir()
     assert findings(tmp_path)[:2] == [("fail", f"{tmp_path} cannot be written"), ("ok", f"{tmp_path / 'panes'} can be written")]
 
 
 def test_little_space_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk: Any = SimpleNamespace(free=1 << 29, total=100 << 30)
-    monkeypatch.setattr(doctor_results.shutil, "disk_usage", lambda path: disk)
+    monkeypatch.setattr(results.shutil, "disk_usage", lambda path: disk)
     assert findings(tmp_path)[-1] == ("warn", "0.5 GiB of 100.0 GiB are free")
 
 

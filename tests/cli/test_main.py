@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from streammetrics import __version__
 from streammetrics.cli.main import main
-from streammetrics.cli.simulate_plan import STDOUT, SimulateOptions, plan_of
+from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, plan_of
 from streammetrics.errors import ConfigError
 from tests.servers.process import free_port
 from tests.support.command_line import environment, streammetrics

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from streammetrics.cli.replay_history import Snapshot
-from streammetrics.cli.replay_worker import ReplayWorker
+from streammetrics.cli.replay.history import Snapshot
+from streammetrics.cli.replay.worker import ReplayWorker
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import load
 from streammetrics.connectors.files import FileSource

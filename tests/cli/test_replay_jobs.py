@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.replay_shards import MergedPanes, merged_panes
+from streammetrics.cli.replay.shards import MergedPanes, merged_panes
 from streammetrics.connectors.simulated import Traffic
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.windows.panes import Group

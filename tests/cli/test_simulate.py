@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from streammetrics.cli.main import main
 from streammetrics.cli.process.signals import SIGNALS
-from streammetrics.cli.simulate_plan import FILE_START_MS
+from streammetrics.cli.simulate.plan import FILE_START_MS
 from streammetrics.events import EventLimits, MalformedEvent, decoder
 from tests.servers.process import wait_until
 from tests.support.command_line import called, started, streammetrics

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from streammetrics.cli.worker_pool import exit_text, settings_of
+from streammetrics.cli.run.worker_pool import exit_text, settings_of
 from streammetrics.errors import ConfigError, GaveUp, Problem, SourceError, StateError, StoreError, StreammetricsError
 from tests.support.settings import by_flags
 

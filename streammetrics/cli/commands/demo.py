@@ -43,7 +43,7 @@ def demo(
     from streammetrics.cli.process.signals import stop_on_signals  # noqa: PLC0415
 
     with stop_on_signals() as stop:
-        from streammetrics.cli.demo import load_demo, run_demo  # noqa: PLC0415
+        from streammetrics.cli.demo.demo import load_demo, run_demo  # noqa: PLC0415
 
         loaded = load_settings(config_path, settings_given, partial(load_demo, scenario=scenario), http__port=port, http__host=host)
         run_demo(loaded.settings, stop, scenario=scenario, **traffic)

@@ -21,7 +21,7 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
       streammetrics doctor --config streammetrics.toml
       streammetrics doctor --set redis.url=rediss://cache:6380/0
     """
-    from streammetrics.cli.doctor import examine  # noqa: PLC0415
+    from streammetrics.cli.doctor.doctor import examine  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     if not examine(loaded.settings):

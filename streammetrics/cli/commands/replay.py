@@ -56,8 +56,8 @@ def replay(  # noqa: PLR0917 (one name for each option)
       streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
     """
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
-    from streammetrics.cli.replay import replay_and_show  # noqa: PLC0415
-    from streammetrics.cli.replay_files import ReplayOutputs  # noqa: PLC0415
+    from streammetrics.cli.replay.files import ReplayOutputs  # noqa: PLC0415
+    from streammetrics.cli.replay.replay import replay_and_show  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)

@@ -43,7 +43,7 @@ def run(
     from streammetrics.cli.process.signals import stop_on_signals  # noqa: PLC0415
 
     with stop_on_signals() as stop:  # before the slow imports
-        from streammetrics.cli.run import run as run_service  # noqa: PLC0415
+        from streammetrics.cli.run.run import run as run_service  # noqa: PLC0415
 
         loaded = load_settings(
             config_path,

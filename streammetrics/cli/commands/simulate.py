@@ -91,8 +91,8 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **option
 
     With --kafka, records are keyed by user id, and the topics must exist. Ctrl-C waits until all sent records are acknowledged.
     """
-    from streammetrics.cli.simulate import simulate_traffic  # noqa: PLC0415
-    from streammetrics.cli.simulate_plan import SimulateOptions  # noqa: PLC0415
+    from streammetrics.cli.simulate.plan import SimulateOptions  # noqa: PLC0415
+    from streammetrics.cli.simulate.simulate import simulate_traffic  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     simulate_traffic(loaded.settings, SimulateOptions(**options))

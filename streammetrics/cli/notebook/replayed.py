@@ -13,8 +13,8 @@ import msgspec
 
 from streammetrics.cli.notebook.report_tables import ReportTables
 from streammetrics.cli.process.logs import quiet_logs
-from streammetrics.cli.replay_files import ReplayOutputs
-from streammetrics.cli.replay_files import replay as replay_files
+from streammetrics.cli.replay.files import ReplayOutputs
+from streammetrics.cli.replay.files import replay as replay_files
 from streammetrics.cli.unusable_files import require_usable, unusable_files
 from streammetrics.config import Settings, load
 from streammetrics.connectors.file_paths import expanded_paths

@@ -17,7 +17,7 @@ import msgspec
 
 from streammetrics.cli.notebook.replayed import Replayed, SettingsLike, settings_of
 from streammetrics.cli.process.logs import quiet_logs
-from streammetrics.cli.replay_files import ReplayOutputs, ReplayRun
+from streammetrics.cli.replay.files import ReplayOutputs, ReplayRun
 from streammetrics.cli.spark.passes import replay_on_spark
 from streammetrics.cli.spark.reading import Format, read_files, read_frame
 from streammetrics.cli.spark.session import configured, require_spark, spark_errors, spark_session, without_pandas_warning

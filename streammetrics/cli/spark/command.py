@@ -10,8 +10,8 @@ import click
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.replay import replay_warnings, show_replay
-from streammetrics.cli.replay_files import ReplayOutputs
+from streammetrics.cli.replay.files import ReplayOutputs
+from streammetrics.cli.replay.replay import replay_warnings, show_replay
 from streammetrics.cli.spark import SparkOptions, run_on_spark
 from streammetrics.cli.spark.reading import Format
 from streammetrics.cli.unusable_files import unusable_files

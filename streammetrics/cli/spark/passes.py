@@ -16,9 +16,9 @@ from importlib import import_module
 from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
-from streammetrics.cli.replay_files import ReplayRun
-from streammetrics.cli.replay_history import ReplayHistory, Snapshot, snapshot_times
-from streammetrics.cli.replay_shards import merged_panes
+from streammetrics.cli.replay.files import ReplayRun
+from streammetrics.cli.replay.history import ReplayHistory, Snapshot, snapshot_times
+from streammetrics.cli.replay.shards import merged_panes
 from streammetrics.cli.spark.input_names import InputNames
 from streammetrics.cli.spark.input_times import InputEnd, InputTimes, SliceStart
 from streammetrics.cli.spark.tasks import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from streammetrics.cli.replay_history import Snapshot
+from streammetrics.cli.replay.history import Snapshot
 from streammetrics.cli.spark.input_times import InputEnd, SliceStart
 from streammetrics.cli.spark.slice_rows import decode_rows, merged_rows
 from streammetrics.connectors.memory import MemoryStore

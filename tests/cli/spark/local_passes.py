@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.replay_files import ReplayOutputs, ReplayRun
+from streammetrics.cli.replay.files import ReplayOutputs, ReplayRun
 from streammetrics.cli.spark.input_names import InputNames
 from streammetrics.cli.spark.passes import look_times, merged, planned, read_times
 from streammetrics.cli.spark.tasks import CutRecords, FollowTimes, RunShard, batch_of, rows_of

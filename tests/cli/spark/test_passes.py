@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.cli.replay.files import ReplayOutputs, replay
 from streammetrics.config import Settings, load
 from streammetrics.connectors.simulated import SimulatedRecord
 from tests.cli.spark.local_passes import passed

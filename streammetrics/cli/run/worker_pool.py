@@ -20,7 +20,7 @@ from typing import Final
 
 import structlog
 
-from streammetrics.cli.worker_process import Pipe, Start
+from streammetrics.cli.run.worker_process import Pipe, Start
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.errors import StreammetricsError
@@ -37,7 +37,7 @@ FINISH_SECONDS: Final = 40.0
 """How long processes may take to commit and stop. They try for ten seconds if Redis fails."""
 EXIT_SECONDS: Final = 5.0
 
-log = structlog.get_logger("streammetrics.cli.worker_pool")
+log = structlog.get_logger("streammetrics.cli.run.worker_pool")
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class WorkerPool:
         ours, theirs = multiprocessing.Pipe()
         with theirs:
             worker.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "streammetrics.cli.worker_process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "streammetrics.cli.run.worker_process", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from streammetrics.cli.doctor_findings import DoctorFinding
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.http_client import HttpClient, HttpError, server_of

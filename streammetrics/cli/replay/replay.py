@@ -18,7 +18,7 @@ from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metr
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.replay_files import ReplayOutputs, replay
+from streammetrics.cli.replay.files import ReplayOutputs, replay
 from streammetrics.cli.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from streammetrics.cli.doctor_findings import DoctorFinding, Level
+from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.cli.event_kinds import KIND_NAMES
 from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings

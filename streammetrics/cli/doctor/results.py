@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streammetrics.cli.doctor_findings import DoctorFinding
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.connections import result_directory
 
 if TYPE_CHECKING:

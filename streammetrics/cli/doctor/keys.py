@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
-from streammetrics.cli.doctor_findings import DoctorFinding
-from streammetrics.cli.doctor_records import DecodedTopic
+from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.records import DecodedTopic
 from streammetrics.connectors.kafka.partitioner import partition_of_key
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.reports.text import counted, fit

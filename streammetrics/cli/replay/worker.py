@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
-from streammetrics.cli.replay_history import ExperimentWatch, OnSnapshot, SnapshotHolds
+from streammetrics.cli.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
 from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.config import Settings

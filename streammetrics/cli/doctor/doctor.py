@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import click
 
 from streammetrics import __version__
-from streammetrics.cli.doctor_checks import (
+from streammetrics.cli.doctor.checks import (
     DoctorCheck,
     DoctorContext,
     agreement_findings,
@@ -23,10 +23,10 @@ from streammetrics.cli.doctor_checks import (
     port_findings,
     redis_findings,
 )
-from streammetrics.cli.doctor_findings import DoctorFinding, Level
-from streammetrics.cli.doctor_registry import registry_findings
-from streammetrics.cli.doctor_results import result_file_findings
-from streammetrics.cli.doctor_webhook import webhook_findings
+from streammetrics.cli.doctor.findings import DoctorFinding, Level
+from streammetrics.cli.doctor.registry import registry_findings
+from streammetrics.cli.doctor.results import result_file_findings
+from streammetrics.cli.doctor.webhook import webhook_findings
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.config import Settings
 from streammetrics.connectors.http_client import server_of

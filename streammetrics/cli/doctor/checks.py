@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from streammetrics.cli.doctor_data import data_findings
-from streammetrics.cli.doctor_findings import DoctorFinding
+from streammetrics.cli.doctor.data import data_findings
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.connections import kafka_connection, redis_connection
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.http import http_rules, http_users

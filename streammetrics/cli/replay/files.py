@@ -15,9 +15,9 @@ import msgspec
 
 from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
-from streammetrics.cli.replay_history import ReplayHistory
-from streammetrics.cli.replay_shards import Shards, one_process_report, require_split_allowed, require_splittable
-from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, ReplayWorker
+from streammetrics.cli.replay.history import ReplayHistory
+from streammetrics.cli.replay.shards import Shards, one_process_report, require_split_allowed, require_splittable
+from streammetrics.cli.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings

@@ -22,13 +22,13 @@ from streammetrics.cli.process.first_events_log import FirstEventsLog
 from streammetrics.cli.process.gc_tuning import collect_garbage, tune_garbage_collection
 from streammetrics.cli.process.logs import configure_logs
 from streammetrics.cli.process.threads import StoppableThread
+from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.cli.wiring.connections import kafka_connection, redis_connection, result_directory
 from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
 from streammetrics.cli.wiring.http import http_server, webhook_sender
 from streammetrics.cli.wiring.registry import with_schemas
 from streammetrics.cli.wiring.reports import build_report_builder, control_of, window_names
-from streammetrics.cli.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.first_refusals import FirstRefusals
@@ -64,7 +64,7 @@ T = TypeVar("T")
 COMMITS_AT_ONCE = 32
 """Maximum threads that send commits to a cluster, one per commit in flight. They start when needed."""
 
-log = structlog.get_logger("streammetrics.cli.run")
+log = structlog.get_logger("streammetrics.cli.run.run")
 
 
 class Stopped(Exception):

@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from streammetrics.cli.demo_scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
-from streammetrics.cli.demo_screen import Screen
+from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
+from streammetrics.cli.demo.screen import Screen
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.wiring.decoders import build_decoder

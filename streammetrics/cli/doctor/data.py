@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from streammetrics.cli.doctor_findings import DoctorFinding
-from streammetrics.cli.doctor_keys import key_findings
-from streammetrics.cli.doctor_records import decoded_topic, record_findings, settings_findings
-from streammetrics.cli.doctor_registry import with_schemas
+from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.keys import key_findings
+from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
+from streammetrics.cli.doctor.registry import with_schemas
 from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection

@@ -22,8 +22,8 @@ from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.replay_history import ReplayHistory, Snapshot
-from streammetrics.cli.replay_worker import ReplayFileSource, ReplayProgress, ReplayWorker
+from streammetrics.cli.replay.history import ReplayHistory, Snapshot
+from streammetrics.cli.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter

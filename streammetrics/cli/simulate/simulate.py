@@ -20,7 +20,7 @@ from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
-from streammetrics.cli.simulate_plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
+from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.simulated import SimulatedRecord

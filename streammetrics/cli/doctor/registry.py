@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streammetrics.cli.doctor_findings import DoctorFinding
+from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.encodings import INSTALL, missing_packages
 from streammetrics.cli.wiring.registry import build_schemas, registry_connection
 from streammetrics.errors import SourceError

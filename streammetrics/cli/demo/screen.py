@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from streammetrics.cli.demo_scenarios import CONTROL
+from streammetrics.cli.demo.scenarios import CONTROL
 from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, number, window_rows
 from streammetrics.cli.output.terminal import FittingTable

@@ -1,0 +1,1 @@
+"""The demo: simulated traffic, one process and a screen of live numbers."""

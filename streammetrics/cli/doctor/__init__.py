@@ -1,0 +1,1 @@
+"""`streammetrics doctor`: checks of settings, servers and data, and their findings."""

@@ -1,0 +1,1 @@
+"""`streammetrics replay`: files in, one report out, on one core or several."""

@@ -1,0 +1,1 @@
+"""`streammetrics run`: one process, or several under one parent."""

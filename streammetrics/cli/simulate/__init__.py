@@ -1,0 +1,1 @@
+"""`streammetrics simulate`: made-up traffic to Kafka or a file."""
