@@ -57,9 +57,9 @@ class EnrolmentBatch:
         record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self._totals, self._seen, self._split
         if stored is not None:
             stored_totals, earlier, last_seen, counted = decode_user_totals(stored)
-            if split is not None:
-                record.exposed = split.restored(counted)
-            record.changed |= len(record.exposed) < len(counted)
+            if counted:
+                record.exposed = frozenset() if split is None else split.restored(counted)
+                record.changed |= len(record.exposed) < len(counted)
             if totals is not None:
                 totals.restore(record, stored_totals, earlier)
             elif stored_totals or earlier:
@@ -71,9 +71,10 @@ class EnrolmentBatch:
             if len(record.last_seen) < len(last_seen):
                 record.changed = True
         if split is not None and exposed:
-            known = len(record.exposed)
-            split.add(record.exposed, exposed)
-            record.changed |= len(record.exposed) > known
+            known = set(record.exposed)
+            split.add(known, exposed)
+            record.changed |= len(known) > len(record.exposed)
+            record.exposed = known
         if label_runs and totals is not None:
             totals.add_lists(record, label_runs)
         if label_runs and seen is not None:
@@ -92,7 +93,7 @@ class EnrolmentBatch:
             if record.changed:
                 past = [] if self._seen is None else self._seen.stored(record.last_seen)
                 changes.changed[user_id] = encode_user_totals(
-                    record.stored_totals(), list(record.earlier.values()), past, sorted(record.exposed)
+                    record.stored_totals(), list(record.earlier.values()), past, sorted(record.exposed) if record.exposed else ()
                 )
             until = None if lifetimes is None else lifetimes.until(record.entries, record.earlier, record.exposed)
             if until is None:  # totals keep the rest of the record for as long as they matter themselves

@@ -59,6 +59,7 @@ class SessionStore:
         "_counts",
         "_due_requested",
         "_enrolments",
+        "_has_exposures",
         "_list_labels",
         "_rules",
         "dirty",
@@ -73,6 +74,7 @@ class SessionStore:
     def __init__(self, rules: EngineRules, enrolments: Enrolments, list_labels: ListLabels, counts: Counter[tuple[str, int]]) -> None:
         self._rules, self._enrolments, self._list_labels, self._counts = rules, enrolments, list_labels, counts
         self.turns = EnrolmentTurns(rules)
+        self._has_exposures = rules.join.exposures is not None
         self._due_requested = False
         self.users: dict[str, User] = {}
         self.dirty: dict[str, User] = {}
@@ -115,7 +117,8 @@ class SessionStore:
         for user_id in due:
             self.due_changed.add(user_id)
             user = self.users[user_id]
-            self._enrolments.add_exposures(user_id, user, bound)
+            if user.exposures is not None:
+                self._enrolments.add_exposures(user_id, user, bound)
             self.close_ended(user_id, user, bound)
             self._enrolments.add_open_sessions(user_id, user, bound)
 
@@ -125,11 +128,13 @@ class SessionStore:
         This is the only place where sessions close. No event before `bound` (ms) is admitted any more.
         """
         self.dirty[user_id] = user
-        self._list_labels.label(user, bound)
+        if self._has_exposures:
+            self._list_labels.label(user, bound)
         for session in user.close_before(bound, self._rules.join.gap_ms):
             self.open -= 1
             matched, unmatched = count_outcomes(session, self._rules.join.attribution_ms, self._counts)
-            self._list_labels.count_exposed(session.lists.values())
+            if self._has_exposures:
+                self._list_labels.count_exposed(session.lists.values())
             self._enrolments.add_session(user_id, user, session, matched, unmatched)
 
     def label_changed(self, bound: int) -> None:

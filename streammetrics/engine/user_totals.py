@@ -56,7 +56,7 @@ class UserRecord(msgspec.Struct, gc=False):
     earlier: dict[CovariatePeriod, StoredEarlier]
     last_seen: LastSeen
     changed: bool
-    exposed: set[ScopeKey] = msgspec.field(default_factory=set)
+    exposed: AbstractSet[ScopeKey] = frozenset()
 
     def stored_totals(self) -> list[StoredTotals]:
         """Return the entries in their stored form."""
