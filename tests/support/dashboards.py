@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streammetrics.connectors.source import Input
@@ -54,11 +54,11 @@ _ASSESSMENT = {key: ",".join(map(str, value)) if isinstance(value, list) else va
 _FLAGS = (*SETTINGS, *(f"assessment.{key}={value}" for key, value in _ASSESSMENT.items()))
 DEMO = ("demo", "--port", "0", "--rate", "20", *(word for flag in _FLAGS for word in ("--set", flag)))
 TARGETS = 7
+"""Prometheus, the demo, two processes with known numbers, one without a report, and the experiments in both jobs."""
 SCRAPE_MS = 5_000
 """Time between two scrapes, and the time that one may take. A target that answers too late loses its series until the next scrape."""
 READY_SECONDS = 180
 """Deadline for two scrapes of each target on a busy machine."""
-"""Prometheus, the demo, two processes with known numbers, one without a report, and the experiments in both jobs."""
 NODES = (StoreNode("redis:6379", 300, 1_000, evicts=False, forgets=True), StoreNode("redis:6380", 500, 0, evicts=True, forgets=False))
 """Two servers of Redis, as an exporter sees them. A demo has none."""
 DAY_SECONDS = 86_400
@@ -82,7 +82,16 @@ class Reports(Collector):
         entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
         entered.add_metric([], time.time() - BEHIND_SECONDS)
         yield entered
+        yield from _exposed_lists()
         yield from _position_bias()
+
+
+def _exposed_lists() -> Iterator[Metric]:
+    """Lists by whether an exposure gave them a variant. They grow with the clock; the demo sends labels instead of exposures."""
+    for name, per_second in (("lists_exposed", 9), ("lists_unexposed", 1)):
+        family = CounterMetricFamily(f"streammetrics_{name}", "Of a stream with exposures.", labels=["topic"])
+        family.add_metric(["impressions"], per_second * time.time())
+        yield family
 
 
 def _position_bias() -> Iterator[Metric]:
@@ -132,6 +141,7 @@ def experiments() -> dict[str, ExperimentReport]:
             scope=scope,
             moments=of_scope,
             first_exposures=exposures,
+            exposed=exposures,
             multi_exposed_users=several,
             joined=Joined(900, 100),
             credits=credits(users[scope], -0.2),
