@@ -13,9 +13,9 @@ from typing import Final
 from streammetrics.errors import CallerError
 
 _SELECTOR: Final = re.compile(
-    r"(?<![\w:'\"/-])(?:(streammetrics_(?:\w|\$\{\w+\})+)|(up|ALERTS|(?:process_|job\w*:)\w+(?::\w+)*))(?![\w:(])(\{\s*)?"
+    r"(\"[^\"]*\"|'[^']*')|(?<![\w:'\"/-])(?:(streammetrics_(?:\w|\$\{\w+\})+)|(up|ALERTS|(?:process_|job\w*:)\w+(?::\w+)*))(?![\w:(])(\{\s*)?"
 )
-"""Our series, whose names may hold variables of Grafana; other names; the brace that opens matchers."""
+"""A text in quotes, which stays; our series, whose names may hold variables of Grafana; other names; the brace that opens matchers."""
 _GROUPING: Final = re.compile(r"\b(by|on) \((?=\w)")
 _NAME_MATCHER: Final = re.compile(r'\{__name__=~"(?=streammetrics_)')
 _PREFIX: Final = re.compile(r"(?:[a-zA-Z_:][a-zA-Z0-9_:]*)?")
@@ -34,6 +34,8 @@ class Selectors:
     'max by (job) (shop_streammetrics_lag_seconds{env="prod"}) > 3'
     >>> Selectors(labels={"env": "prod"}).applied('up{job="a"} == 0')
     'up{env="prod", job="a"} == 0'
+    >>> Selectors(labels={"env": "prod"}).applied('label_replace(up, "problem", "given up", "", "")')
+    'label_replace(up{env="prod"}, "problem", "given up", "", "")'
     """
 
     prefix: str = ""
@@ -56,10 +58,13 @@ class Selectors:
         matchers = ", ".join(f"{name}={quote}{value}{quote}" for name, value in self.labels.items())
 
         def changed(found: re.Match[str]) -> str:
-            name = f"{self.prefix}{found[1]}" if found[1] else found[2]
+            text, ours, other, brace = found.groups()
+            if text:
+                return str(text)
+            name = f"{self.prefix}{ours}" if ours else other
             if not matchers:
-                return name + (found[3] or "")
-            return f"{name}{{{matchers}, " if found[3] else f"{name}{{{matchers}}}"
+                return name + (brace or "")
+            return f"{name}{{{matchers}, " if brace else f"{name}{{{matchers}}}"
 
         by_name = "{" + (f"{matchers}, " if matchers else "") + f'__name__=~"{self.prefix}'
         return _SELECTOR.sub(changed, _NAME_MATCHER.sub(lambda _: by_name, expression))
