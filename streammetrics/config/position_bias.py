@@ -24,7 +24,7 @@ class PositionBiasSettings(Section):
     context: Annotated[Listed[Segment], Field(max_length=8)] = setting(
         _RULES.context,
         "Segments of a list within whose values an item attracts all users alike, such as query. They need not be in windows.segments."
-        " Empty: an item attracts the users of all lists alike.",
+        " Empty: an item is taken to attract the users of all lists alike, and results show a caution.",
         "a list of at most 8 distinct names without =",
     )
     ranks: Whole = whole(_RULES.ranks, "Ranks of the curve, from 1.", 2, RANKS_MAX)

@@ -22,6 +22,11 @@ WITHHELD: Final[dict[WithheldReason, str]] = {
     "other_settings": "tasks count items with other settings of position_bias, until their next commit",
 }
 """Why there is no curve at all."""
+NO_CONTEXT: Final = (
+    "position_bias.context is empty, so each item counts as equally attractive to all users; where rankers show an item higher to users"
+    " who like it more, the curve falls too fast: name the segments within which it is, such as query"
+)
+"""A warning beside the numbers. For personal or search results without a context they may be wrong by a factor of two."""
 
 StoredPeriod: TypeAlias = tuple[str, ItemCounts, dict[tuple[str, str], VariantGrades]]
 """Rules, counts and variants of one task and period."""
@@ -52,6 +57,7 @@ class PositionBias:
     """The examination curve of the final lists of experiments, from `from_ms` (None: no lists) to the newest that all tasks have entered.
 
     `sampled_share`: share of items that are counted; 1 below the limit `position_bias.items_max`. `withheld`: why there is no curve.
+    `caution`: why the numbers may mislead; None if nothing says so.
     """
 
     curve: ExaminationCurve | None
@@ -59,6 +65,7 @@ class PositionBias:
     from_ms: int | None = None
     sampled_share: float = 1.0
     withheld: WithheldReason | None = None
+    caution: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -67,6 +74,7 @@ class PositionBias:
             "is_estimate": True,
             "from_ms": self.from_ms,
             "withheld": None if self.withheld is None else WITHHELD[self.withheld],
+            "caution": self.caution,
             "items": 0 if curve is None else curve.items,
             "shared_items": 0 if curve is None else curve.shared_items,
             "sampled_share": self.sampled_share,
@@ -136,6 +144,7 @@ class PositionBiasReader:
             tuple(_variants(self.view, curve, [grades for _, _, grades in parts])),
             min(started) * period_ms if started else None,
             counts.limit / NO_LIMIT,
+            caution=None if rules.context else NO_CONTEXT,
         )
 
     def _period(self, task: int, period: int) -> StoredPeriod:

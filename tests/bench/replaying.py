@@ -9,12 +9,12 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from rich.table import Table
 
 from streammetrics.cli.replay.files import ReplayOutputs, replay
@@ -87,14 +87,18 @@ def measure(events: int, rounds: int, say: Callable[[str], None]) -> ReplayCosts
 
 
 def _write(path: Path, traffic: Traffic, events: int) -> dict[str, int]:
-    """Write events to a file; return how many lists and how much feedback there are. All are to count."""
-    topics: Counter[str] = Counter()
+    """Write events to a file; return how many lists there are, and how much feedback on them. All are to count.
+
+    Records arrive a little out of order, so the list of the last feedback may be beyond the end of the file.
+    """
+    ids: dict[str, list[str]] = {name: [] for name in INPUTS}
     with path.open("wb") as file:
         for record in islice(generate(traffic), events):
-            topics[record.topic] += 1
+            ids[record.topic].append(msgspec.json.decode(record.value)["impression_id"])
             file.write(record.value + b"\n")
-    shown, feedback = (topics[name] for name in INPUTS)
-    return {"matched": feedback, "lists": shown}
+    lists, feedback = (ids[name] for name in INPUTS)
+    shown = set(lists)
+    return {"matched": sum(each in shown for each in feedback), "lists": len(lists)}
 
 
 def main() -> None:

@@ -73,6 +73,17 @@ def test_tasks_that_are_more_than_a_period_apart_have_no_curve() -> None:
     assert "more than a period apart" in str(found.to_json()["withheld"])
 
 
+def test_without_a_context_the_numbers_come_with_a_caution() -> None:
+    """A ranker that knows its users shows an item higher to those who like it, so the curve is then too steep."""
+    by_query = ExaminationRules(ranks=2, period_ms=DAY_MS, context=("query",))
+    cautions = [
+        read({0: {0: stored(40, 40, rules=rules)}}, 1, view=PositionBiasView(rules, (1,))).to_json()["caution"]
+        for rules in (RULES, by_query)
+    ]
+    assert cautions[0].startswith("position_bias.context is empty")
+    assert cautions[1] is None
+
+
 def test_counts_of_other_settings_have_no_curve() -> None:
     other = ExaminationRules(ranks=2, period_ms=DAY_MS, items_max=500)
     found = read({0: {9: stored(2, 1)}, 1: {9: stored(2, 1, rules=other)}}, 9 * DAY_MS + 1, 9 * DAY_MS + 1)

@@ -22,6 +22,8 @@ def position_bias_lines(found: PositionBias | None) -> Iterator[str]:
     sampled = "" if found.sampled_share == 1 else f", a sample of {found.sampled_share:.2%} of all items"
     items = f"{curve.shared_items:,} of {curve.items:,} items have several ranks"
     yield f"position bias (estimate, {curve.confidence:.0%} band): {items}{sampled}"
+    if found.caution is not None:
+        yield f"  caution: {found.caution}"
     for reason, ranks in groupby(curve.ranks, key=lambda each: each.why_not):
         if reason is None:
             yield from map(_estimated, ranks)

@@ -57,6 +57,7 @@ _POSITION_BIAS: Final = _record(
     is_estimate={"const": True},
     from_ms=_TIME,
     withheld=_REASON,
+    caution={"type": ["string", "null"], "description": "Why the numbers may mislead; null if nothing says so."},
     items=_COUNT,
     shared_items=_COUNT,
     sampled_share={"type": "number", "description": "Share of items that are counted; 1 below position_bias.items_max."},

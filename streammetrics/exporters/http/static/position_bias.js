@@ -20,6 +20,7 @@ function content(found) {
     [[new Name(each.experiment), " ", new Name(each.variant)], metric, value.toFixed(4), each.dcg[metric].toFixed(4), countText(each.lists)]));
   return [
     make("p", { class: "note" }, `How likely users look at a rank, relative to rank 1. Estimated from ${countText(found.shared_items)} of ${countText(found.items)} items, which experiments showed at several ranks. It is right only as far as users look at ranks independently of what stands above.${sample}`),
+    found.caution ? make("p", {}, make("strong", {}, "Caution: "), `${found.caution}.`) : null,
     table("Examination by rank (estimate)", ["rank", "examination", `${band} % band, for one look`, "clicks that count", "all clicks"], rows),
     variants.length ? table("dcg corrected for position bias (estimate)", ["variant", "metric", "corrected", "plain, same lists", "lists"], variants) : null,
   ];
