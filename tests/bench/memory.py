@@ -32,13 +32,15 @@ LABELS = (("ranker", "treatment"),)
 KEYS = ("users", "due", "totals", "experiments")
 LONG_MS = 32 * 86_400_000
 """Longer than an experiment is kept without a list, so that users' totals are deleted too."""
+CLOCK = {"support_users": 1, "support_events": 1, "support_far_ms": 2 * LONG_MS}
+"""Lets the one list of the last user move the time by a month."""
 
 
 class Task:
     """One task with its state in Redis, stepped with the limits of the service."""
 
     def __init__(self, store: RedisStore) -> None:
-        self.engine, self.store = build_engine(Settings(), INPUTS), store
+        self.engine, self.store = build_engine(Settings.model_validate({"join": CLOCK}), INPUTS), store
         self.claim = store.claim(0, "bench")
         self.state = self.engine.open(None, {}, ())
         self.seq, self.offsets = 0, [0, 0]
