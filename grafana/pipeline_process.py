@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, lines, listing, of_field, of_query
-from grafana.pipeline_parts import LIMITS, NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, third
+from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, listing, of_field, of_query
+from grafana.pipeline_parts import LIMITS, NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, quarter, third
 from grafana.queries import by, loop, loop_rate, quantile, selector, state, state_rate
 
 
@@ -206,41 +206,33 @@ def _outgoing_panels() -> tuple[Block, ...]:
             Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
             empty="No change waits",
         ),
-        lines(
+        quarter(
             "Results sent",
             "Records of final panes and verdicts sent to kafka.results_topic, and failed writes. Failed records are sent again.",
             "cps",
             Query(loop_rate("streammetrics_results_total", ["status"]), "{{status}}"),
-            least=0,
             empty="No process has kafka.results_topic",
-            width=6,
         ),
-        lines(
+        quarter(
             "Result files",
             "Files in results.directory by outcome: written, unchanged (found with the same content) and failed tries.",
             "cps",
             Query(loop_rate("streammetrics_result_files_total", ["status"]), "{{status}}"),
-            least=0,
             empty="No process has results.directory",
-            width=6,
         ),
-        lines(
+        quarter(
             "Rows of result files",
             "Rows in the files that were written.",
             "cps",
             Query(loop_rate("streammetrics_result_rows_total", []), "rows"),
-            least=0,
             empty="No process has results.directory",
-            width=6,
         ),
-        lines(
+        quarter(
             "Result files behind",
             "Event time of final panes that are in no file yet. It grows to results.file_ms. More means that the disk fails: see the log.",
             "s",
             Query(loop("streammetrics_result_files_lag_seconds", [], "max"), "behind"),
-            least=0,
             empty="No process has results.directory",
-            width=6,
         ),
     )
 

@@ -764,7 +764,7 @@ PIPELINE = (
             fired(
                 "warning",
                 "The webhook has given up messages about changed verdicts: 2",
-                "The receiver took them at no try within webhook.give_up_ms, so nobody got them. "
+                "The receiver accepted no try within webhook.give_up_ms, so these messages are lost. "
                 "Verdicts and gates are right; only these messages are affected.",
                 problem="given up",
             ),

@@ -154,7 +154,7 @@ PIPELINE_ALERTS = (
         '{{ if eq $labels.problem "waiting" }}The webhook has not sent a change of a verdict for {{ $value | humanizeDuration }}'
         "{{ else }}The webhook has given up messages about changed verdicts: {{ $value | humanize }}{{ end }}",
         '{{ if eq $labels.problem "waiting" }}The receiver refuses the messages or does not answer. They are tried again, in their order, '
-        "until webhook.give_up_ms.{{ else }}The receiver took them at no try within webhook.give_up_ms, so nobody got them.{{ end }} "
+        "until webhook.give_up_ms.{{ else }}The receiver accepted no try within webhook.give_up_ms, so these messages are lost.{{ end }} "
         "Verdicts and gates are right; only these messages are affected.",
     ),
     Alert(
