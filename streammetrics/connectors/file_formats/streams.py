@@ -10,6 +10,7 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 from typing import Any, Final, NamedTuple
 
 from streammetrics.connectors.file_formats.extras import optional_module
@@ -26,17 +27,18 @@ _BZIP2: Final = b"BZh"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _XZ: Final = b"\xfd7zXZ\x00"
 _UTF_8_MARK: Final = b"\xef\xbb\xbf"
-_ENCODINGS: Final = (
+_MARKS: Final = (
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
-    (b"{\x00", "utf-16-le"),
-    (b"[\x00", "utf-16-le"),
-    (b"\x00{", "utf-16-be"),
-    (b"\x00[", "utf-16-be"),
 )
-"""The first bytes of text in other encodings, with and without a byte order mark."""
+"""The byte order marks of other encodings."""
+_UNMARKED: Final = (
+    (re.compile(rb"[{\[]\x00[^\x00]\x00", re.DOTALL), "utf-16-le"),
+    (re.compile(rb"\x00[{\[]\x00[^\x00]", re.DOTALL), "utf-16-be"),
+)
+"""The first two characters of JSON in UTF-16 without a byte order mark. Both are ASCII (RFC 4627, section 3)."""
 
 
 class Content(NamedTuple):
@@ -53,11 +55,18 @@ def open_content(raw: io.BufferedReader, path: str) -> Content:
     unpacked = _decompressed(start, stream, path)
     if unpacked is not None:
         start, stream = _peeked(unpacked, MAGIC_BYTES)
-    encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), None)
+    encoding = encoding_of(start)
     if encoding is not None:
         stream = io.BufferedReader(_Recoded(stream, encoding), READ_BYTES)
     head = _head(stream).removeprefix(_UTF_8_MARK)
     return Content(head, _rejoined(head, stream), unpacked is not None or encoding is not None)
+
+
+def encoding_of(start: bytes) -> str | None:
+    """Return the encoding that the first bytes of a text show, or None if they look like UTF-8."""
+    marked = (name for mark, name in _MARKS if start.startswith(mark))
+    unmarked = (name for pattern, name in _UNMARKED if pattern.match(start))
+    return next(marked, None) or next(unmarked, None)
 
 
 def _decompressed(start: bytes, stream: io.BufferedReader, path: str) -> io.BufferedReader | None:

@@ -107,6 +107,7 @@ PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     "UTF-8 with a mark": lambda content: b"\xef\xbb\xbf" + content,
     "UTF-16": lambda content: content.decode().encode("utf-16"),
     "UTF-16 without a mark": lambda content: content.decode().encode("utf-16-le"),
+    "UTF-16 without a mark, big endian": lambda content: content.decode().encode("utf-16-be"),
     "UTF-16, big endian": lambda content: b"\xfe\xff" + content.decode().encode("utf-16-be"),
     "UTF-32": lambda content: content.decode().encode("utf-32"),
     "UTF-16 in gzip": lambda content: gzip.compress(content.decode().encode("utf-16"), mtime=0),
