@@ -153,6 +153,8 @@ def _cloudevents(fields: EnvelopeFields, value: bytes) -> bytes:
     encoded = fields.get("data_base64")
     if encoded is None:
         return _event(_needed(fields, "data", "cloudevents", value), "data")
+    if "data" in fields:
+        raise malformed("bad_value", "a CloudEvent has either data or data_base64, and this one has both", value, "send one of them")
     try:
         return base64.b64decode(_string(encoded), validate=True)
     except (msgspec.MsgspecError, binascii.Error, ValueError):

@@ -93,3 +93,56 @@ def test_native_events_need_no_attributes() -> None:
     sent = to_binary_event(event(data=native))
     value = SentValue.of(bytes(sent.value or b""), dict(sent.headers))
     assert list(without_envelope("cloudevents", native_decoder(LIMITS))(value)) == [CLICK]
+
+
+class TestConformanceSuite:
+    """The forms of events in the JSON and Kafka parts of the CloudEvents project's own conformance suite."""
+
+    MS = int(datetime(2018, 4, 5, 17, 31, tzinfo=UTC).timestamp() * 1000)
+
+    def structured(self, **attributes: Any) -> bytes:
+        named = {"specversion": "1.0", "id": "1", "type": "shop.click", "source": "#fragment", "subject": "u7", "data": {"sku": "b"}}
+        return json.dumps(named | {"time": "2018-04-05T17:31:00Z"} | attributes).encode()
+
+    @pytest.mark.parametrize(
+        "time", ["2018-04-05T17:31:00Z", "2018-04-05T17:31:00.000000000Z", "2018-04-05T18:31:00+01:00", "2018-04-05T16:31:00-01:00"]
+    )
+    def test_valid_times(self, time: str) -> None:
+        assert decode(self.structured(time=time)) == [Feedback("u7", self.MS, "b", "click")]
+
+    @pytest.mark.parametrize(
+        "time",
+        [
+            "lunchtime",
+            "2018-04-05T18:31:00X",
+            "2018-04-05T18:31:00+25:00",
+            "2018-04-05T18:31:00+xx:00",
+        ],
+    )
+    def test_invalid_times(self, time: str) -> None:
+        (found,) = decode(self.structured(time=time))
+        assert isinstance(found, MalformedEvent)
+        assert (found.reason, time in found.detail) == ("bad_ts", True)
+
+    @pytest.mark.parametrize("time", ["2018-04-05T17:31Z", "2018-04-05T22:31:00+05"])
+    def test_shorter_times_of_iso_8601_are_read_though_the_suite_forbids_them(self, time: str) -> None:
+        assert decode(self.structured(time=time)) == [Feedback("u7", self.MS, "b", "click")]
+
+    def test_optional_attributes_may_be_null_and_extensions_have_any_type(self) -> None:
+        optional = {"datacontenttype": None, "dataschema": None}
+        extensions = {"extinteger": 10, "extboolean": True, "exturi": "https://cloudevents.io", "extbinary": "TWE="}
+        assert decode(self.structured(**optional, **extensions)) == [Feedback("u7", self.MS, "b", "click")]
+
+    def test_data_and_data_base64_together_are_refused(self) -> None:
+        (found,) = decode(self.structured(data_base64="eyJza3UiOiAiYyJ9"))
+        assert isinstance(found, MalformedEvent)
+        assert "data_base64" in found.detail
+
+    def test_data_that_is_no_json_object_is_refused(self) -> None:
+        (found,) = decode(self.structured(datacontenttype="text/plain", data="Simple text"))
+        assert isinstance(found, MalformedEvent)
+
+    @pytest.mark.parametrize("content_type", ["application/cloudevents+json", "application/cloudevents+json; charset=utf-8"])
+    def test_structured_mode_with_its_header(self, content_type: str) -> None:
+        sent = SentValue.of(self.structured(), {"content-type": content_type.encode()})
+        assert decode(sent) == [Feedback("u7", self.MS, "b", "click")]
