@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 import structlog
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -35,6 +35,8 @@ def marks_route(views: HttpViews) -> Route:
         try:
             posted = parse_marks(await request.body(), views.wall_ms())
             await run_in_threadpool(views.add_marks, posted)
+        except ClientDisconnect:
+            return Response(status_code=408)  # nobody reads it
         except CallerError as error:
             return _json({"error": str(error)}, 400)
         except StreammetricsError as error:
