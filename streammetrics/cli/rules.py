@@ -32,6 +32,8 @@ class RulesRequest:
     runbooks: str
     grafana: str
     notify: str
+    marks: str
+    marks_user: str
 
     def parsed(self) -> RuleOptions:
         """Return the options of the rules. Raises CallerError or ConfigError."""
@@ -40,6 +42,8 @@ class RulesRequest:
             metric=self.metric,
             runbooks=self.runbooks,
             grafana=self.grafana.rstrip("/"),
+            marks=self.marks.rstrip("/"),
+            marks_user=self.marks_user,
             thresholds={name: _number(name, text) for name, text in _pairs("--threshold", self.thresholds, "lag_seconds=900").items()},
             selectors=_selectors(self.filters, self.prefix),
         )

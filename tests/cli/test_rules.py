@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,24 @@ class TestRules:
                 assert rule["expr"].count('env="prod"') >= 1
                 assert "(streammetrics_" not in rule["expr"]
 
+    @pytest.mark.parametrize("notify", ["none", "slack", "pagerduty", "webhook"])
+    def test_both_receivers_post_their_alerts_as_the_guide_prints_it(self, notify: str, tmp_path: Path) -> None:
+        guide = (ROOT / "streammetrics" / "exporters" / "README.md").read_text(encoding="utf-8")
+        printed = yaml.safe_load(guide.partition("```yaml\n")[2].partition("```")[0])
+        command = re.search(r"`streammetrics (rules .* --marks-user alertmanager)`", guide)
+        assert command
+        words = command[1].replace("--out rules", f"--out {tmp_path} --notify {notify}").split()
+        assert called(*words).returncode == 0
+        text = (tmp_path / "alertmanager.yml").read_text(encoding="utf-8")
+        for receiver in yaml.safe_load(text)["receivers"]:
+            assert receiver["webhook_configs"][-1:] == printed["webhook_configs"]
+        assert "# Both also post their alerts to the page" in text
+
+    def test_without_a_login_no_password_is_read(self, tmp_path: Path) -> None:
+        called("rules", "--out", tmp_path, "--marks", "http://exporter:9464/")
+        for receiver in yaml.safe_load((tmp_path / "alertmanager.yml").read_text(encoding="utf-8"))["receivers"]:
+            assert receiver["webhook_configs"] == [{"url": "http://exporter:9464/api/marks", "send_resolved": True, "max_alerts": 30}]
+
     def test_thresholds_are_listed_with_defaults_and_meanings(self) -> None:
         lines = called("rules", "--show-thresholds").stdout.splitlines()
         assert [line.split()[0] for line in lines] == [threshold.name for threshold in THRESHOLDS]
@@ -80,6 +99,13 @@ class TestRules:
             (["--metric", "item_hit_rate@5"], "metric: got 'item_hit_rate@5'; allowed are ndcg, "),
             (["--runbooks", "wiki"], "runbooks: got 'wiki'; allowed are addresses that begin with https://, http:// or /"),
             (["--grafana", "https://{{ evil }}"], "grafana: got 'https://{{ evil }}'; allowed are addresses"),
+            (
+                ["--marks", "exporter:9464"],
+                "marks: got 'exporter:9464'; allowed are addresses of an exporter, such as http://exporter:9464",
+            ),
+            (["--marks", "http://ada:word@exporter"], "marks: got 'http://ada:word@exporter'; allowed are addresses"),
+            (["--marks-user", "ada"], "marks-user: got 'ada'; allowed are users of the exporter in --marks, without a colon"),
+            (["--marks", "http://exporter", "--marks-user", "a:b"], "marks-user: got 'a:b'; allowed are users"),
             (["--prefix", "shop-"], "prefix: got 'shop-'; allowed are letters"),
             (["--filter", "env"], "--filter = env: write NAME=VALUE, such as env=prod"),
             (["--filter", "a-b=c"], "filter: got the label 'a-b'; allowed are letters"),

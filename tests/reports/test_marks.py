@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -50,21 +51,76 @@ def test_a_deploy_is_read(content: Any, mark: Mark) -> None:
     assert parse_marks(body(content), NOW_MS) == (mark,)
 
 
-def test_the_firing_alerts_of_a_message_of_alertmanager_are_read() -> None:
+def test_the_alerts_of_a_message_of_alertmanager_are_read() -> None:
     alerts = [
         {
             "status": "firing",
             "labels": {"alertname": "A", "experiment": "ranker"},
             "annotations": {"summary": "it fell"},
             "startsAt": "2024-11-21T10:00:00.5Z",
+            "endsAt": "0001-01-01T00:00:00Z",
+            "fingerprint": "f00d",
         },
-        {"status": "resolved", "labels": {"alertname": "B"}, "annotations": {}, "startsAt": "2024-11-21T10:00:00Z"},
+        {
+            "status": "resolved",
+            "labels": {"alertname": "B"},
+            "annotations": {},
+            "startsAt": "2024-11-21T10:00:00Z",
+            "endsAt": "2024-11-21T10:01:00Z",
+        },
+        {"status": "suppressed", "labels": {"alertname": "D"}},
         {"status": "firing", "labels": {"alertname": "C" * 500}},
     ]
     assert parse_marks(body({"version": "4", "alerts": alerts}), NOW_MS) == (
-        Mark(NOW_MS + 500, "alert", "it fell", "ranker"),
+        Mark(NOW_MS + 500, "alert", "it fell", "ranker", alert="f00d"),
+        Mark(NOW_MS, "alert", "B", ended_ms=NOW_MS + 60_000),
         Mark(NOW_MS, "alert", "C" * TEXT_CHARS_MAX),
     )
+
+
+def alert(at: int, text: str = "it fell", ended: int | None = None, name: str = "f00d") -> Mark:
+    return Mark(at, "alert", text, ended_ms=ended, alert=name)
+
+
+@pytest.mark.parametrize(
+    ("messages", "marks"),
+    [
+        ([alert(1, "5 tries"), alert(1, "9 tries")], [alert(1, "9 tries")]),
+        ([alert(1), alert(1, ended=7)], [alert(1, ended=7)]),
+        ([alert(1), alert(1, ended=7), alert(1, ended=7)], [alert(1, ended=7)]),
+        ([alert(2), alert(1, ended=7)], [alert(1, ended=7)]),
+        ([alert(1), alert(2, ended=7)], [alert(1, ended=7)]),
+        ([alert(1, ended=7), alert(9)], [alert(1, ended=7), alert(9)]),
+        ([alert(1, ended=7), alert(9), alert(9, ended=11)], [alert(1, ended=7), alert(9, ended=11)]),
+        ([alert(1, ended=7), alert(1)], [alert(1)]),
+        ([alert(1), alert(1, ended=7, name="other")], [alert(1), alert(1, ended=7, name="other")]),
+    ],
+    ids=[
+        "a repeated alert has its newest text",
+        "an alert ends",
+        "an end is repeated",
+        "the start turns out to be earlier",
+        "the start turns out to be later",
+        "an alert fires again",
+        "an alert fires and ends again",
+        "an alert goes on, which seemed to be over",
+        "another alert",
+    ],
+)
+def test_what_alertmanager_repeats_is_one_mark(messages: list[Mark], marks: list[Mark]) -> None:
+    stored: tuple[Mark, ...] = ()
+    for message in messages:
+        stored = merged(stored, [message])
+    assert sorted(stored, key=lambda mark: (mark.at_ms, mark.alert)) == marks
+    assert merged([], messages) == stored
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.booleans(), st.sampled_from("ab"))))
+def test_an_alert_is_never_in_two_marks_at_one_time(messages: list[tuple[int, int, bool, str]]) -> None:
+    found = merged([], [alert(at, ended=at + lasts if over else None, name=name) for at, lasts, over, name in messages])
+    for name in "ab":
+        mine = [mark for mark in found if mark.alert == name]
+        assert all(one.ended_ms is not None and one.ended_ms < other.at_ms for one, other in itertools.pairwise(mine))
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
     show_default=True,
     help="What the configuration of Alertmanager sends alerts to.",
 )
+@click.option("--marks", default="", metavar="URL", help="Address of an exporter, so that Alertmanager marks its alerts on the curves.")
+@click.option("--marks-user", default="", metavar="NAME", help="The login of Alertmanager at the exporter, if its port has one.")
 def rules(show_thresholds: bool, **options: Any) -> None:
     """Write recording rules, alerting rules and a configuration of Alertmanager.
 
@@ -39,6 +41,7 @@ def rules(show_thresholds: bool, **options: Any) -> None:
       streammetrics rules --out rules --threshold lag_seconds=900 --threshold fell_warning=0.05 --metric mrr@20
       streammetrics rules --out rules --grafana https://grafana.example --runbooks https://wiki.example/runbooks/
       streammetrics rules --out rules --filter env=prod --notify slack
+      streammetrics rules --out rules --marks http://exporter:9464 --marks-user alertmanager
       streammetrics rules --show-thresholds
     """
     from streammetrics.cli.rules import RulesRequest, print_thresholds, write_rules  # noqa: PLC0415

@@ -17,7 +17,7 @@ from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.history import HistorySeries
 
-API_VERSION: Final = "1.4.0"
+API_VERSION: Final = "1.5.0"
 GATE_SCOPES: Final = (SINCE_START, THIS_DAY)
 JsonSchema: TypeAlias = dict[str, Any]
 
@@ -135,7 +135,14 @@ _CURVES: Final = _record(
         )
     ),
 )
-_MARK: Final = _record(at_ms=_COUNT, kind={"enum": ["deploy", "alert"]}, text=_TEXT, experiment=_TEXT)
+_MARK: Final = _record(
+    at_ms=_COUNT,
+    kind={"enum": ["deploy", "alert"]},
+    text=_TEXT,
+    experiment=_TEXT,
+    ended_ms={"type": ["integer", "null"], "description": "The end of an alert; null for a deploy, and while no end is known."},
+    alert={"type": "string", "description": "Alertmanager's fingerprint of an alert; empty for a deploy."},
+)
 _MARKS: Final = _record(marks=_list(_MARK))
 _WEBHOOK: Final = _record(
     waiting=_COUNT,
@@ -163,7 +170,7 @@ _PULSE: Final = _record(
 
 _POSTED: Final[JsonSchema] = {
     "type": "object",
-    "description": "A deploy. Messages of Alertmanager's webhook are read too; each firing alert becomes a mark.",
+    "description": "A deploy. Messages of Alertmanager's webhook are read too: each alert becomes a mark, which ends with the alert.",
     "properties": {"text": _TEXT, "experiment": _TEXT, "at": {"type": ["string", "integer"]}},
 }
 _POST_MARK: Final[JsonSchema] = {

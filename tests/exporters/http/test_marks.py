@@ -60,7 +60,7 @@ def guarded() -> Iterator[Port]:
 
 
 def test_a_posted_deploy_is_listed_polled_and_scraped(port: Port) -> None:
-    mark = {"at_ms": NOW_MS, "kind": "deploy", "text": "ranker 7.2", "experiment": "ranker"}
+    mark = {"at_ms": NOW_MS, "kind": "deploy", "text": "ranker 7.2", "experiment": "ranker", "ended_ms": None, "alert": ""}
     assert port.ask("POST", body={"text": "ranker 7.2", "experiment": "ranker"}) == (201, {"marks": [mark]})
     assert port.ask() == (200, {"marks": [mark]})
     assert port.ask(path="/api/pulse")[1]["marks"] == [mark]

@@ -55,6 +55,35 @@ class TestCurves:
         finally:
             story.status.marks = ()
 
+    def test_an_alert_has_an_end_and_what_is_newer_than_the_curve_is_listed(
+        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        end = reports[-1].entered_ms or 0
+        story.status.marks = (
+            Mark(0, "alert", "over long ago", ended_ms=1_000, alert="a"),
+            Mark(0, "alert", "slow since long ago", alert="b"),
+            Mark(end - 90_000, "alert", "it fell", ended_ms=end - 30_000, alert="c"),
+            Mark(end + 60_000, "deploy", "ranker 7.3"),
+        )
+        try:
+            found = visit(fresh.base)
+            live(found.page)
+            section = found.section(EXPERIMENT)
+            shown = section.locator("figure").first.get_attribute("id") or ""
+            curves_are_drawn(found.page, shown)
+            expect(section.get_by_role("list", name="Marks").first.get_by_role("listitem")).to_have_text(
+                [
+                    f"A since {clock(0)}: alert: slow since long ago",
+                    f"B {clock(end - 90_000)} to {clock(end - 30_000)}: alert: it fell",
+                    f"{clock(end + 60_000)}, after the last point: deploy: ranker 7.3",
+                ]
+            )
+            assert found.page.evaluate(DRAWN, shown)["marks"] == [["A", 0], ["B", end - 90_000]]
+            assert {text for text, *_ in found.page.evaluate(WRITTEN, shown)} >= {"A", "B"}
+        finally:
+            story.status.marks = ()
+
     def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?metric=hit_rate&window=5m")
         curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")

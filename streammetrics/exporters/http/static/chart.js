@@ -16,7 +16,7 @@ const switched = new Map(); // chart id -> keys of the lines that the reader swi
  * Make a figure from {id, title, note, lines, changing, references, bounds, format}.
  * A line is {key, label, color, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
  * are hidden until the reader switches them on. Titles and labels are text or parts of text. `changing` is the event time after which
- * nothing is final. `marks` are moments: [{at, text}]. `references` are horizontal lines: [{value, label, dash}]. `bounds` are the least and greatest possible value, or null.
+ * nothing is final. `marks` are moments, or alerts with an end: [{at, end, text}]. `references` are horizontal lines: [{value, label, dash}]. `bounds` are the least and greatest possible value, or null.
  */
 export function chart(given) {
   const all = [...new Set(given.lines.flatMap((line) => line.points.filter((point) => isNumber(point.value)).map((point) => point.end)))];
@@ -37,14 +37,22 @@ export function chart(given) {
     numbers(known));
 }
 
-/** The marks within the time of a chart, the newest MARKS_SHOWN, each with a letter. */
+/** The marks from the first point of a chart on, the newest MARKS_SHOWN. Those that begin by its last point have a letter on the curves. */
 function marksOf(marks, ends) {
-  const inside = marks.filter(({ at }) => at >= ends[0] && at <= ends.at(-1)).sort((one, other) => one.at - other.at).slice(-MARKS_SHOWN);
-  return inside.map((mark, index) => ({ ...mark, letter: String.fromCharCode(65 + index) }));
+  const last = ends.at(-1);
+  const shown = marks.filter(({ at, end = at }) => ends.length && (end === null || end >= ends[0])).sort((one, other) => one.at - other.at).slice(-MARKS_SHOWN);
+  return shown.map((mark, index) => ({ ...mark, letter: mark.at <= last ? String.fromCharCode(65 + index) : null }));
 }
 
 function markList(marks) {
-  return marks.length ? make("ul", { class: "marks fine", "aria-label": "Marks" }, marks.map(({ at, letter, text }) => make("li", {}, make("strong", {}, letter), ` ${timeText(at)}: `, text))) : [];
+  return marks.length ? make("ul", { class: "marks fine", "aria-label": "Marks" }, marks.map((mark) => make("li", {},
+    mark.letter ? [make("strong", {}, mark.letter), " "] : null, `${markTime(mark)}${mark.letter ? "" : ", after the last point"}: `, mark.text))) : [];
+}
+
+/** When a mark was: a moment, or from when to when an alert fired. */
+function markTime({ at, end }) {
+  if (end === undefined) return timeText(at);
+  return end === null ? `since ${timeText(at)}` : `${timeText(at)} to ${timeText(end)}`;
 }
 
 /** Draw the charts that are on the page. `redraw` is called when the reader moved the cursor or zoomed. */

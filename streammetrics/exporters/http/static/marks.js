@@ -2,10 +2,11 @@
 
 import { named } from "./text.js";
 
-/** Return [{at, text}] for an experiment; without one, what concerns all. `stats` are its statistics, or null. */
+/** Return [{at, end, text}] for an experiment; without one, what concerns all. `stats` are its statistics, or null. `end` is null for an
+ * alert without a known end, and absent for what takes no time. */
 export function marksFor(view, experiment, stats) {
   const posted = (view.pulse?.marks ?? []).filter((mark) => !experiment || !mark.experiment || mark.experiment === experiment)
-    .map((mark) => ({ at: mark.at_ms, text: [`${mark.kind}: `, named(mark.text)] }));
+    .map((mark) => ({ at: mark.at_ms, text: [`${mark.kind}: `, named(mark.text)], ...(mark.kind === "alert" ? { end: mark.ended_ms ?? null } : {}) }));
   const stages = (stats?.stages ?? []).filter((stage) => stage.start_ms !== null).map((stage) => ({ at: stage.start_ms, text: ["stage ", named(stage.stage)] }));
   return [...posted, ...stages, ...verdicts(view, stats)];
 }

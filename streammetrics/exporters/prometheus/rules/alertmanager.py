@@ -34,6 +34,10 @@ _PAGERDUTY: Final = {
 }
 _WEBHOOK: Final = {"url": "http://127.0.0.1:8080/alerts", "send_resolved": True}
 
+MARKS_PASSWORD_FILE: Final = "/etc/alertmanager/streammetrics"
+MARKED_MAX: Final = 30
+"""Most alerts of a message to /api/marks. Their texts then fit into a request."""
+
 RECEIVERS: Final[Mapping[str, tuple[Mapping[str, Any], ...]]] = {
     "none": ({"name": "page"}, {"name": "ticket"}),
     "slack": (
@@ -45,15 +49,25 @@ RECEIVERS: Final[Mapping[str, tuple[Mapping[str, Any], ...]]] = {
 }
 """Receivers by the value of --notify. The first gets critical alerts, the last one all others."""
 NOTES: Final[Mapping[str, str]] = {
-    "none": "`page` is for alerts that need someone now, `ticket` for the rest. Both are empty until you configure them.\n"
+    "none": "`page` is for alerts that need someone now, `ticket` for the rest. Nobody is notified until you configure both.\n"
     "`streammetrics rules --notify slack` (or pagerduty, or webhook) writes examples.",
     "slack": "`page` is for alerts that need someone now, `ticket` for the rest. Set both channels. The file holds the address of\n"
     "Slack's incoming webhook.",
     "pagerduty": "`page` is for alerts that need someone now. The file holds the integration key (Events API v2) of the service.\n"
-    "`ticket` gets the rest and is empty until you configure it.",
+    "`ticket` is for the rest, and notifies nobody until you configure it.",
     "webhook": "`page` is for alerts that need someone now, `ticket` for the rest. Alertmanager sends JSON to the address by POST.",
 }
 """What to set, by the value of --notify."""
+
+
+MARKS_NOTE: Final = "Both also post their alerts to the page of the exporter, which marks them on its curves."
+
+
+def with_marks(receivers: Sequence[Mapping[str, Any]], exporter: str, user: str = "") -> tuple[Mapping[str, Any], ...]:
+    """Return the receivers, each with a post to /api/marks of an exporter. `user` is its login; its password is in MARKS_PASSWORD_FILE."""
+    login = {"http_config": {"basic_auth": {"username": user, "password_file": MARKS_PASSWORD_FILE}}} if user else {}
+    post = {"url": f"{exporter}/api/marks", "send_resolved": True, "max_alerts": MARKED_MAX, **login}
+    return tuple({**each, "webhook_configs": [*each.get("webhook_configs", ()), post]} for each in receivers)
 
 
 def alertmanager(

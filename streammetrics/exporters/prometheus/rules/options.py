@@ -33,10 +33,11 @@ class RuleOptions:
     """Options of the generated files. `scale` shortens every span of time, so that tests take seconds and not minutes.
 
     `metric` measures the ranking as a whole. The stream must compute it, or StreammetricsAllVariantsFell never fires. `runbooks` and
-    `grafana` are the parts of links before the name of a page and before /d/. `selectors` has a prefix of the series names and labels
+    `grafana` are the parts of links before the name of a page and before /d/. `marks` is the address of an exporter that Alertmanager posts
+    its alerts to, with the login of `marks_user`; empty for none. `selectors` has a prefix of the series names and labels
     that all series must have. What the rules record and their alerts have these labels too.
 
-    Raises CallerError for an unknown threshold or one out of range, for a job or address that cannot be quoted, and for a metric
+    Raises CallerError for an unknown threshold or one out of range, for a job, address or user that cannot be quoted, and for a metric
     without a sum over final lists.
     """
 
@@ -44,6 +45,8 @@ class RuleOptions:
     metric: str = METRIC
     runbooks: str = RUNBOOKS
     grafana: str = ""
+    marks: str = ""
+    marks_user: str = ""
     scale: float = 1.0
     thresholds: Mapping[str, float] = field(default_factory=dict)
     selectors: Selectors = field(default_factory=Selectors)
@@ -61,6 +64,10 @@ class RuleOptions:
         for name, address in (("runbooks", self.runbooks), ("grafana", self.grafana)):
             if not re.fullmatch(r"(https?://[^\s{}@]+|/[^\s{}@]*)?", address):
                 raise CallerError(name, f"got {address!r}; allowed are addresses that begin with https://, http:// or /")
+        if self.marks and not re.fullmatch(r"https?://[^\s{}@]+", self.marks):
+            raise CallerError("marks", f"got {self.marks!r}; allowed are addresses of an exporter, such as http://exporter:9464")
+        if self.marks_user and (not self.marks or ":" in self.marks_user or not self.marks_user.isprintable()):
+            raise CallerError("marks-user", f"got {self.marks_user!r}; allowed are users of the exporter in --marks, without a colon")
         self.parsed_metric()
 
     def parsed_metric(self) -> tuple[str, int]:

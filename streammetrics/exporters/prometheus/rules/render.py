@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from streammetrics.exporters.prometheus.rules.alertmanager import NOTES, RECEIVERS, alertmanager
+from streammetrics.exporters.prometheus.rules.alertmanager import MARKS_NOTE, NOTES, RECEIVERS, alertmanager, with_marks
 from streammetrics.exporters.prometheus.rules.model import Alert
 from streammetrics.exporters.prometheus.rules.options import RuleOptions
 from streammetrics.exporters.prometheus.rules.recorded import RECORDED
@@ -78,8 +78,11 @@ def as_yaml(value: Mapping[str, Any]) -> str:
 def files(options: RuleOptions | None = None, notify: str = "none") -> dict[str, str]:
     """Return every generated file by name. `notify` is a key of RECEIVERS."""
     options = options or RuleOptions()
-    note = textwrap.indent(NOTES[notify], "# ") + "\n"
-    routes = as_yaml(alertmanager(RECEIVERS[notify], options.selectors.labels))
+    receivers, note = RECEIVERS[notify], NOTES[notify]
+    if options.marks:
+        receivers, note = with_marks(receivers, options.marks, options.marks_user), f"{note}\n{MARKS_NOTE}"
+    note = textwrap.indent(note, "# ") + "\n"
+    routes = as_yaml(alertmanager(receivers, options.selectors.labels))
     return {
         "recording_rules.yml": as_yaml(recording_rules(options)),
         "alerting_rules.yml": as_yaml(alerting_rules(options)),
