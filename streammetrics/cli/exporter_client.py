@@ -10,6 +10,7 @@ import msgspec
 
 from streammetrics.config.outgoing import ClientSettings
 from streammetrics.connectors.http_client import HttpAnswer, HttpClient
+from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
 from streammetrics.reports.text import fit
@@ -22,7 +23,8 @@ class ExporterClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.url = settings.url.get_secret_value().rstrip("/") if settings.url else ""
-        self._http = HttpClient(section="client", timeout_seconds=settings.timeout_ms / 1_000, cafile=settings.ssl_cafile)
+        files = CertificateFiles(section="client", cafile=settings.ssl_cafile)
+        self._http = HttpClient(timeout_seconds=settings.timeout_ms / 1_000, certificates=files)
         self._headers = {"accept": "application/json"}
         if settings.username and settings.password:
             login = f"{settings.username}:{settings.password.get_secret_value()}".encode()

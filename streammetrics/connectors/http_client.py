@@ -24,7 +24,12 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 
 
 class HttpError(StreammetricsError):
-    """The receiver cannot be reached, or it did not answer in time. May be tried again."""
+    """The receiver at `place` cannot be reached, or it did not answer in time. May be tried again."""
+
+    def __init__(self, why: str, place: str = "") -> None:
+        super().__init__(f"{place}: {why}" if place else why)
+        self.args = (why, place)  # the constructor's arguments, for copying and pickling
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,66 +43,72 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpClient:
-    """How to reach receivers: the time for one whole request, and the authorities to trust (PEM; None: those of the system).
+    """How to reach receivers: the time for one whole request, and the authorities to trust beside those of the system."""
 
-    `section` is the configuration section, for messages about `cafile`.
-    """
-
-    section: str
     timeout_seconds: float
-    cafile: str | None = None
+    certificates: CertificateFiles
 
     def check(self) -> None:
-        """Raise ConfigError if `cafile` cannot be used."""
+        """Raise ConfigError if the certificate files cannot be used."""
         self._tls()
 
     def reach(self, url: str) -> None:
-        """Connect to a receiver, with its certificate checked, and send nothing. Raises HttpError, and ConfigError for a wrong `cafile`."""
-        connection, place = self._connection(url)
+        """Connect to a receiver, with its certificate checked, and send nothing. Raises HttpError, and ConfigError for wrong files."""
+        connection = self._connection(url)
         try:
-            connection.connect()
+            _connect(connection)
         except OSError as error:
-            raise HttpError(f"{place}: {_text(error)}") from error
+            raise HttpError(_text(error), server_of(url)) from error
         finally:
             connection.close()
 
     def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
-        """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for a wrong `cafile`."""
-        parts = urlsplit(url)
+        """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for wrong files."""
+        parts, place = urlsplit(url), server_of(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection, place = self._connection(url)
+        late = HttpError(f"no answer within {self.timeout_seconds:g} s", place)
+        connection = self._connection(url)
         is_late = threading.Event()
         timer = threading.Timer(self.timeout_seconds, _end, (connection, is_late))
         timer.daemon = True
         timer.start()
         try:
+            _connect(connection)
+            if is_late.is_set():  # the timer found no connection to close
+                raise late
             connection.request(method, path, body, dict(headers))
             answer = connection.getresponse()
             content = answer.read(ANSWER_BYTES_MAX + 1)
         except (OSError, http.client.HTTPException) as error:
-            why = f"no answer within {self.timeout_seconds:g} s" if is_late.is_set() or isinstance(error, TimeoutError) else _text(error)
-            raise HttpError(f"{place}: {why}") from error
+            raise (late if is_late.is_set() or isinstance(error, TimeoutError) else HttpError(_text(error), place)) from error
         finally:
             timer.cancel()
             connection.close()
         if is_late.is_set():
-            raise HttpError(f"{place}: no answer within {self.timeout_seconds:g} s")
+            raise late
         if len(content) > ANSWER_BYTES_MAX:
-            raise HttpError(f"{place}: the answer has more than {ANSWER_BYTES_MAX >> 20} MiB")
+            raise HttpError(f"the answer has more than {ANSWER_BYTES_MAX >> 20} MiB", place)
         return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
 
-    def _connection(self, url: str) -> tuple[http.client.HTTPConnection, str]:
-        """Return a connection that is not open yet, and the address without its path, for messages."""
+    def _connection(self, url: str) -> http.client.HTTPConnection:
+        """Return a connection that is not open yet."""
         parts = urlsplit(url)
         host, timeout = parts.hostname or "", self.timeout_seconds
         if parts.scheme == "https":
-            return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=self._tls()), server_of(url)
-        return http.client.HTTPConnection(host, parts.port, timeout=timeout), server_of(url)
+            return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=self._tls())
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout)
 
     def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context()
-        CertificateFiles(section=self.section, cafile=self.cafile).load_into(context)
+        self.certificates.load_into(context)
         return context
+
+
+def _connect(connection: http.client.HTTPConnection) -> None:
+    try:
+        connection.connect()
+    except UnicodeError:  # such as an empty part, which is refused without a look-up
+        raise socket.gaierror(socket.EAI_NONAME, "it is not the name of a host") from None
 
 
 def server_of(url: str) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streammetrics.connectors.http_client import HttpClient, HttpError
+from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
@@ -18,34 +20,15 @@ from tests.servers.certificates import Authority
 from tests.servers.process import free_port
 from tests.support.committed_state import answering
 from tests.support.gates import shown_views
-
-CLIENT = HttpClient(section="client", timeout_seconds=20)
-HASTY = HttpClient(section="client", timeout_seconds=0.5)
+from tests.support.sockets import receiver, replying
 
 
-@contextmanager
-def receiver(handle: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
-    """A server that treats one connection as given, until the block ends."""
-    done = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                connection.recv(65_536)
-                handle(connection, done)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            done.set()
-            thread.join()
+def http_client(timeout_seconds: float = 20, cafile: Path | None = None) -> HttpClient:
+    files = CertificateFiles(section="client", cafile=None if cafile is None else str(cafile))
+    return HttpClient(timeout_seconds=timeout_seconds, certificates=files)
 
 
-def replying(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
-    return lambda connection, done: connection.sendall(text)
+CLIENT, HASTY = http_client(), http_client(0.5)
 
 
 def test_any_status_is_an_answer_with_its_body_and_headers() -> None:
@@ -87,11 +70,27 @@ def test_a_receiver_that_takes_too_long_is_left(handle: Callable[[socket.socket,
         HASTY.request("GET", url, {})
 
 
+def test_a_slow_look_up_of_the_host_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        time.sleep(0.7)
+        return look_up(*args, **options)
+
+    with receiver(drip) as url:
+        monkeypatch.setattr(socket, "getaddrinfo", slowly)
+        with pytest.raises(HttpError, match=r"no answer within 0.5 s"):
+            HASTY.request("GET", url, {})
+
+
 def test_a_closed_port_and_an_unknown_host_are_errors() -> None:
     with pytest.raises(HttpError, match=r"127\.0\.0\.1:\d+: Connection refused"):
         CLIENT.request("GET", f"http://127.0.0.1:{free_port()}", {})
     with pytest.raises(HttpError, match=r"http://nowhere\.invalid"):
         CLIENT.request("GET", "http://nowhere.invalid", {})
+    for ask in (lambda url: CLIENT.request("GET", url, {}), CLIENT.reach):
+        with pytest.raises(HttpError, match=r"http://no\.\.where: it is not the name of a host"):
+            ask("http://no..where")
 
 
 def test_an_answer_that_is_no_http_is_an_error() -> None:
@@ -104,9 +103,9 @@ def test_https_needs_an_authority_that_is_trusted(tmp_path: Path) -> None:
     identity = authority.server()
     rules = HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile))
     with answering(HttpServer(shown_views(), "127.0.0.1", 0, rules)) as server:
-        trusting = HttpClient(section="client", timeout_seconds=20, cafile=str(authority.cafile))
+        trusting = http_client(cafile=authority.cafile)
         assert trusting.request("GET", server.url + "/api/report", {}).status == 200
         with pytest.raises(HttpError, match="its certificate is not trusted"):
-            HttpClient(section="client", timeout_seconds=20, cafile=str(other.cafile)).request("GET", server.url, {})
+            http_client(cafile=other.cafile).request("GET", server.url, {})
     with pytest.raises(ConfigError, match=r"client\.ssl_cafile"):
-        HttpClient(section="client", timeout_seconds=20, cafile=str(tmp_path / "none.pem")).request("GET", server.url, {})
+        http_client(cafile=tmp_path / "none.pem").request("GET", server.url, {})

@@ -13,6 +13,7 @@ import pytest
 
 from streammetrics.connectors.http_client import HttpClient
 from streammetrics.connectors.memory import MemoryStore
+from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.reports.changes import WebhookBacklog, decode_records, json_message, slack_message
 from streammetrics.runtime.status import ProcessStatus
@@ -56,7 +57,7 @@ class Exporter:
 
     def __post_init__(self) -> None:
         self.recorder = ChangeRecorder(self.store, BOTH, "sm", self.clock)
-        client = HttpClient(section="webhook", timeout_seconds=self.timeout_seconds)
+        client = HttpClient(timeout_seconds=self.timeout_seconds, certificates=CertificateFiles(section="webhook"))
         sends = WebhookReceiver(url=self.receiver.url, client=client, wall_ms=self.clock.wall_ms, secret=SECRET)
         rules = WebhookRules(
             source="sm",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
+from collections.abc import Callable, Iterator
 
 
 def read_until_closed(client: socket.socket) -> bytes:
@@ -13,3 +15,28 @@ def read_until_closed(client: socket.socket) -> bytes:
         while part := client.recv(65_536):
             said += part
     return said
+
+
+@contextlib.contextmanager
+def receiver(handle: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that treats one connection as given, until the block ends."""
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                handle(connection, done)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            done.set()
+            thread.join()
+
+
+def replying(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    return lambda connection, done: connection.sendall(text)

@@ -10,8 +10,9 @@ from typing import Any
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.connections import redis_connection
+from streammetrics.cli.wiring.http import webhook_client
 from streammetrics.config import Settings
-from streammetrics.connectors.http_client import HttpClient, HttpError, server_of
+from streammetrics.connectors.http_client import HttpError, server_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.reports.changes import backlog_of, decode_records
 from streammetrics.reports.text import counted
@@ -27,7 +28,7 @@ def webhook_findings(settings: Settings, context: Any) -> Iterator[DoctorFinding
     server = server_of(url.get_secret_value())
     seconds = min(settings.webhook.timeout_ms, ANSWER_MS) / 1_000
     try:
-        HttpClient(section="webhook", timeout_seconds=seconds, cafile=settings.webhook.ssl_cafile).reach(url.get_secret_value())
+        webhook_client(settings.webhook, seconds).reach(url.get_secret_value())
     except HttpError as error:
         yield DoctorFinding("warn", error.message, "start the receiver, or correct webhook.url or webhook.ssl_cafile")
     else:

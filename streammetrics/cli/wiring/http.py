@@ -9,12 +9,14 @@ from streammetrics.config import PasswordHash, Settings, read_htpasswd
 from streammetrics.config.fields import secret_text
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.http_client import HttpClient
+from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.reports.changes import json_message, slack_message
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.webhook import RecordStore, WebhookRules, WebhookSender
 
 if TYPE_CHECKING:
+    from streammetrics.config.outgoing import WebhookSettings
     from streammetrics.config.serving import HttpSettings
     from streammetrics.exporters.http.limits import HttpRules
     from streammetrics.exporters.http.server import HttpServer
@@ -56,10 +58,16 @@ def http_users(http: HttpSettings) -> dict[str, PasswordHash]:
     return {}
 
 
+def webhook_client(webhook: WebhookSettings, timeout_seconds: float) -> HttpClient:
+    """Build the HTTP client of the webhook."""
+    files = CertificateFiles(section="webhook", cafile=webhook.ssl_cafile)
+    return HttpClient(timeout_seconds=timeout_seconds, certificates=files)
+
+
 def webhook_sender(settings: Settings, store: RecordStore, clock: Clock, status: ProcessStatus) -> WebhookSender:
     """Build the sender of the webhook, whose URL must be set. Raises ConfigError for authorities that cannot be used."""
     webhook = settings.webhook
-    client = HttpClient(section="webhook", timeout_seconds=webhook.timeout_ms / 1_000, cafile=webhook.ssl_cafile)
+    client = webhook_client(webhook, webhook.timeout_ms / 1_000)
     client.check()
     receiver = WebhookReceiver(url=secret_text(webhook.url) or "", client=client, wall_ms=clock.wall_ms, secret=secret_text(webhook.secret))
     rules = WebhookRules(

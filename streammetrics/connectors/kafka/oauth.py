@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import functools
+import http.client
 import json
 import ssl
 import threading
@@ -175,13 +177,15 @@ def _answer(request: urllib.request.Request, login: OAuthLogin) -> Mapping[str, 
         with _open(request, context) as reply:
             found = json.loads(reply.read(ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as error:
-        reason = error.read(500).decode(errors="replace").replace("\n", " ")
+        reason = ""
+        with contextlib.suppress(OSError, http.client.HTTPException), error:
+            reason = error.read(500).decode(errors="replace").replace("\n", " ")
         shown = reason if reason.isprintable() else error.reason
         raise SourceError(
             f"{place} refused a token with status {error.code}: {shown}", "check kafka.oauth_client_id, oauth_client_secret and oauth_scope"
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        reason = str(getattr(error, "reason", error))
+    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+        reason = str(getattr(error, "reason", error)) or type(error).__name__
         raise SourceError(f"no token can be had from {place}: {reason}", "check kafka.oauth_token_url and kafka.oauth_cafile") from None
     return found if isinstance(found, dict) else {}
 

@@ -1,21 +1,18 @@
 """Asks a schema registry for schemas: Confluent's API, and Apicurio's for its global and content ids. One request at a time, no retries.
 
-Redirects are not followed, because they would take the login elsewhere. Proxies are not used.
+`HttpClient` follows no redirect, which would take the login elsewhere.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import http.client
 import json
-import ssl
-import urllib.error
-import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from streammetrics.connectors.http_client import HttpAnswer, HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import SourceError
 from streammetrics.events.encodings.frames import IdKind, SchemaRef
@@ -60,17 +57,11 @@ class RegistryConnection:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
 class RegistryClient:
     """A client of one registry. Its methods may be called from any thread. Raises ConfigError for certificates that cannot be used."""
 
     def __init__(self, settings: RegistryConnection) -> None:
         self.settings = settings
-        context = ssl.create_default_context()
         files = CertificateFiles(
             section="registry",
             cafile=settings.ssl_cafile,
@@ -78,10 +69,8 @@ class RegistryClient:
             keyfile=settings.ssl_keyfile,
             password=settings.ssl_password,
         )
-        files.load_into(context)
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect()
-        )
+        self._http = HttpClient(timeout_seconds=settings.timeout_ms / 1_000, certificates=files)
+        self._http.check()
         self._headers = {"Accept": "application/json, */*;q=0.5", "User-Agent": "streammetrics", **_login(settings)}
 
     def fetch(self, ref: SchemaRef) -> SchemaText:
@@ -92,7 +81,7 @@ class RegistryClient:
         if ref.kind in _APICURIO_IDS:
             return self._from_apicurio(f"{_APICURIO_IDS[ref.kind]}/{ref.id}")
         path = f"/schemas/guids/{ref.id}" if ref.kind == "guid" else f"/schemas/ids/{ref.id}"
-        return self._schema(self._json(f"{self._confluent}{path}"))
+        return self._schema(self._object(f"{self._confluent}{path}"))
 
     def check(self) -> None:
         """Raise RegistryError unless the registry answers a request that needs its login."""
@@ -108,7 +97,7 @@ class RegistryClient:
         base, found, _ = self.settings.place.partition("/apis/ccompat/")
         return f"{base}/apis/registry/v2" if found else base
 
-    def _schema(self, answer: Any) -> SchemaText:
+    def _schema(self, answer: Mapping[str, Any]) -> SchemaText:
         """Read an answer of Confluent's API."""
         text, kind = answer.get("schema"), _TYPES.get(str(answer.get("schemaType") or "AVRO"))
         if not isinstance(text, str):
@@ -119,7 +108,7 @@ class RegistryClient:
         self._add_references(answer, references, 0)
         return SchemaText(kind, text, references)
 
-    def _add_references(self, answer: Any, found: dict[str, str], depth: int) -> None:
+    def _add_references(self, answer: Mapping[str, Any], found: dict[str, str], depth: int) -> None:
         """Add the references of a schema, each after its own."""
         for reference in answer.get("references") or ():
             name, subject, version = reference.get("name"), reference.get("subject"), reference.get("version")
@@ -128,7 +117,8 @@ class RegistryClient:
             if len(found) >= REFERENCES_MAX or depth >= REFERENCES_MAX:
                 raise SchemaProblemError(f"it imports more than {REFERENCES_MAX} schemas")
             try:
-                imported = self._json(f"{self._confluent}/subjects/{quote(str(subject), safe='')}/versions/{quote(str(version), safe='')}")
+                path = f"/subjects/{quote(str(subject), safe='')}/versions/{quote(str(version), safe='')}"
+                imported = self._object(f"{self._confluent}{path}")
             except UnknownSchemaError:
                 raise SchemaProblemError(f"its reference {name} (subject {subject}, version {version}) is not in the registry") from None
             self._add_references(imported, found, depth + 1)
@@ -156,6 +146,12 @@ class RegistryClient:
                 raise SchemaProblemError(f"its reference {name} is not in the registry") from None
             found[name] = text
 
+    def _object(self, url: str) -> Mapping[str, Any]:
+        found = self._json(url)
+        if not isinstance(found, dict):
+            raise self._not_a_registry(f"JSON that is no object: {str(found)[:80]}")
+        return found
+
     def _json(self, url: str) -> Any:
         text, _ = self._text(url)
         try:
@@ -165,43 +161,36 @@ class RegistryClient:
 
     def _text(self, url: str) -> tuple[str, str]:
         """Return the text of an answer, and the type of schema that its header names."""
-        request = urllib.request.Request(url, headers=self._headers)
         try:
-            with self._opener.open(request, timeout=self.settings.timeout_ms / 1_000) as answer:
-                content = answer.read(ANSWER_BYTES_MAX + 1)
-                kind = str(answer.headers.get("X-Registry-ArtifactType") or "")
-        except urllib.error.HTTPError as error:
-            raise self._refusal(error) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
+            answer = self._http.request("GET", url, self._headers)
+        except HttpError as error:
             raise RegistryError(
-                f"the schema registry at {self.settings.place} does not answer: {reason}", "start it, or correct registry.url"
+                f"the schema registry at {self.settings.place} does not answer: {error.why}", "start it, or correct registry.url"
             ) from None
-        if len(content) > ANSWER_BYTES_MAX:
+        if answer.status != 200:
+            raise self._refusal(answer)
+        if len(answer.body) > ANSWER_BYTES_MAX:
             raise SchemaProblemError(f"it has more than {ANSWER_BYTES_MAX} bytes")
-        return content.decode("utf-8", "replace"), kind
+        return answer.body.decode("utf-8", "replace"), answer.headers.get("x-registry-artifacttype", "")
 
-    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
-        content = b""
-        with contextlib.suppress(OSError, http.client.HTTPException), error:
-            content = error.read(4_096)
+    def _refusal(self, refused: HttpAnswer) -> Exception:
         try:
-            answer = json.loads(content)
+            answer = json.loads(refused.body)
         except (ValueError, RecursionError):
             answer = {}
         answer = answer if isinstance(answer, dict) else {}
-        place, message = self.settings.place, str(answer.get("message") or "")[:200]
+        place, status, message = self.settings.place, refused.status, str(answer.get("message") or "")[:200]
         name = str(answer.get("name"))  # Apicurio: NotFoundException is a path that the server does not have
         is_missing = answer.get("error_code") in _UNKNOWN_CODES or (name.endswith("NotFoundException") and name != "NotFoundException")
-        if error.code == 404 and is_missing:
+        if status == 404 and is_missing:
             return UnknownSchemaError(message)
-        if error.code in (401, 403):
+        if status in (401, 403):
             fix = "set registry.username and registry.password, or registry.token, and give that user the right to read schemas"
-            return RegistryError(f"the schema registry at {place} refuses the login (HTTP {error.code})", fix)
-        if error.code == 404 or 300 <= error.code < 400:
+            return RegistryError(f"the schema registry at {place} refuses the login (HTTP {status})", fix)
+        if status == 404 or 300 <= status < 400:
             fix = "correct registry.url: it must be the address of the registry's API, such as http://registry:8081"
-            return RegistryError(f"the server at {place} is no schema registry (HTTP {error.code})", fix)
-        return RegistryError(f"the schema registry at {place} answers HTTP {error.code}{f': {message}' if message else ''}", "see its log")
+            return RegistryError(f"the server at {place} is no schema registry (HTTP {status})", fix)
+        return RegistryError(f"the schema registry at {place} answers HTTP {status}{f': {message}' if message else ''}", "see its log")
 
     def _not_a_registry(self, what: str) -> RegistryError:
         return RegistryError(f"the server at {self.settings.place} sends {what}", "correct registry.url")

@@ -17,6 +17,7 @@ from streammetrics.connectors.kafka.oauth import OAuthLogin, OAuthTokens, expiry
 from streammetrics.errors import SourceError
 from tests.servers.certificates import Authority
 from tests.servers.oauth import CLIENT_ID, CLIENT_SECRET, TokenEndpoint, TokenSigner, token_endpoint
+from tests.support.sockets import receiver, replying
 
 SIGNER = TokenSigner()
 
@@ -80,6 +81,11 @@ def test_an_unusable_answer_is_explained(endpoint: TokenEndpoint, status: int, b
         tokens(endpoint).current()
     assert words in str(caught.value)
     assert CLIENT_SECRET not in str(caught.value)
+
+
+def test_an_answer_that_is_no_http_does_not_end_the_thread_of_the_client() -> None:
+    with receiver(replying(b"220 smtp ready\r\n")) as url, pytest.raises(KafkaConnectionError, match="220 smtp ready"):
+        OAuthTokens(OAuthLogin(token_url=f"{url}/token", client_id=CLIENT_ID, client_secret=CLIENT_SECRET)).token()
 
 
 def test_a_wrong_secret_and_an_absent_endpoint_are_explained(endpoint: TokenEndpoint) -> None:

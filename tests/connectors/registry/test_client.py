@@ -98,6 +98,7 @@ def test_a_schema_that_does_not_exist_is_unknown(answers: Answers, content: obje
         (403, b"", "refuses the login"),
         (200, b"<html>welcome</html>", "sends text that is not JSON"),
         (200, {"id": 7}, "sends an answer without a schema"),
+        (200, [7], "sends JSON that is no object"),
         (302, b"", "is no schema registry"),
     ],
 )
