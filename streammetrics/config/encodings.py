@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, SecretStr
 
+from streammetrics.config.addresses import http_parts, is_this_machine
 from streammetrics.config.fields import (
+    PATH_OR_EMPTY,
     Conflict,
     OptionalSecret,
     OptionalText,
@@ -16,6 +18,7 @@ from streammetrics.config.fields import (
     Section,
     Text,
     Whole,
+    key_without_certificate,
     milliseconds,
     setting,
 )
@@ -24,23 +27,24 @@ from streammetrics.events.mappings.rules import Format
 
 Encoding: TypeAlias = Literal["json", "avro", "protobuf"]
 FrameName: TypeAlias = Literal["none", "confluent", "apicurio", "single_object"]
-_PATH: Final = "a path, or empty for none"
 
 
 def _registry_url(url: str | None) -> str | None:
-    """Check the address of a registry. Messages never contain it: people paste logins into it."""
     if url is None:
         return None
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 (reading it raises ValueError for an invalid port)
-    except ValueError:
-        raise ValueError("not a URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    parts = http_parts(url)
+    if parts.query or parts.fragment:
         raise ValueError("the address is http:// or https://, a host, and the path of the registry's API if it has one")
     if "@" in parts.netloc:
         raise ValueError("it must not contain a login: set registry.username and registry.password")
     return url
+
+
+def _header_text(secret: SecretStr | None) -> SecretStr | None:
+    """Check a secret that is sent in a header of HTTP."""
+    if secret is not None and not (secret.get_secret_value().isascii() and secret.get_secret_value().isprintable()):
+        raise ValueError("only printable ASCII characters are allowed")
+    return secret
 
 
 class RegistrySettings(Section):
@@ -62,10 +66,12 @@ class RegistrySettings(Section):
     check_json: bool = setting(False, "Whether JSON records are checked by their JSON Schema, and refused if they do not follow it.")
     username: OptionalUserName = setting(None, "User for HTTP basic authentication.", "a name without a colon, or empty for none")
     password: OptionalSecret = setting(None, "Password of that user.", "a text, or empty for none")
-    token: OptionalSecret = setting(None, "Bearer token, instead of a user.", "a text, or empty for none")
-    ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", _PATH)
-    ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the registry requires one.", _PATH)
-    ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", _PATH)
+    token: Annotated[OptionalSecret, AfterValidator(_header_text)] = setting(
+        None, "Bearer token, instead of a user.", "a text, or empty for none"
+    )
+    ssl_cafile: OptionalText = setting(None, "Certificate authorities to trust (PEM). Empty: those of the system.", PATH_OR_EMPTY)
+    ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the registry requires one.", PATH_OR_EMPTY)
+    ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", PATH_OR_EMPTY)
     ssl_password: OptionalSecret = setting(None, "Password of that private key.", "a text, or empty for none")
     timeout_ms: Whole = milliseconds(5_000, "How long one request may take before it is tried again.", least=100, most=60_000)
 
@@ -73,9 +79,7 @@ class RegistrySettings(Section):
         """Yield the settings of this section that contradict each other."""
         if self.token and self.username:
             yield Conflict(("registry.token", "registry.username"), "registry.username is set too; keep one of them")
-        if self.ssl_keyfile and not self.ssl_certfile:
-            rule = "is required with registry.ssl_keyfile: a key needs its certificate"
-            yield Conflict(("registry.ssl_certfile", "registry.ssl_keyfile"), rule)
+        yield from key_without_certificate("registry", self.ssl_certfile, self.ssl_keyfile)
 
     def advice(self) -> Iterator[str]:
         """Yield warnings: settings that are valid but probably not intended."""
@@ -87,8 +91,7 @@ class RegistrySettings(Section):
         if self.password and not self.username:
             yield "registry.password: ignored, because registry.username is empty"
         parts = urlsplit(self.url)
-        is_near = parts.hostname in ("localhost", "::1") or (parts.hostname or "").startswith("127.")
-        if login and parts.scheme == "http" and not is_near:
+        if login and parts.scheme == "http" and not is_this_machine(parts.hostname):
             yield f"registry.url begins with http://: the login is sent to {parts.hostname} unencrypted"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from streammetrics.config.addresses import http_parts, is_this_machine
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     Conflict,
@@ -35,9 +35,8 @@ def _token_url(url: str | None) -> str | None:
     """Check the URL of a token endpoint. The client's secret is sent there, so it must not travel in clear text."""
     if url is None:
         return None
-    parts = urlsplit(url)
-    local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if not parts.hostname or parts.username or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+    parts = http_parts(url)
+    if "@" in parts.netloc or not (parts.scheme == "https" or is_this_machine(parts.hostname)):
         raise ValueError("must be an https:// URL without a user; http:// is allowed on this machine only")
     return url
 

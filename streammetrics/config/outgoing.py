@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
+from streammetrics.config.addresses import http_parts, is_this_machine
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     Conflict,
@@ -24,18 +25,10 @@ from streammetrics.events.event_time import DAY_MS
 
 
 def _http_url(given: SecretStr | None) -> SecretStr | None:
-    """Check an HTTP URL. It may hold a secret, so no message contains it."""
     if given is None:
         return None
-    url = given.get_secret_value()
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 (reading it raises ValueError for an invalid port)
-    except ValueError:
-        raise ValueError("not a URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
-        raise ValueError("a URL is http://host:port or https://host")
-    if parts.username is not None or parts.fragment:
+    parts = http_parts(given.get_secret_value())
+    if "@" in parts.netloc or parts.fragment:
         raise ValueError("the URL must have no user, no password and no #")
     return given
 
@@ -66,7 +59,7 @@ class ClientSettings(Section):
     def advice(self) -> Iterator[str]:
         """Yield warnings: settings that are valid but probably not intended."""
         parts = urlsplit(self.url.get_secret_value() if self.url else "")
-        if self.password and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        if self.password and parts.scheme == "http" and not is_this_machine(parts.hostname):
             yield f"client.url without https: the password is sent to {parts.hostname} unencrypted"
 
 

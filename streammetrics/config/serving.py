@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from streammetrics.config.addresses import is_this_machine
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     PORT_MAX,
@@ -74,7 +75,7 @@ class HttpSettings(Section):
         if self.ssl_password and not self.ssl_certfile:
             yield "http.ssl_password: ignored, because http.ssl_certfile is empty"
         has_login = self.username or self.htpasswd_file
-        if has_login and not self.ssl_certfile and not _is_loopback(self.host):
+        if has_login and not self.ssl_certfile and not is_this_machine(self.host):
             yield f"a login without http.ssl_certfile: the password is sent to {self.host} unencrypted"
         if self.password_hash and PasswordHash.parse(self.password_hash.get_secret_value()).cost < COST_WEAK:
             yield f"http.password_hash has a cost below {COST_WEAK}, so guesses are cheap; `streammetrics hash-password` makes a better one"
@@ -95,7 +96,3 @@ class ExporterSettings(Section):
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = setting("info", "Minimum level of the lines to write.")
     format: Literal["auto", "console", "json"] = setting("auto", "auto writes text on a terminal and JSON lines elsewhere.")
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith("127.") or host == "::1"

@@ -31,23 +31,29 @@ class TestRegistry:
             ("http://", "a host"),
             ("http://registry?x=1", "a host"),
             ("http://registry:port", "not a URL"),
-            (f"http://alice:{SECRET}@registry", "set registry.username and registry.password"),
+            ("http://alice:hunter2@registry", "set registry.username and registry.password"),
         ],
     )
     def test_any_other_address_is_a_problem(self, url: str, says: str) -> None:
         (problem,) = problems_of(flags={"registry.url": url})
-        assert problem.key == "registry.url"
+        assert (problem.key, "hunter2" in problem.allowed) == ("registry.url", False)
         assert says in problem.allowed
 
+    @pytest.mark.parametrize("token", ["t0k\nen", "tök"])
+    def test_a_token_that_no_header_can_have_is_a_problem(self, token: str) -> None:
+        (problem,) = problems_of(flags={"registry.url": "http://r", "registry.token": token})
+        assert (problem.key, problem.value) == ("registry.token", "***")
+
     def test_two_logins_contradict_each_other(self) -> None:
-        (problem,) = problems_of(flags={"registry.url": "http://r", "registry.token": SECRET, "registry.username": "a"})
-        assert (problem.key, SECRET in str(problem)) == ("registry.token", False)
+        (problem,) = problems_of(flags={"registry.url": "http://r", "registry.token": "t0ken", "registry.username": "a"})
+        assert (problem.key, "t0ken" in str(problem)) == ("registry.token", False)
 
     @pytest.mark.parametrize(
         ("flags", "warning"),
         [
             ({"registry.username": "a"}, "registry.url is empty"),
-            ({"registry.url": "http://registry", "registry.token": SECRET}, "sent to registry unencrypted"),
+            ({"registry.url": "http://registry", "registry.token": "t0ken"}, "sent to registry unencrypted"),
+            ({"registry.url": "http://127.0.0.1.shop.test", "registry.token": "t0ken"}, "sent to 127.0.0.1.shop.test unencrypted"),
             ({"registry.url": "http://127.0.0.1:1", "registry.password": SECRET}, "registry.password: ignored"),
         ],
     )

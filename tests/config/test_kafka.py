@@ -64,7 +64,8 @@ def test_a_token_endpoint_needs_credentials(missing):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://sso.test/token", "https://sm:word@sso.test/token", "sso.test/token", "file:///etc/passwd", "https:///x"]
+    "url",
+    ["http://sso.test/token", "https://sm:word@sso.test/token", "sso.test/token", "file:///etc/passwd", "https:///x", "https://x:99999"],
 )
 def test_the_client_secret_is_sent_over_tls_only(url):
     assert problem_of(kafka__oauth_token_url=url).key == "kafka.oauth_token_url"
