@@ -41,8 +41,9 @@ Examples:
 
 If you know trec_eval: the run comes first here. -m, -q, -c, -l, -M and -J mean the same, and --format trec prints its three columns. \
 Its names (map_cut.10, P, recip_rank, iprec_at_recall, official, all_trec) have its definitions, those of version 10. Names of this \
-program (map@10) have the definitions of --spec, or the defaults; they differ from trec_eval in AP at a cut-off and in the persistence \
-of rbp. Scores are compared in double precision, as in version 10; --ties trec_eval_9 uses single precision.
+program (map@10) have the definitions of --spec, or the defaults; they differ from trec_eval in AP at a cut-off, in the persistence \
+of rbp, and in recall levels: iprec_at_recall rounds them to whole documents, iprec@0.1 does not. Scores are compared in double \
+precision, as in version 10; --ties trec_eval_9 uses single precision.
 
 Metrics: {names}.
 Exit codes: 0 done, 1 failed, 2 wrong usage.

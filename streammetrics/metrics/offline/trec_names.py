@@ -111,7 +111,7 @@ def _with_parameters(name: str, parameters: str, spec: Spec | None) -> Iterator[
 
 
 def _at_recall(level: float, spec: Spec | None) -> Asked:
-    return _trec(f"iprec_at_recall_{level:.2f}", Metric("iprec", parameter=level), spec)
+    return _trec(f"iprec_at_recall_{level:.2f}", Metric("iprec_at_recall", parameter=level), spec)
 
 
 def _trec(label: str, metric: Metric, spec: Spec | None) -> Asked:

@@ -1,7 +1,7 @@
 """trec_eval, through pytrec_eval, on random and difficult runs gives the same value for every query and every mean.
 
-pytrec_eval has the code of version 9, which compares scores in single precision. There are no negative grades, because some made
-pytrec_eval 0.5 crash or hang.
+pytrec_eval has the code of version 9, which compares scores in single precision and has another rule for recall levels. There are no
+negative grades, because some made pytrec_eval 0.5 crash or hang.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import pytest
@@ -26,21 +27,19 @@ from streammetrics.metrics.presets import preset
 Run = dict[str, dict[str, float]]
 Qrels = dict[str, dict[str, int]]
 
-LEVELS = [f"{level / 10:.2f}" for level in range(11)]
+LEVELS = [level / 10 for level in range(11)]
 MEASURES = [
     "ndcg",
     "map",
     "recip_rank",
     "Rprec",
     "bpref",
-    "11pt_avg",
     "set_P",
     "set_recall",
     "set_map",
     "set_F",
     *("num_ret", "num_rel", "num_rel_ret"),
     *(f"{name}_{k}" for name in ("ndcg_cut", "map_cut", "P", "recall", "success") for k in (1, 3, 5, 10, 100)),
-    *(f"iprec_at_recall_{level}" for level in LEVELS),
 ]
 OURS = dict(zip(map(str, map(parse_metric, MEASURES)), MEASURES, strict=True))
 """Our name of a measure -> the name in trec_eval."""
@@ -93,6 +92,35 @@ def test_long_runs_have_the_values_of_trec_eval(seed: int) -> None:
     assert_same(run, truth)
     assert_same(run, truth, level=2)
     assert_same(run, truth, judged_only=True)
+
+
+def fewest(level: float, relevant: int, *, rounded: bool) -> int:
+    """How many relevant items a recall level needs: the product in double precision, rounded; or exactly so many that they reach it."""
+    if rounded:
+        return int(Decimal(level * relevant).to_integral_value(ROUND_HALF_UP))
+    return int((Decimal(repr(level)) * relevant).to_integral_value(ROUND_CEILING))
+
+
+@pytest.mark.parametrize("rounded", [True, False])
+@pytest.mark.parametrize("seed", range(2))
+def test_interpolated_precision_is_that_of_trec_eval_at_the_number_of_relevant_items(seed: int, rounded: bool) -> None:
+    """Version 9 needs level * R + 0.9 relevant items, cut to a whole number. At the level n / R these are n."""
+    chance = random.Random(seed)
+    run: Run = {}
+    truth: Qrels = {}
+    for relevant in (1, 2, 3, 4, 5, 7, 10, 15, 45, 57, 77, 83):
+        run[f"q{relevant}"] = {f"d{at:03}": float(-at) for at in range(120)}
+        truth[f"q{relevant}"] = dict.fromkeys(chance.sample([f"d{at:03}" for at in range(150)], relevant), 1)
+    one, mean = ("iprec_at_recall_{}", "11pt_avg") if rounded else ("iprec@{}", "iprec_mean")
+    result = evaluate(from_run(run, truth), [*(one.format(level) for level in LEVELS), mean])
+    means = result.values(mean).tolist()
+    for query, judged in truth.items():
+        levels = [fewest(level, len(judged), rounded=rounded) / len(judged) for level in LEVELS]
+        asked = [pytrec_eval.RelevanceEvaluator({query: judged}, {f"iprec_at_recall.{level!r}"}).evaluate(run) for level in levels]
+        theirs = [value for found in asked for value in found[query].values()]
+        at = result.lists.index(query)
+        assert [result.values(one.format(level))[at] for level in LEVELS] == pytest.approx(theirs, abs=1e-12)
+        assert means[at] == pytest.approx(sum(theirs) / len(LEVELS), abs=1e-12)
 
 
 @pytest.mark.parametrize("square", [0.25, 1.0, 4.0])
