@@ -25,8 +25,9 @@ from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.experiments.gate import GateWord
-from streammetrics.reports.freshness import ReportTimes, span_text
+from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
+from streammetrics.reports.time_text import span_text
 
 EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
 
