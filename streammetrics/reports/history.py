@@ -123,12 +123,15 @@ class History:
         )
 
     def add(self, at_ms: int, experiments: Iterable[ExperimentReport]) -> History:
-        """Add a snapshot of these experiments at `at_ms`, the event time up to which they are complete. Drop all other series."""
+        """Add a snapshot of these experiments at `at_ms`, the event time up to which they are complete. Drop all other series.
+
+        An experiment without a final list has no snapshot: it may have users who were exposed and saw no list yet.
+        """
         series = []
         for each in experiments:
             known = self.of(each.experiment, each.scope).since(each.known_from_ms)
             new_day = each.scope == THIS_DAY and bool(known.snapshots.kept) and _day(at_ms) != _day(known.snapshots.kept[-1][0])
-            if new_day or known.snapshots.would_keep(at_ms):
+            if (new_day or known.snapshots.would_keep(at_ms)) and any(variant.first_exposures for variant in each.variants):
                 snapshot = HistorySeries(each.experiment, each.scope, Downsampled(SNAPSHOT_MS, ((at_ms, snapshot_of(each)),)))
                 known = known.merge(snapshot).since(each.known_from_ms)
             if known.snapshots.kept:

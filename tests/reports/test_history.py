@@ -122,6 +122,13 @@ def test_no_snapshot_is_kept_before_its_run_can_be_known() -> None:
     assert history.add(START_MS, [WORSE]).matching([behind]) == history
 
 
+def test_an_experiment_has_no_snapshot_before_its_first_final_list() -> None:
+    exposed_only = replace(SAME, variants=tuple(replace(each, users=0, first_exposures=0, exposed_users=40) for each in SAME.variants))
+    history = History().add(START_MS, [exposed_only])
+    assert history == History()
+    assert history.add(START_MS + SNAPSHOT_MS, [SAME]).of("ranker", "start").snapshots.kept[0][0] == START_MS + SNAPSHOT_MS
+
+
 def test_a_restarted_series_has_the_shortest_interval_again() -> None:
     history = History()
     for minute in range(2 * SNAPSHOTS_MAX):

@@ -15,7 +15,7 @@ from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
-from streammetrics.events.model import Event
+from streammetrics.events.model import Event, Exposure
 from streammetrics.experiments import Stored, build_report
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import (
@@ -50,7 +50,7 @@ _EMPTY: Downsampled[Stored] = Downsampled()
 
 
 class ExperimentWatch:
-    """Notes whether any decoded list had an experiment."""
+    """Notes whether any decoded list had an experiment, or an exposure came that may give it one."""
 
     def __init__(self) -> None:
         self.seen = False
@@ -61,7 +61,7 @@ class ExperimentWatch:
         def read(value: bytes | None, /) -> Sequence[Event | MalformedEvent]:
             events = decode(value)
             if not self.seen:
-                self.seen = any(type(event) is Impression and bool(event.experiments) for event in events)
+                self.seen = any(type(event) is Exposure or (type(event) is Impression and bool(event.experiments)) for event in events)
             return events
 
         return read
@@ -110,7 +110,7 @@ class SnapshotHolds:
             worker.hold(next(self._times))
 
     def take(self, worker: Worker) -> None:
-        """Commit, and take a snapshot if a list with an experiment was read. Also called once at the end of the inputs."""
+        """Commit, and take a snapshot if a list with an experiment or an exposure was read. Also called once at the end of the inputs."""
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if state is None or not self._watch.seen:
             return
@@ -143,7 +143,7 @@ class ReplayHistory:
         current = {(name, kept.scope): kept for (name, day), kept in builder.stored(self._tasks).items() if day in (WHOLE, today)}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
         for key, kept in current.items():
-            if len(self._stored) < SERIES_MAX or key in self._stored:
+            if any(kept.first_exposures.values()) and (len(self._stored) < SERIES_MAX or key in self._stored):
                 self._stored[key] = self._stored.get(key, _EMPTY).since(kept.known_from_ms).add(enrolled_ms, kept)
 
     def history(self, final: ReportBuilder, report: Report) -> History:
