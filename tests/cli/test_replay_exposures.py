@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.command_line import called
+from tests.support.command_line import called, environment
+from tests.support.paths import ROOT
 
 T0_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -91,10 +96,65 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
     (mine,) = (each for each in found["experiments"] if each["scope"] == "start")
     (theirs,) = (each for each in wanted["experiments"] if each["scope"] == "start")
     assert users(mine) == users(theirs)
+    of_start = [next(one["looks"]["kept"] for one in each["history"] if one["scope"] == "start") for each in (found, wanted)]
+    assert min(map(len, of_start)) > 40
+    assert min(looks[-1][1][1] for looks in of_start) > 250
     shown = sum(event["type"] == "impression" for event in events)
     assert found["counters"]["list_exposed"] == found["counters"]["exposure"] == shown
     assert found["counters"]["ignored"] == 2 * shown
     assert f"exposures {shown:,}; 0.0 % of {shown:,} lists have no variant" in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--regression treatment:0.6@20m",
+        "--ramp 0.8@20m",
+        "--interleaved",
+        "--variant a=0.3 --variant b=0.3 --variant c=0.2:0.8 --duplicates 0.05 --malformed 0.02 --without-id 0.1",
+    ],
+)
+def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_path: Path, options: str) -> None:
+    """Bit for bit, except what exposures add."""
+    words = f"--minutes 50 --users 900 --rate 4 --items 8 {options}".split()
+    found = []
+    for name, more, setting in (("labels", [], "false"), ("exposures", ["--exposures"], "true")):
+        path = tmp_path / f"{name}.ndjson"
+        done = called("simulate", "--out", path, *words, *more)
+        assert done.returncode == 0, done.stderr
+        report, _ = replayed(tmp_path, path, "--set", f"exposures.enabled={setting}")
+        for experiment in report["experiments"]:
+            experiment["known_from_ms"] = None  # an experiment begins with its first exposure
+            exposed = {each["variant"]: each.pop("exposed_users") for each in experiment["variants"]}
+            assert all(exposed[each["variant"]] > each["first_exposures"] for each in experiment["variants"]) == (name == "exposures")
+        found.append({key: report[key] for key in ("experiments", "history", "explanations", "totals", "users_open")})
+    assert found[0] == found[1]
+    assert len(found[0]["history"][0]["looks"]["kept"]) > 10
+
+
+def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+    page = (ROOT / "streammetrics" / "experiments" / "exposures.md").read_text(encoding="utf-8")
+    walk = page.partition("## Try it")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```(sh|)\n(.*?)^```$", walk, re.DOTALL | re.MULTILINE)
+    assert [kind for kind, _ in blocks] == ["sh", ""] * 4
+    around = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
+    for (_, commands), (_, shown) in zip(blocks[::2], blocks[1::2], strict=True):
+        shell = ["bash", "-eo", "pipefail", "-c", commands]
+        done = subprocess.run(shell, cwd=tmp_path, env=environment(around), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        printed = {line.rstrip() for line in done.stdout.splitlines()}
+        assert {line for line in shown.splitlines() if line not in printed} == set(), done.stdout
+
+
+def test_a_late_exposure_is_refused_and_its_lists_have_no_variant(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    done = called("simulate", "--out", path, "--exposures", "--minutes", 20, "--rate", 4, "--lates", 0.1)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    report, _ = replayed(tmp_path, path, "--set", "exposures.enabled=true")
+    counts = report["counters"]
+    assert counts["exposure"] < sum(event["type"] == "exposure" for event in events)
+    assert 0 < counts["list_unexposed"] < 0.2 * counts["list_exposed"]
 
 
 def test_lists_of_users_without_exposures_are_counted(tmp_path: Path) -> None:

@@ -60,6 +60,17 @@ def test_two_files_get_impressions_and_feedback(tmp_path: Path) -> None:
     assert events(done.read_bytes()) == [event for event in together if event["type"] == "feedback"] != []
 
 
+def test_exposures_go_to_a_third_file_or_to_the_only_one(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("shown", "done", "exposed")]
+    words = [word for path in paths for word in ("--out", str(path))]
+    result = CliRunner().invoke(main, ["simulate", *words, "--exposures", "--minutes", "2"])
+    assert result.exit_code == 0, result.output
+    together = events(simulated(tmp_path / "both", "--minutes", "2", "--exposures"))
+    for path, kind in zip(paths, ("impression", "feedback", "exposure"), strict=True):
+        assert events(path.read_bytes()) == [event for event in together if event["type"] == kind] != []
+    assert not any("experiments" in event for event in together)
+
+
 def test_minutes_limit_the_event_time_and_events_the_records(tmp_path: Path) -> None:
     times = [event["ts"] for event in events(simulated(tmp_path / "a", "--minutes", "3"))]
     assert min(times) >= FILE_START_MS

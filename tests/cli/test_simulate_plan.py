@@ -56,6 +56,8 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
     [
         (SimulateOptions(), ["--out"]),
         (SimulateOptions(out=(Path("a"), Path("b"), Path("c"))), ["--out"]),
+        (SimulateOptions(out=(Path("a"), Path("b")), exposures=True), ["--out"]),
+        (SimulateOptions(out=(Path("a"), Path("b"), Path("b")), exposures=True), ["--out"]),
         (SimulateOptions(out=(Path("a"), Path("./a"))), ["--out"]),
         (SimulateOptions(out=(Path("a"),), kafka=True), ["--kafka"]),
         (SimulateOptions(kafka=True, pace="fast"), ["--pace"]),
@@ -88,6 +90,23 @@ def test_all_invalid_options_are_reported_together(options: SimulateOptions, key
     assert [problem.key for problem in caught.value.problems] == keys
 
 
-def test_more_than_two_topics_are_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"one topic, or two"):
-        plan_of(SimulateOptions(kafka=True), ["a", "b", "c"], NOW_MS)
+@pytest.mark.parametrize(
+    ("exposures", "topics", "rule"),
+    [
+        (False, "abc", r"one topic for all events, or two: impressions, then feedback \(with --exposures, a third\)$"),
+        (False, "abcd", r"one topic for all events, or two: impressions, then feedback$"),
+        (True, "ab", r"one topic for all events, or three: impressions, feedback, exposures$"),
+        (True, "abcd", r"one topic for all events, or three"),
+    ],
+)
+def test_a_wrong_number_of_topics_is_rejected(exposures: bool, topics: str, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        plan_of(SimulateOptions(kafka=True, exposures=exposures), [*topics], NOW_MS)
+
+
+@pytest.mark.parametrize(("given", "topics"), [("abc", ("a", "b", "c")), ("a", ("a", "a", "a"))])
+def test_exposures_have_a_topic_of_their_own_or_share_the_only_one(given: str, topics: tuple[str, ...]) -> None:
+    plan = plan_of(SimulateOptions(kafka=True, exposures=True), [*given], NOW_MS)
+    assert (plan.traffic.impressions_topic, plan.traffic.feedback_topic, plan.traffic.exposures_topic) == topics
+    assert plan.topics == {*given}
+    assert plan_of(SimulateOptions(kafka=True), ["a", "b"], NOW_MS).topics == {"a", "b"}

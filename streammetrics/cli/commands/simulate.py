@@ -29,9 +29,12 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
     "--out",
     type=click.Path(path_type=Path, allow_dash=True),
     multiple=True,
-    help="Write events to this file, gzipped if its name ends in .gz. - is standard output. Give it twice for impressions and feedback.",
+    help="Write events to this file, gzipped if its name ends in .gz. - is standard output. Give it twice for impressions and feedback, "
+    "and three times for impressions, feedback and exposures.",
 )
-@click.option("--kafka", is_flag=True, help="Send events to kafka.topics: impressions to the first topic, feedback to the last.")
+@click.option(
+    "--kafka", is_flag=True, help="Send events to kafka.topics: one topic for all, or those of impressions, feedback and exposures."
+)
 @click.option("--events", type=click.IntRange(1, RECORDS_MAX), help="Stop after this many records.")
 @click.option(
     "--minutes",
@@ -70,6 +73,7 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
     help="Give the second variant this share of users after some event time, such as 0.5@30m. They come from the first variant.",
 )
 @click.option("--interleaved", is_flag=True, help="Interleave the rankings of the two variants in every list (team draft).")
+@click.option("--exposures", is_flag=True, help="Send exposures, which say who is in which variant. Lists carry no labels then.")
 @click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="Maximum delivery delay of a record.")
 @_share("--duplicates", "Share of events to send twice.")
 @_share("--lates", "Share of events to delay by --late-ms.")
@@ -86,8 +90,12 @@ def simulate(config_path: Path | None, settings_given: tuple[str, ...], **option
       streammetrics simulate --out events.ndjson --minutes 60
       streammetrics simulate --out impressions.ndjson --out feedback.ndjson --variant control=0.5 --variant treatment=0.5:0.9
       streammetrics simulate --out - --events 100000 --malformed 0.01 --lates 0.01 | streammetrics replay -
+      streammetrics simulate --out - --exposures | streammetrics replay - --set exposures.enabled=true
       streammetrics simulate --kafka --rate 100 --regression treatment:0.85@10m
       streammetrics simulate --kafka --pace fast --minutes 60 --set kafka.bootstrap_servers=broker:9092
+
+    With --exposures, each visit begins with an exposure, at most two seconds before its first list, and some users are exposed who never
+    see a list. --disorder-ms, --duplicates, --lates and --malformed hold for exposures, too. Lists and feedback stay the same.
 
     With --kafka, records are keyed by user id, and the topics must exist. Ctrl-C waits until all sent records are acknowledged.
     """

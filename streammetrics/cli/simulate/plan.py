@@ -35,6 +35,7 @@ _OPTIONS = {
     "regression": "--regression",
     "ramp": "--ramp",
     "interleaved": "--interleaved",
+    "exposures": "--exposures",
     "disorder_ms": "--disorder-ms",
     "duplicate_rate": "--duplicates",
     "late_rate": "--lates",
@@ -64,6 +65,7 @@ class SimulateOptions:
     regression: str | None = None
     ramp: str | None = None
     interleaved: bool = False
+    exposures: bool = False
     disorder_ms: int = 2_000
     duplicates: float = 0.0
     lates: float = 0.0
@@ -81,6 +83,12 @@ class SimulatePlan:
     span_ms: int | None
     in_real_time: bool
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics that get records."""
+        traffic = self.traffic
+        return {traffic.impressions_topic, traffic.feedback_topic, *([traffic.exposures_topic] if traffic.exposures else [])}
+
     def records(self) -> Iterator[SimulatedRecord]:
         """Return the records in order of arrival."""
         until_ms = None if self.span_ms is None else self.traffic.start_ms + self.span_ms
@@ -88,15 +96,15 @@ class SimulatePlan:
 
 
 def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> SimulatePlan:
-    """Build the plan. `topics` are the topics of impressions and feedback (or one for both). Raises ConfigError.
+    """Build the plan. `topics` are those of impressions, feedback and exposures, or one for all. Raises ConfigError.
 
     >>> plan = plan_of(SimulateOptions(out=(Path("events"),), variants=("a=0.5", "b=0.5:0.9")), ["shown", "done"], now_ms=0)
     >>> plan.span_ms, plan.in_real_time, plan.traffic.variants[1]
     (600000, False, Variant(name='b', share=0.5, quality=0.9))
     """
     problems = list(_place_problems(options))
-    if options.kafka and len(topics) > 2:
-        problems.append(Problem("kafka.topics", ",".join(topics), "simulate needs one topic, or two: impressions, then feedback"))
+    if options.kafka and (rule := _places_rule(options, len(topics), "topic")):
+        problems.append(Problem("kafka.topics", ",".join(topics), f"simulate needs {rule}"))
     variants = [_variant(given, problems) for given in options.variants]
     regression = _regression(options.regression, problems) if options.regression else None
     ramp = _ramp(options.ramp, problems) if options.ramp else None
@@ -117,6 +125,7 @@ def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> Sim
             regression=regression,
             ramp=ramp,
             interleaved=options.interleaved,
+            exposures=options.exposures,
             disorder_ms=options.disorder_ms,
             duplicate_rate=options.duplicates,
             late_rate=options.lates,
@@ -124,7 +133,8 @@ def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> Sim
             malformed_rate=options.malformed,
             feedback_without_id_rate=options.without_id,
             impressions_topic=topics[0],
-            feedback_topic=topics[-1],
+            feedback_topic=topics[min(1, len(topics) - 1)],
+            exposures_topic=topics[-1],
         )
     plan = SimulatePlan(
         traffic=traffic,
@@ -162,12 +172,20 @@ def _place_problems(options: SimulateOptions) -> Iterator[Problem]:
         yield Problem("--out", "(none)", "give a destination: --out FILE, --out - for standard output, or --kafka")
     elif options.kafka and options.out:
         yield Problem("--kafka", given, "give either --out or --kafka")
-    elif len(options.out) > 2:
-        yield Problem("--out", given, "give --out at most twice: impressions, then feedback")
+    elif rule := _places_rule(options, len(options.out), "--out"):
+        yield Problem("--out", given, f"give {rule}")
     elif len({path if path == STDOUT else path.resolve() for path in options.out}) < len(options.out):
-        yield Problem("--out", given, "give two different files, or one for both")
+        yield Problem("--out", given, "give different files, or one for all events")
     if options.kafka and options.pace == "fast" and options.events is None and options.minutes is None:
         yield Problem("--pace", "fast", "requires --events or --minutes; otherwise it would never end")
+
+
+def _places_rule(options: SimulateOptions, count: int, place: str) -> str | None:
+    """Return which places the traffic needs, if their number is wrong. `place` is what they are."""
+    if options.exposures:
+        return None if count in (0, 1, 3) else f"one {place} for all events, or three: impressions, feedback, exposures"
+    rule = f"one {place} for all events, or two: impressions, then feedback"
+    return None if count < 3 else f"{rule} (with --exposures, a third)" if count == 3 else rule
 
 
 def _variant(given: str, problems: list[Problem]) -> Variant | None:

@@ -16,8 +16,8 @@ from typing import IO, Protocol, cast
 from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.progress import progress_bar
-from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
@@ -27,7 +27,7 @@ from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.text import counted
 
-NATIVE_TOPICS = ("impressions", "feedback")
+NATIVE_TOPICS = ("impressions", "feedback", "exposures")
 PROGRESS_EVERY_RECORDS = 500
 WAIT_SECONDS_MAX = 0.2
 
@@ -93,10 +93,10 @@ def _paced(plan: SimulatePlan, sink: Sink, stop: threading.Event) -> Iterable[Si
 
 
 class FileSink:
-    """Writes impressions to the first file and feedback to the last, one record per line."""
+    """Writes one record per line, to the files of impressions, feedback and exposures, or of impressions and feedback, or to one."""
 
     def __init__(self, files: list[IO[bytes]]) -> None:
-        self._file_of_topic = dict(zip(NATIVE_TOPICS, (files[0], files[-1]), strict=True))
+        self._file_of_topic = dict(zip(NATIVE_TOPICS, (files[0], files[min(1, len(files) - 1)], files[-1]), strict=True))
 
     def write(self, sent: SimulatedRecord, timestamp_ms: int | None) -> None:
         self._file_of_topic[sent.topic].write(sent.value + b"\n")
@@ -133,7 +133,7 @@ def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
     from streammetrics.cli.wiring.connections import kafka_connection  # noqa: PLC0415
     from streammetrics.connectors.kafka.sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
 
-    with KafkaSink(kafka_connection(settings), sorted({plan.traffic.impressions_topic, plan.traffic.feedback_topic})) as sink:
+    with KafkaSink(kafka_connection(settings), sorted(plan.topics)) as sink:
         yield sink
 
 
@@ -154,4 +154,5 @@ def _progress(plan: SimulatePlan) -> Iterator[Callable[[SimulateProgress], None]
 def _destination(settings: Settings, options: SimulateOptions) -> str:
     if options.kafka:
         return f"{', '.join(settings.kafka.topics)} at {', '.join(settings.kafka.bootstrap_servers)}"
-    return " and ".join("standard output" if path == STDOUT else str(path) for path in options.out)
+    *others, last = ("standard output" if path == STDOUT else str(path) for path in options.out)
+    return f"{', '.join(others)} and {last}" if others else last

@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator
-from hashlib import blake2b
 from itertools import islice
 from random import Random
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from streammetrics.connectors.simulated.assignment import digest, label_of, variant_of
+from streammetrics.connectors.simulated.exposures import WrittenExposure, exposures_before
 from streammetrics.connectors.simulated.traffic import Traffic, Variant
-from streammetrics.experiments.interleaving import INTERLEAVED
 
 APPEAL_MAX = 0.6
 """Click probability of the most appealing item, once a user has examined it."""
@@ -71,8 +71,14 @@ class WrittenFeedback(msgspec.Struct, tag_field="type", tag="feedback", omit_def
     value: float | None = None
 
 
+WrittenEvent: TypeAlias = WrittenImpression | WrittenFeedback | WrittenExposure
+
+
 class DueList(NamedTuple):
-    """A list that will be shown: its time (ms), visit and place in the visit (from 0), user, taste and variant."""
+    """A list that will be shown: its time (ms), visit and place in the visit (from 0), user, taste and variant.
+
+    `is_first` says that it is the first one of the visit with this variant.
+    """
 
     ts: int
     visit: int
@@ -80,6 +86,7 @@ class DueList(NamedTuple):
     user_id: str
     taste: int
     variant: Variant | None
+    is_first: bool
 
 
 class Catalogue:
@@ -98,28 +105,8 @@ class Catalogue:
         self.examined = [rank**-traffic.examination_power for rank in range(1, traffic.items_per_list + 1)]
 
 
-def variant_of(traffic: Traffic, user_id: str, ts: int | None = None) -> Variant | None:
-    """Return the variant of a user, by a hash of seed, experiment and user; None if the user is in no experiment.
-
-    `ts` is the time of the list (ms), for traffic with a ramp; None: before it.
-
-    >>> variant_of(Traffic(seed=3), "u12").name
-    'control'
-    """
-    place = _digest(f"{traffic.seed}/{traffic.experiment}/{user_id}") / 2**64
-    ramp = traffic.ramp
-    moved = 0.0
-    if ramp is not None and ts is not None and ts >= traffic.start_ms + ramp.after_ms:
-        moved = ramp.share - traffic.variants[1].share
-    for number, variant in enumerate(traffic.variants):
-        place -= variant.share + (-moved if number == 0 else moved if number == 1 else 0.0)
-        if place < 0:
-            return variant
-    return None
-
-
-def lists(catalogue: Catalogue, until_ms: int) -> Iterator[tuple[int, Draw, list[WrittenImpression | WrittenFeedback]]]:
-    """Return each list dated before `until_ms`, in order of time: its ts, a draw, and the list with its feedback.
+def lists(catalogue: Catalogue, until_ms: int) -> Iterator[tuple[int, Draw, list[WrittenEvent]]]:
+    """Return each list dated before `until_ms`, in order of time: its ts, a draw, and the list with its feedback and exposures.
 
     The draw is seeded for this list alone, and its events are complete: further draws change no event. It is valid until
     the next list is requested.
@@ -135,7 +122,10 @@ def lists(catalogue: Catalogue, until_ms: int) -> Iterator[tuple[int, Draw, list
         chance.seed(catalogue.traffic.seed << 128 | turn.visit << 64 | turn.place)
         if (following := _following(catalogue.traffic, draw, turn)) and following.ts < until_ms:
             heapq.heappush(due, following)
-        yield turn.ts, draw, _served(catalogue, draw, turn)
+        happened: list[WrittenEvent] = [*_served(catalogue, draw, turn)]
+        if turn.is_first and catalogue.traffic.exposures:
+            happened += exposures_before(catalogue.traffic, turn.visit, turn.place, turn.user_id, turn.ts)
+        yield turn.ts, draw, happened
 
 
 def _visits(traffic: Traffic, until_ms: int) -> Iterator[DueList]:
@@ -145,8 +135,8 @@ def _visits(traffic: Traffic, until_ms: int) -> Iterator[DueList]:
     after_ms, visit = 0.0, 0
     while (begin_ms := traffic.start_ms + int(after_ms)) < until_ms:
         user_id = f"u{int(draw() * traffic.users)}"
-        taste = _digest(f"{traffic.seed}/{user_id}") % traffic.catalogue
-        yield DueList(begin_ms, visit, 0, user_id, taste, variant_of(traffic, user_id, begin_ms))
+        taste = digest(f"{traffic.seed}/{user_id}") % traffic.catalogue
+        yield DueList(begin_ms, visit, 0, user_id, taste, variant_of(traffic, user_id, begin_ms), True)
         after_ms += _exponential(draw, gap_ms)
         visit += 1
 
@@ -158,15 +148,14 @@ def _following(traffic: Traffic, draw: Draw, turn: DueList) -> DueList | None:
         return None
     ts = turn.ts + 1 + int(pause_ms)
     variant = turn.variant if traffic.ramp is None else variant_of(traffic, turn.user_id, ts)
-    return DueList(ts, turn.visit, turn.place + 1, turn.user_id, turn.taste, variant)
+    return DueList(ts, turn.visit, turn.place + 1, turn.user_id, turn.taste, variant, variant is not turn.variant)
 
 
 def _served(catalogue: Catalogue, draw: Draw, turn: DueList) -> list[WrittenImpression | WrittenFeedback]:
     traffic = catalogue.traffic
     segments = {name: values[int(draw() * len(values))] for name, values in traffic.segments}
     interleaved = traffic.interleaved and turn.variant is not None
-    variant = INTERLEAVED if interleaved else turn.variant.name if turn.variant else None
-    experiments = {} if variant is None else {traffic.experiment: variant}
+    experiments = {} if turn.variant is None or traffic.exposures else {traffic.experiment: label_of(traffic, turn.variant)}
     first = int(draw() * traffic.catalogue)
     liked = (first + turn.taste) % traffic.catalogue
     appeals = catalogue.appeal[liked : liked + traffic.items_per_list]
@@ -253,8 +242,3 @@ def _reactions(
 def _exponential(draw: Draw, mean: float) -> float:
     """Draw from an exponential distribution. At most about 37 means, because a uniform draw is never closer to 1 than 2^-53."""
     return -math.log(1 - draw()) * mean
-
-
-def _digest(text: str) -> int:
-    """Return 64 uniform bits for a text, the same in every process. The built-in hash differs between processes."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")

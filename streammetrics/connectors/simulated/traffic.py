@@ -66,6 +66,10 @@ class Traffic:
     **Interleaved.** All users of the experiment see the variant `interleaved`. The rankers of its two variants draft each list
     in pairs, and a coin decides which one is first in a pair (team-draft). Each item carries its team.
 
+    **Exposures.** Lists carry no label. Each visit begins with an exposure of the user, at most two seconds before its first list, and so
+    does each list by which a ramp moves its user. Beside some visits, another user is exposed who never sees a list. Lists and feedback
+    are the same otherwise.
+
     **Clicks** follow the position-based model: P(click at rank r) = r ** -examination_power * appeal(item, user), with
     the propensities of Joachims, Swaminathan and Schnabel, "Unbiased Learning-to-Rank with Biased Feedback" (WSDM 2017).
 
@@ -95,6 +99,7 @@ class Traffic:
     regression: Regression | None = None
     ramp: Ramp | None = None
     interleaved: bool = False
+    exposures: bool = False
     segments: tuple[Segment, ...] = (Segment("surface", ("home", "search")),)
     examination_power: float = 1.0
     feedback_without_id_rate: float = 0.0
@@ -105,6 +110,7 @@ class Traffic:
     malformed_rate: float = 0.0
     impressions_topic: str = "impressions"
     feedback_topic: str = "feedback"
+    exposures_topic: str = "exposures"
 
     def __post_init__(self) -> None:
         # Fields are compared with each other only if each one is valid by itself.
@@ -154,7 +160,7 @@ def _real_problems(key: str, value: object, least: float, most: float) -> Iterat
 
 
 def _name_problems(traffic: Traffic) -> Iterator[Problem]:
-    for key in ("impressions_topic", "feedback_topic"):
+    for key in ("impressions_topic", "feedback_topic", "exposures_topic"):
         if not _TOPIC.fullmatch(getattr(traffic, key)):
             yield Problem(key, repr(getattr(traffic, key)), "a topic name: 1 to 249 of the letters, digits, '.', '_' and '-'")
     yield from _label_problems("experiment", [traffic.experiment])

@@ -10,11 +10,12 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.simulated.people import Catalogue, Draw, WrittenFeedback, WrittenImpression, lists
+from streammetrics.connectors.simulated.exposures import EXPOSURE_LEAD_MS
+from streammetrics.connectors.simulated.people import Catalogue, Draw, WrittenEvent, WrittenFeedback, WrittenImpression, lists
 from streammetrics.connectors.simulated.traffic import Traffic
 from streammetrics.events.model import TS_MAX
 
-_Arrival: TypeAlias = tuple[int, int, WrittenImpression | WrittenFeedback, int | None]
+_Arrival: TypeAlias = tuple[int, int, WrittenEvent, int | None]
 """Arrival time (ms), a number to break ties, the event, and which defect if any. It is encoded on arrival, to save memory."""
 
 
@@ -45,11 +46,13 @@ def generate(traffic: Traffic, events_max: int | None = None, until_ms: int | No
 
 
 def _in_order(catalogue: Catalogue, until_ms: int) -> Iterator[SimulatedRecord]:
-    # No record arrives before its ts, or has a ts before its list. So when a list is due, all earlier arrivals are known.
+    # No record arrives before its ts, or has a ts more than the lead before its list. So when a list is due, all arrivals before the
+    # lead are known.
+    lead_ms = EXPOSURE_LEAD_MS if catalogue.traffic.exposures else 0
     in_transit: list[_Arrival] = []
     number = 0
-    for ts, draw, happened in lists(catalogue, until_ms):
-        while in_transit and in_transit[0][0] < ts:
+    for ts, draw, happened in lists(catalogue, until_ms + lead_ms):
+        while in_transit and in_transit[0][0] < ts - lead_ms:
             yield _sent(catalogue.traffic, heapq.heappop(in_transit))
         for event in happened:
             for arrival_ms, defect in _arrivals(catalogue.traffic, draw, event.ts):
@@ -78,7 +81,14 @@ def _arrivals(traffic: Traffic, draw: Draw, ts: int) -> list[tuple[int, int | No
 
 def _sent(traffic: Traffic, arrival: _Arrival) -> SimulatedRecord:
     _, _, event, defect = arrival
-    topic = traffic.impressions_topic if type(event) is WrittenImpression else traffic.feedback_topic
+    kind = type(event)
+    topic = (
+        traffic.impressions_topic
+        if kind is WrittenImpression
+        else traffic.feedback_topic
+        if kind is WrittenFeedback
+        else traffic.exposures_topic
+    )
     value = msgspec.json.encode(event)
     return SimulatedRecord(topic, event.user_id.encode(), event.ts, value if defect is None else DEFECTS[defect](value))
 
@@ -114,6 +124,6 @@ DEFECTS: tuple[Callable[[bytes], bytes], ...] = (
     _with(ts=TS_MAX + 1),
     _with(ts="yesterday"),
     _with(ts="2024-11-21T10:00:00"),
-    _with(items="", item_id=["a"]),
+    _with(items="", item_id=["a"], variant=["a"]),
 )
 """All defects, equally likely. Each turns the bytes of a valid event into bytes without one."""

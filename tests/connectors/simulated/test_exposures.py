@@ -1,0 +1,157 @@
+"""Simulated exposures say what labels would say, and change nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streammetrics.connectors.simulated import Ramp, SimulatedRecord, Traffic, Variant, generate
+from streammetrics.connectors.simulated.exposures import EXPOSURE_LEAD_MS, LEFT_SHARE
+from streammetrics.connectors.simulated.transport import DEFECTS
+from streammetrics.events import EventLimits, MalformedEvent, native_decoder
+from tests.support.simulated_traffic import START_MS, assert_share, is_good
+
+MINUTES_MS = 1_200_000
+TRAFFIC = Traffic(users=400, seed=6, impressions_per_second=3.0, exposures=True)
+THIRDS = (Variant("a", 0.3), Variant("b", 0.3), Variant("c", 0.2))
+
+
+def contents(traffic: Traffic, span_ms: int = MINUTES_MS) -> list[dict[str, Any]]:
+    return [json.loads(record.value) for record in generate(traffic, until_ms=START_MS + span_ms)]
+
+
+def of_type(found: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+    return [event for event in found if event["type"] in types]
+
+
+def variant_by_the_rule(exposures: list[dict[str, Any]], user: str, ts: int) -> str | None:
+    """The variant of a user's latest exposure at or before a time."""
+    known = [(each["ts"], each["variant"]) for each in exposures if each["user_id"] == user and each["ts"] <= ts]
+    return max(known)[1] if known else None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"variants": THIRDS},
+        {"interleaved": True},
+        {"ramp": Ramp(0.9, 600_000)},
+        {"variants": THIRDS, "ramp": Ramp(0.1, 600_123)},
+        {"variants": ()},
+    ],
+)
+def test_a_list_has_the_variant_of_its_label_by_the_rule_of_exposures(changes: dict[str, Any]) -> None:
+    traffic = replace(TRAFFIC, **changes)
+    exposures = of_type(contents(traffic), "exposure")
+    labelled = of_type(contents(replace(traffic, exposures=False)), "impression")
+    for shown in labelled:
+        assert variant_by_the_rule(exposures, shown["user_id"], shown["ts"]) == shown.get("experiments", {}).get("ranker")
+    assert len(labelled) > 2_000
+
+
+@pytest.mark.parametrize("changes", [{}, {"duplicate_rate": 0.1, "late_rate": 0.1, "malformed_rate": 0.1, "feedback_without_id_rate": 0.2}])
+def test_lists_lose_their_labels_and_nothing_else_changes(changes: dict[str, Any]) -> None:
+    traffic = replace(TRAFFIC, ramp=Ramp(0.9, 600_000), **changes)
+
+    def others(traffic: Traffic, *, labels: bool) -> list[tuple[bytes, int, object]]:
+        """All records but exposures, in order of arrival, without labels. Of malformed ones, the bytes may have a label in them."""
+        found = []
+        for record in generate(traffic, until_ms=START_MS + MINUTES_MS):
+            if record.topic != "exposures":
+                event = json.loads(record.value) if is_good(record) else {}
+                assert labels or "experiments" not in event
+                found.append((record.key, record.ts, event | {"experiments": None}))
+        return found
+
+    assert others(traffic, labels=False) == others(replace(traffic, exposures=False), labels=True)
+
+
+def test_each_visit_begins_with_an_exposure_and_each_move_of_a_ramp_with_another() -> None:
+    traffic = replace(TRAFFIC, users=100_000, ramp=Ramp(0.9, 600_000))  # hardly any user comes twice
+    exposures = of_type(contents(traffic), "exposure")
+    lists: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for shown in of_type(contents(replace(traffic, exposures=False), MINUTES_MS), "impression"):
+        lists[shown["impression_id"].split("-")[0]].append(shown)
+    begun = 0
+    for visit in lists.values():
+        variants = [shown["experiments"]["ranker"] for shown in sorted(visit, key=lambda shown: shown["ts"])]
+        begun += 1 + sum(before != after for before, after in pairwise(variants))
+    mine = [each for each in exposures if int(each["user_id"][1:]) < traffic.users]
+    assert begun > len(lists) + 5, "the ramp moves users within a visit"
+    assert begun <= len(mine) <= begun + 5, "those whose list is after the end"
+
+
+def test_some_users_are_exposed_and_never_see_a_list() -> None:
+    found = contents(replace(TRAFFIC, impressions_per_second=20.0, lists_per_visit=1.0))
+    seen = {event["user_id"] for event in of_type(found, "impression")}
+    exposed = [event["user_id"] for event in of_type(found, "exposure")]
+    left = [user for user in exposed if user not in seen]
+    assert len(set(left)) == len(left) > 100
+    assert_share(len(left), len(exposed) - len(left), LEFT_SHARE)
+    assert seen <= set(exposed)
+
+
+def test_exposures_are_shortly_before_their_lists_and_often_arrive_after_them() -> None:
+    found = contents(replace(TRAFFIC, lists_per_visit=1.0))
+    place = {(event["user_id"], event["ts"]): at for at, event in enumerate(found) if event["type"] == "impression"}
+    leads, behind = [], 0
+    for at, event in enumerate(found):
+        after = [ts for user, ts in place if user == event["user_id"] and ts >= event["ts"]]
+        if event["type"] == "exposure" and after:
+            leads.append(min(after) - event["ts"])
+            behind += at > place[event["user_id"], min(after)]
+    assert 0 <= min(leads) < 50
+    assert EXPOSURE_LEAD_MS - 50 < max(leads) <= EXPOSURE_LEAD_MS
+    assert behind > len(leads) / 20
+
+
+@pytest.mark.parametrize("after_ms", [0, 1, 600_000])
+def test_no_exposure_is_before_the_start(after_ms: int) -> None:
+    found = contents(replace(TRAFFIC, ramp=Ramp(0.9, after_ms)))
+    assert min(event["ts"] for event in found) == START_MS
+
+
+@given(seed=st.integers(0, 50), until_ms=st.integers(0, 400_000), disorder_ms=st.integers(0, 20_000))
+@settings(max_examples=20, deadline=None)
+def test_bounds_hold_for_exposures_too(seed: int, until_ms: int, disorder_ms: int) -> None:
+    traffic = replace(TRAFFIC, seed=seed, catalogue=50, disorder_ms=disorder_ms, late_rate=0.0)
+    longer = list(generate(traffic, until_ms=START_MS + 400_000))
+    assert list(generate(traffic, until_ms=START_MS + until_ms)) == [record for record in longer if record.ts < START_MS + until_ms]
+    assert list(generate(traffic, len(longer) // 2, START_MS + 400_000)) == longer[: len(longer) // 2]
+    newest = START_MS
+    for record in longer:
+        newest = max(newest, record.ts)
+        assert newest - record.ts <= disorder_ms
+
+
+def test_exposures_are_late_doubled_and_malformed_at_the_rates_of_all_events() -> None:
+    def exposures(traffic: Traffic) -> list[SimulatedRecord]:
+        return [record for record in generate(traffic, until_ms=START_MS + MINUTES_MS) if record.topic == "exposures"]
+
+    traffic = replace(TRAFFIC, impressions_per_second=20.0)
+    clean = exposures(traffic)
+    assert_share(len(exposures(replace(traffic, duplicate_rate=0.1))) - len(clean), len(clean), 0.1)
+    assert_share(len(exposures(replace(traffic, malformed_rate=0.1))) - len(clean), len(clean), 0.1)
+    late = [record.ts for record in exposures(replace(traffic, late_rate=0.1, late_ms=80_000))]
+    assert_share(sum(max(late[:at], default=0) - ts > 60_000 for at, ts in enumerate(late)), len(late), 0.1)
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_each_defect_leaves_no_exposure(defect: object) -> None:
+    value = next(record.value for record in generate(TRAFFIC) if record.topic == "exposures")
+    assert callable(defect)
+    (refused,) = native_decoder(EventLimits(exposures=True))(defect(value))
+    assert isinstance(refused, MalformedEvent)
+
+
+def test_exposures_go_to_their_topic() -> None:
+    topics = {record.topic for record in generate(replace(TRAFFIC, exposures_topic="flags"), 1_000)}
+    assert topics == {"impressions", "feedback", "flags"}
