@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from streammetrics.cli.event_kinds import KIND_NAMES
-from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.cli.wiring.decoders import build_decoder

@@ -11,8 +11,8 @@ import msgspec
 
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.output.difference_lines import difference_lines
-from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, read_report
+from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
@@ -29,9 +29,7 @@ def run_differences(online: ComparedSide, offline: ComparedSide, *, as_json: boo
     """Compare, print what differs, and return the exit code: 0 equal, 1 different, 2 nothing was comparable."""
     found = find_differences(online, offline)
     if as_json:
-        output = standard_output().buffer
-        output.write(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-        output.flush()
+        print_json(found)
     else:
         console = output_console()
         for line in difference_lines(found, (online.name, offline.name)):

@@ -10,23 +10,24 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line
-from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
+from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.experiments.gate import GateWord
-from streammetrics.reports.freshness import ReportTimes, span_text
+from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
+from streammetrics.reports.time_text import span_text
 
 EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
 
@@ -56,21 +57,13 @@ def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch
     found = _asked(ask) if watch is None else _watched(ask, watch)
     word: GateWord = "wait" if isinstance(found, StreammetricsError) else found.gate
     if as_json:
-        _print_json(question, found)
+        unasked = {"experiment": question.experiment, "gate": "wait", "reason": str(found)}
+        print_json(unasked if isinstance(found, StreammetricsError) else found)
     else:
         console = output_console()
         for line in [no_answer_line(str(found))] if isinstance(found, StreammetricsError) else answer_lines(found):
             console.print(line)
     return EXIT_CODES[word]
-
-
-def _print_json(question: GateQuestion, found: GateAnswer | StreammetricsError) -> None:
-    plain: dict[str, Any] = {"experiment": question.experiment, "gate": "wait", "reason": str(found)}
-    if not isinstance(found, StreammetricsError):
-        plain = found.to_json()
-    output = standard_output().buffer
-    output.write(msgspec.json.format(msgspec.json.encode(plain), indent=2) + b"\n")
-    output.flush()
 
 
 def _asker(settings: Settings, question: GateQuestion) -> Callable[[], GateAnswer]:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.config import hash_password
 from streammetrics.errors import StreammetricsError
 

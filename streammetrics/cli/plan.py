@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.plan_tables import DetectableRow, ExperimentPlan, PlanRow, plan_lines
 from streammetrics.cli.output.report_reader import read_report
+from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
@@ -61,9 +61,7 @@ def show_plan(settings: Settings, file: Path | None, options: PlanOptions, *, fo
         if not plans:
             raise StreammetricsError(f"{results.empty_text()}; without a report, use --variation and --users-per-day")
     if form == "json":
-        output = standard_output().buffer
-        output.write(msgspec.json.format(msgspec.json.encode([_plain(each) for each in plans]), indent=2) + b"\n")
-        output.flush()
+        print_json([_plain(each) for each in plans])
         return
     console = output_console()
     for each in plans:

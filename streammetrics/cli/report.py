@@ -11,8 +11,9 @@ import msgspec
 from streammetrics import __version__
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.output.atomic_file import AtomicFile
-from streammetrics.cli.output.output_paths import require_distinct, standard_output
+from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
+from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.output.verdict_tables import verdict_lines
 from streammetrics.cli.process.logs import configure_quiet_logs
@@ -47,9 +48,7 @@ def show_report(
         with AtomicFile("--html", html) as page_file:
             page_file.write(page_of(results, plain, where, whole=not names))
     if form == "json":
-        output = standard_output().buffer
-        output.write(msgspec.json.format(msgspec.json.encode(to_json(results)), indent=2) + b"\n")
-        output.flush()
+        print_json(to_json(results))
     else:
         _print(results, all_measures)
 

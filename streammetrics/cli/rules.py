@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from streammetrics.cli.output.generated_files import write_generated
-from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.errors import CallerError, ConfigError, Problem
 from streammetrics.exporters.grafana.dashboards import dashboards
 from streammetrics.exporters.prometheus.rules.options import RuleOptions, plain

@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
-from streammetrics.reports.freshness import span_text
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.time_text import span_text
 
 Watched: TypeAlias = Literal["verdict", "gate"]
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import UNMATCHED
-from streammetrics.reports.late_events import LATE_SHARE_MAX, date_text
+from streammetrics.reports.late_events import LATE_SHARE_MAX
 from streammetrics.reports.text import counted, fit, isolated
+from streammetrics.reports.time_text import second_text
 from streammetrics.reports.unknown_names import UnknownName
 
 REFUSED_SHARE_MAX: Final = LATE_SHARE_MAX
@@ -42,7 +43,7 @@ def seconds_sentences(known_ms: Iterable[tuple[str, int | None]]) -> Iterator[st
         if at_ms is not None and seems_seconds(at_ms):
             newest[topic] = max(at_ms, newest.get(topic, at_ms))
     for topic, at_ms in newest.items():
-        yield f"The events of {isolated(topic)} are from {date_text(at_ms)} or before: ts must be in milliseconds, not seconds."
+        yield f"The events of {isolated(topic)} are from {second_text(at_ms)} or before: ts must be in milliseconds, not seconds."
 
 
 def refused_sentences(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> Iterator[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Final
 
 from streammetrics.experiments.words import percent
 from streammetrics.reports.explanation_values import Explanation, RankContribution, SegmentContributions
+from streammetrics.reports.time_text import minute_text
 
 MOST: Final = 2 / 3
 """The share of a difference that the named ranks have at least."""
@@ -21,10 +21,11 @@ def summary_of(found: Explanation) -> Iterator[str]:
     yield from _segments(found, direction)
     yield from _ranks(found, direction)
     if found.onset is None:
-        yield f"since when cannot be told: no change of the difference is seen from {_time(found.from_ms)} to {_time(found.end_ms)}"
+        span = f"from {minute_text(found.from_ms)} to {minute_text(found.end_ms)}"
+        yield f"since when cannot be told: no change of the difference is seen {span}"
     else:
-        first, last = _time(found.onset.first_ms), _time(found.onset.last_ms)
-        yield f"the difference changed at about {_time(found.onset.at_ms)} (between {first} and {last})"
+        first, last = minute_text(found.onset.first_ms), minute_text(found.onset.last_ms)
+        yield f"the difference changed at about {minute_text(found.onset.at_ms)} (between {first} and {last})"
 
 
 def _segments(found: Explanation, direction: str) -> Iterator[str]:
@@ -65,7 +66,3 @@ def _rank_words(ranks: RankContribution) -> str:
 
 def _braced(name: str) -> str:
     return name.replace("{", "{{").replace("}", "}}")
-
-
-def _time(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M} UTC"

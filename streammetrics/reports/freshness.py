@@ -12,6 +12,7 @@ from typing import Any
 
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
+from streammetrics.reports.time_text import span_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +82,3 @@ class ReportTimes:
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def span_text(ms: int) -> str:
-    """Return a span of time with its largest unit, rounded down to two of its digits.
-
-    >>> [span_text(ms) for ms in (900, 61_000, 3 * 3_600_000, 5_400_000, 50 * 3_600_000)]
-    ['0.9 s', '61 s', '3 h', '90 min', '2 days']
-    """
-    for unit, name in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
-        if ms >= 2 * unit:
-            return f"{ms // unit} {name}" if ms >= 10 * unit or ms % unit < unit // 10 else f"{ms // (unit // 10) / 10:g} {name}"
-    return f"{ms / 1_000:.3g} s"

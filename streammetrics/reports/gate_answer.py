@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import msgspec
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport
@@ -80,11 +77,6 @@ class GateAnswer:
     up_to_ms: int | None
     answered_ms: int
     warnings: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the answer as plain JSON values."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def find_experiment(

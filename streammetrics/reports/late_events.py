@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from streammetrics.engine.codec import Control
 from streammetrics.engine.lateness import Lateness, TimeSetter, median_ms
-from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.reports.text import counted, isolated
+from streammetrics.reports.time_text import second_text, span_text
 
 LATE_SHARE_MAX = 0.05
 """An input with a greater share of late events is reported first."""
@@ -60,13 +60,13 @@ class LateInput:
         cause = (
             "the other inputs or the clock had moved the watermark while this input was idle"
             if setter is None
-            else f"the event of user {isolated(setter.user)} at offset {setter.offset}, dated {date_text(setter.ts)}, had moved the"
+            else f"the event of user {isolated(setter.user)} at offset {setter.offset}, dated {second_text(setter.ts)}, had moved the"
             " watermark"
         )
         return (
             f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}."
             f" They are {span_text(self.median_ms)} too old (median), at most {span_text(self.greatest_ms)}: {cause}."
-            f" The watermark is {'unknown' if self.watermark_ms is None else date_text(self.watermark_ms)}."
+            f" The watermark is {'unknown' if self.watermark_ms is None else second_text(self.watermark_ms)}."
             " Check the clock of that sender, or raise join.lateness_ms if the events are right."
         )
 
@@ -112,24 +112,3 @@ def late_sentences(inputs: Sequence[LateInput]) -> list[str]:
     more = len(worst) - SENTENCES_MAX
     sentences = [each.sentence() for each in worst[:SENTENCES_MAX]]
     return sentences if more <= 0 else [*sentences, f"The same holds for {counted(more, 'more input')}."]
-
-
-def date_text(at_ms: int) -> str:
-    """Format a time to the second.
-
-    >>> date_text(1_732_183_200_123)
-    '2024-11-21 10:00:00 UTC'
-    """
-    return f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def span_text(ms: int) -> str:
-    """Format a duration in its largest unit.
-
-    >>> [span_text(ms) for ms in (12, 4_200, 150_000, 30_000_000, 31_536_000_000)]
-    ['12 ms', '4.2 s', '2.5 min', '8.3 h', '365 days']
-    """
-    for unit_ms, unit in ((DAY_MS, "days"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")):
-        if ms >= unit_ms * (2 if unit == "days" else 1):
-            return f"{ms / unit_ms:.{0 if unit == 'days' else 1}f} {unit}"
-    return f"{ms} ms"

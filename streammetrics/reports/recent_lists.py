@@ -55,6 +55,7 @@ class RecentReader:
             self._revisions = self._aggregator.revisions
             tallies = {group: tally for group, tally in self._aggregator.final_tallies(*span).items() if group.experiment}
             spans = self._trail.spans(*span)
+            self._measures = {name: self._measures[name] for name in {group.experiment for group in tallies} & self._measures.keys()}
             self._read = RecentLists(*span, tallies, dict(self._measures), spans)
         return self._read
 

@@ -41,7 +41,7 @@ def verdict_rows(experiment: ExperimentReport, up_to_ms: int) -> Iterator[Verdic
 
 
 class ChangedVerdicts:
-    """Finds the verdicts since the start that have changed since the last report, and all of them in the first one."""
+    """Finds the verdicts since the start that have changed since the last report, and all of those that it did not have."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], str] = {}
@@ -51,6 +51,5 @@ class ChangedVerdicts:
         if report.entered_ms is None:
             return []
         rows = [row for each in report.experiments if each.scope == SINCE_START for row in verdict_rows(each, report.entered_ms)]
-        changed = [row for row in rows if self._known.get(row.about) != row.verdict]
-        self._known.update((row.about, row.verdict) for row in changed)
-        return changed
+        before, self._known = self._known, {row.about: row.verdict for row in rows}
+        return [row for row in rows if before.get(row.about) != row.verdict]

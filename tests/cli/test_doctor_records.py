@@ -88,7 +88,7 @@ class TestTimes:
     def test_events_in_the_future_are_reported_with_the_greatest_difference(self) -> None:
         year_ms = 365 * 86_400_000
         assert problems(found_in([shown(), shown(ts=NOW_MS + year_ms)])) == [
-            ("warn", "topic shown: 1 of 2 events dated in the future, by up to 365 d")
+            ("warn", "topic shown: 1 of 2 events dated in the future, by up to 365 days")
         ]
 
     def test_events_after_their_record_are_reported(self) -> None:
@@ -96,7 +96,7 @@ class TestTimes:
         assert problems(found_in([shown()], settings, record_ts=NOW_MS - 60_000)) == []
         [(level, text)] = problems(found_in([shown()], settings, record_ts=NOW_MS - 7_200_000))
         assert level == "warn"
-        assert "1 of 1 event dated after their record, by up to 120 min" in text
+        assert "1 of 1 event dated after their record, by up to 2 h" in text
 
     def test_events_that_would_be_late_are_reported(self) -> None:
         allowed_ms = SETTINGS.join.lateness_ms + SETTINGS.join.out_of_orderness_ms
@@ -125,7 +125,7 @@ class TestTopicSettings:
 
     def test_usual_settings_are_shown(self) -> None:
         assert list(settings_findings("shown", TopicSettings("delete", "LogAppendTime", 604_800_000), SETTINGS)) == [
-            ("ok", "topic shown: records are kept for 7 d, timestamps are LogAppendTime", "")
+            ("ok", "topic shown: records are kept for 7 days, timestamps are LogAppendTime", "")
         ]
 
 

@@ -71,7 +71,7 @@ def test_sound_topics_have_only_ok_findings_and_no_group_is_joined(kafka_broker:
     assert f"topic {topic_name}-shown: 60 of 60 recent records usable: 60 lists" in output
     assert f"topic {topic_name}-clicked: 60 of 60 recent records usable: 60 feedback" in output
     assert f"topic {topic_name}-clicked: the key is the user id" in output
-    assert f"topic {topic_name}-shown: records are kept for 7 d, timestamps are CreateTime" in output
+    assert f"topic {topic_name}-shown: records are kept for 7 days, timestamps are CreateTime" in output
     with kafka_broker.admin() as admin:
         assert topic_name not in [group["group_id"] for group in admin.list_groups()]
 
@@ -135,7 +135,7 @@ def test_unknown_actions_are_named_with_the_nearest_known_one(kafka_broker: Kafk
 def test_a_wrong_sender_clock_is_reported(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
     code, output = examined(kafka_broker, redis_url, topic_name, lambda *to: send_events(*to, ts=now_ms() + 5 * 86_400_000))
     assert code == 0, output
-    assert [line.split(": ", 1)[1] for line in problem_lines(output)] == ["60 of 60 events dated in the future, by up to 5 d"] * 2
+    assert [line.split(": ", 1)[1] for line in problem_lines(output)] == ["60 of 60 events dated in the future, by up to 5 days"] * 2
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_topic_settings_that_lose_records_are_a_warning(
 def test_the_timestamp_type_is_shown(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
     code, output = examined(kafka_broker, redis_url, topic_name, send_events, {"message.timestamp.type": "LogAppendTime"})
     assert code == 0, output
-    assert f"topic {topic_name}-shown: records are kept for 7 d, timestamps are LogAppendTime" in output
+    assert f"topic {topic_name}-shown: records are kept for 7 days, timestamps are LogAppendTime" in output
 
 
 def test_records_of_aborted_transactions_are_not_read(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:

@@ -94,10 +94,10 @@ def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
 def test_an_answer_survives_json() -> None:
     for report in (passing(), failing(), waiting()):
         found = answer(report, None, "old")
-        assert msgspec.json.decode(msgspec.json.encode(found.to_json()), type=GateAnswer) == found
+        assert msgspec.json.decode(msgspec.json.encode(found), type=GateAnswer) == found
 
 
 def test_a_report_of_an_earlier_version_waits() -> None:
-    plain = {name: value for name, value in passing().to_json().items() if name not in ("gate", "gate_margin")}
+    plain = {name: value for name, value in msgspec.to_builtins(passing()).items() if name not in ("gate", "gate_margin")}
     found = answer(msgspec.convert(plain, ExperimentReport))
     assert (found.gate, found.reason) == ("wait", "the report is of a version without a gate")

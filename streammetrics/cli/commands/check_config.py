@@ -22,7 +22,7 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
       streammetrics check-config --config streammetrics.toml
       STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
     """
-    from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
+    from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
     from streammetrics.cli.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
 

@@ -20,7 +20,7 @@ def config(kind: str | None) -> None:
       streammetrics config --minimal > streammetrics.toml
       streammetrics config --reference | less
     """
-    from streammetrics.cli.output.output_paths import standard_output  # noqa: PLC0415
+    from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
     from streammetrics.config import minimal_toml, reference_toml  # noqa: PLC0415
 
     if kind is None:

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from streammetrics.cli.demo.scenarios import CONTROL
-from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, number, window_rows
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.config import Settings

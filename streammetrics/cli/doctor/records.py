@@ -25,6 +25,7 @@ from streammetrics.events.recognize import recognize
 from streammetrics.events.recognized import Recognized
 from streammetrics.events.unknown_names import nearest
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
 
 USABLE_SHARE_MIN: Final = 0.5
@@ -141,7 +142,7 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
     if ahead:
         yield DoctorFinding(
             "warn",
-            f"topic {topic}: {len(ahead)} of {counted(len(events), 'event')} dated in the future, by up to {span(max(ahead))}",
+            f"topic {topic}: {len(ahead)} of {counted(len(events), 'event')} dated in the future, by up to {span_text(max(ahead))}",
             "correct the clock of the sender, or this machine's",
         )
     stamped = [(record.ts, event.ts) for record, event in events if record.ts >= 0]
@@ -149,7 +150,7 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
     if early and not ahead:
         yield DoctorFinding(
             "warn",
-            f"topic {topic}: {len(early)} of {counted(len(events), 'event')} dated after their record, by up to {span(max(early))}; "
+            f"topic {topic}: {len(early)} of {counted(len(events), 'event')} dated after their record, by up to {span_text(max(early))}; "
             "such events are refused as future",
             "let the sender use one clock for events and records, or raise join.future_ms",
         )
@@ -157,15 +158,15 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
     if len(late) > LATE_SHARE_MAX * len(events):
         yield DoctorFinding(
             "warn",
-            f"topic {topic}: {len(late)} of {counted(len(events), 'event')} would be late, by up to {span(max(late))}",
+            f"topic {topic}: {len(late)} of {counted(len(events), 'event')} would be late, by up to {span_text(max(late))}",
             "raise join.lateness_ms, or let the sender keep the order of events",
         )
     if not (ahead or early or late):
         newest = max(event.ts for _, event in events)
         delays = sorted(record_ts - event_ts for record_ts, event_ts in stamped)
-        delay = f"; records are written {span(delays[len(delays) // 2])} after their events (median)" if delays else ""
+        delay = f"; records are written {span_text(delays[len(delays) // 2])} after their events (median)" if delays else ""
         old = ", which is long ago" if now_ms - newest > OLD_MS else ""
-        yield DoctorFinding("ok", f"topic {topic}: the newest event is {span(now_ms - newest)} old{old}{delay}")
+        yield DoctorFinding("ok", f"topic {topic}: the newest event is {span_text(now_ms - newest)} old{old}{delay}")
 
 
 def _late_events(events: Iterable[tuple[RecentRecord, Event]], allowed_ms: int) -> list[int]:
@@ -193,22 +194,10 @@ def settings_findings(topic: str, found: TopicSettings, settings: Settings) -> I
     if 0 <= found.retention_ms < needed_ms:
         yield DoctorFinding(
             "warn",
-            f"topic {topic}: retention.ms is {found.retention_ms:,}, so records are gone after {span(found.retention_ms)}; "
-            f"a session may last {span(needed_ms)} and longer",
+            f"topic {topic}: retention.ms is {found.retention_ms:,}, so records are gone after {span_text(found.retention_ms)}; "
+            f"a session may last {span_text(needed_ms)} and longer",
             "set retention.ms to a day or more: after an outage, workers read on only if the records are still there",
         )
     if "compact" not in found.cleanup_policy and not 0 <= found.retention_ms < needed_ms:
-        kept = "for ever" if found.retention_ms < 0 else f"for {span(found.retention_ms)}"
+        kept = "for ever" if found.retention_ms < 0 else f"for {span_text(found.retention_ms)}"
         yield DoctorFinding("ok", f"topic {topic}: records are kept {kept}, timestamps are {found.timestamp_type}")
-
-
-def span(ms: int) -> str:
-    """Return a duration with one unit.
-
-    >>> span(300), span(4_000), span(-90_000), span(7_200_000), span(31_536_000_000)
-    ('0.3 s', '4 s', '-90 s', '120 min', '365 d')
-    """
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
-        if abs(ms) >= 2 * size + size // 2 or (unit == "s" and abs(ms) >= size):
-            return f"{ms / size:,.0f} {unit}"
-    return f"{ms / 1_000:.1f} s"

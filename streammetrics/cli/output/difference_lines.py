@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import RenderableType
@@ -11,10 +10,10 @@ from rich.text import Text
 
 from streammetrics.cli.output.tables import UNLABELLED
 from streammetrics.cli.output.terminal import FittingTable
-from streammetrics.events.model import TS_MAX
 from streammetrics.reports.differences.found import ChangedGroup, ChangedNumber, FoundDifferences, SideSpan
 from streammetrics.reports.differences.groups import PANES
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.time_text import second_text
 
 GROUPS_MAX: Final = 20
 NUMBERS_MAX: Final = 4
@@ -138,6 +137,4 @@ def _time(at_ms: int | None) -> str:
     >>> _time(1_732_183_200_000), _time(None)
     ('2024-11-21 10:00:00', '-')
     """
-    if at_ms is None or not 0 <= at_ms <= TS_MAX:
-        return "-" if at_ms is None else f"{at_ms} ms"
-    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
+    return "-" if at_ms is None else second_text(at_ms).removesuffix(" UTC")

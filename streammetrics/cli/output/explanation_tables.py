@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from streammetrics.cli.output.report_reader import interval_text, lift_text, moment, share_text
+from streammetrics.cli.output.report_reader import interval_text, lift_text, share_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.text import fit
+from streammetrics.reports.time_text import minute_text
 
 _CLEAR = ("regressed", "improved", "mixed")
 """The verdicts with a difference to explain."""
@@ -26,7 +27,7 @@ def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation])
         names = [(each.metric, each.k) for each in variant.measures if each.paging and each.verdict and each.verdict.word in _CLEAR]
         found = [each for each in explanations if each.variant == variant.variant and (each.metric, each.k) in names and each.summary]
         for each in found[:1]:
-            when = f"exploratory, lists from {moment(each.from_ms)} to {moment(each.end_ms)}"
+            when = f"exploratory, lists from {minute_text(each.from_ms)} to {minute_text(each.end_ms)}"
             yield Text(fit(f"why {each.variant} ({measure_text(each.metric, each.k)}; {when}): {'; '.join(each.summary)}"))
 
 

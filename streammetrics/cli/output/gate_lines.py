@@ -8,12 +8,13 @@ from typing import Final
 from rich.console import RenderableType
 from rich.text import Text
 
-from streammetrics.cli.output.report_reader import SCOPE_WORDS, interval_text, lift_text, moment
+from streammetrics.cli.output.report_reader import SCOPE_WORDS, interval_text, lift_text
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments.gate import GateWord
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.time_text import minute_text
 
 STYLES: dict[GateWord, str] = {"pass": "bold green", "wait": "bold", "fail": "bold red"}
 
@@ -23,7 +24,7 @@ TOGETHER: Final = "The error of the decision covers all of these measures togeth
 def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
     """Yield the lines of an answer."""
     asked = fit(answer.experiment) + ("" if answer.variant is None else f" / {fit(answer.variant)}")
-    yield Text.assemble((asked, "bold"), f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {moment(answer.up_to_ms)}")
+    yield Text.assemble((asked, "bold"), f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}")
     yield Text.assemble((answer.gate.upper(), STYLES[answer.gate]), f"  {fit(answer.reason)}")
     if answer.needed is not None:
         yield Text(f"needed: {fit(answer.needed)}")

@@ -1,21 +1,12 @@
-"""Checks of output paths: no output may overwrite an input or another output, and standard output must be open."""
+"""Checks of output paths: no output may overwrite an input or another output."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import TextIO
 
-from streammetrics.errors import ConfigError, Problem, StreammetricsError
-
-
-def standard_output() -> TextIO:
-    """Return standard output. Raises StreammetricsError if it is closed."""
-    if sys.stdout is None:
-        raise StreammetricsError("standard output is closed; connect it to a terminal, a file or a pipe")
-    return sys.stdout
+from streammetrics.errors import ConfigError, Problem
 
 
 def require_distinct(files: Iterable[Path], outputs: Mapping[str, Path | None]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +20,7 @@ from streammetrics.experiments.words import percent
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.time_text import minute_text
 
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
@@ -29,8 +29,6 @@ EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
 """Earliest possible time in a report: an event at 0 less out-of-orderness, lateness, attribution, patience and one pane."""
 LATEST_MS: Final = TS_MAX + DAY_MS
 """Latest possible time in a report: the end of the longest pane after the last event time."""
-CALENDAR_MS: Final = 146_097 * DAY_MS
-"""400 years, after which the calendar repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class ExperimentResults:
         """Say why there is no experiment to show."""
         if not self.enabled:
             return "Experiments are switched off: experiments.enabled is false"
-        return f"No experiment has final lists yet, up to {moment(self.at_ms)}"
+        return f"No experiment has final lists yet, up to {minute_text(self.at_ms)}"
 
     def shown(self) -> list[ExperimentReport]:
         """Return the experiments to show. On its first day, an experiment's day scope equals its whole run and is left out."""
@@ -116,19 +114,6 @@ def to_json(results: ExperimentResults) -> dict[str, Any]:
     }
 
 
-def moment(at_ms: int | None) -> str:
-    """Format a time.
-
-    >>> moment(1_732_183_200_000), moment(None)
-    ('2024-11-21 10:00 UTC', 'an unknown time')
-    """
-    if at_ms is None:
-        return "an unknown time"
-    beyond = at_ms > TS_MAX  # after the last year of datetime
-    at = datetime.fromtimestamp((at_ms - CALENDAR_MS * beyond) / 1_000, UTC)
-    return f"{at.year + 400 * beyond}-{at:%m-%d %H:%M} UTC"
-
-
 def lift_text(lift: float | None) -> str:
     """Format a relative difference; a dash if there is none.
 
@@ -188,7 +173,7 @@ def stage_line(experiment: ExperimentReport) -> str | None:
     if experiment.current_stage is None:
         return f"none of {counted(len(experiment.stages), 'stage')} has begun"
     number, stage = experiment.current_stage
-    since = "" if stage.start_ms is None else f", since {moment(stage.start_ms)}"
+    since = "" if stage.start_ms is None else f", since {minute_text(stage.start_ms)}"
     return f"stage {number} of {len(experiment.stages)} runs now: {stage.stage}{since}"
 
 

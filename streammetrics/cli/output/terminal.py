@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from streammetrics.cli.output.output_paths import standard_output
+from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.reports.text import fit
 
 PLAIN_WIDTH = 140

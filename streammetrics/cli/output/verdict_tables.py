@@ -16,7 +16,6 @@ from streammetrics.cli.output.report_reader import (
     health_lines,
     interval_text,
     lift_text,
-    moment,
     share_text,
     stage_line,
 )
@@ -28,6 +27,7 @@ from streammetrics.experiments.needed import all_needed_words
 from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
+from streammetrics.reports.time_text import minute_text
 
 NEEDED_MAX = 5
 """Lines about what undecided variants need."""
@@ -47,7 +47,7 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield Text(results.empty_text())
     for experiment in results.shown():
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
-        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {moment(results.at_ms)}")
+        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {minute_text(results.at_ms)}")
         yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
         yield from _needed(experiment, "", None if all_measures else NEEDED_MAX)
         whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import msgspec
-
 from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.cli.output.standard_output import json_lines
 from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay.history import ReplayHistory
 from streammetrics.cli.replay.shards import Shards, one_process_report, require_split_allowed, require_splittable
@@ -110,7 +109,7 @@ class ReplayRun:
         if self.report_file is not None:
             shown = History() if history is None else history.history(builder, report)
             content = report_json(report, self.engine.layout, shown)
-            self.report_file.write(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
+            self.report_file.write(json_lines(content))
 
 
 def replay(

@@ -16,8 +16,8 @@ from typing import IO, Protocol, cast
 from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from streammetrics.cli.output.atomic_file import AtomicFile
-from streammetrics.cli.output.output_paths import standard_output
 from streammetrics.cli.output.progress import progress_bar
+from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, SimulatePlan, plan_of

@@ -44,9 +44,13 @@ class WrittenFile(NamedTuple):
     changed: bool
 
 
-def explain_error(path: Path, error: OSError) -> SourceError:
-    """Return the error for a file that cannot be used, with what to do."""
-    return SourceError(f"{KEY} {path}: {error.strerror or error}", _FIXES.get(error.errno or 0, f"check the disk, or {KEY}"))
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn the error of a file that cannot be used into SourceError, with what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"{KEY} {path}: {error.strerror or error}", _FIXES.get(error.errno or 0, f"check the disk, or {KEY}")) from error
 
 
 class ResultDirectory:
@@ -85,7 +89,7 @@ class ResultDirectory:
         """Make the directory, say what it is about, and remove what dead processes have left. Does nothing when called again."""
         if self._is_ready:
             return
-        try:
+        with _explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             if not self._check_identity():
                 part = self._part_of(self.path / IDENTITY_FILE)
@@ -94,20 +98,20 @@ class ResultDirectory:
             for part in self.path.rglob(".*.part"):
                 if time.time() - part.stat().st_mtime > PART_SECONDS:
                     part.unlink(missing_ok=True)
-        except OSError as error:
-            raise explain_error(self.path, error) from error
         self._is_ready = True
 
     def has(self, name: str) -> bool:
         """Return whether a file exists."""
-        return (self.path / name).exists()
+        with _explained(self.path / name):
+            return (self.path / name).exists()
 
     def write(self, name: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]) -> WrittenFile:
         """Write the file `name`, a path in the directory, unless it has the same bytes already."""
         self.prepare()
+        self._is_ready = False  # after an error: the directory may have been removed
         target = self.path / name
         part = self._part_of(target)
-        try:
+        with _explained(target):
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with part.open("xb") as file:
@@ -116,46 +120,42 @@ class ResultDirectory:
                             table.add(row)
                     file.flush()
                     os.fsync(file.fileno())
-                if target.exists() and filecmp.cmp(part, target, shallow=False):
-                    return WrittenFile(table.count, changed=False)
-                _replace(part, target)
+                is_changed = not (target.exists() and filecmp.cmp(part, target, shallow=False))
+                if is_changed:
+                    _replace(part, target)
             finally:
                 part.unlink(missing_ok=True)
-        except OSError as error:
-            self._is_ready = False  # the directory may have been removed
-            raise explain_error(target, error) from error
-        return WrittenFile(table.count, changed=True)
+        self._is_ready = True
+        return WrittenFile(table.count, is_changed)
 
     def read(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a file by column; none if there is no such file."""
         _, parquet = require_pyarrow(KEY)
         path = self.path / name
+        if not self.has(name):
+            return []
         try:
-            rows: list[dict[str, Any]] = parquet.ParquetFile(path).read().to_pylist() if path.exists() else []
-        except OSError as error:
-            raise explain_error(path, error) from error
+            with _explained(path), parquet.ParquetFile(path) as file:
+                rows: list[dict[str, Any]] = file.read().to_pylist()
         except ValueError as error:  # pyarrow's errors of content
             raise SourceError(f"{KEY} {path}: {error}", "move the damaged file away") from error
         return rows
 
     def names(self, pattern: str) -> list[str]:
         """Return the files that match a pattern such as `verdicts/*/*.parquet`, in order."""
-        return sorted(str(path.relative_to(self.path)) for path in self.path.glob(pattern))
+        with _explained(self.path):
+            return sorted(str(path.relative_to(self.path)) for path in self.path.glob(pattern))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes of the directory from the same block. The system frees the lock of a process that dies."""
         self.prepare()
         path = self.path / ".lock"
-        try:
+        with _explained(path):
             file = path.open("ab")
-        except OSError as error:
-            raise explain_error(path, error) from error
         with file:
-            try:
+            with _explained(path):
                 fcntl.flock(file, fcntl.LOCK_EX)
-            except OSError as error:
-                raise explain_error(path, error) from error
             yield
 
     @staticmethod

@@ -16,12 +16,13 @@ from streammetrics.experiments import SINCE_START
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.first_events import FirstEvents
-from streammetrics.reports.freshness import ReportTimes, span_text
+from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, find_experiment
 from streammetrics.reports.history import History
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.outlook import report_json, with_outlook
 from streammetrics.reports.report import Report, counts_by_reason
+from streammetrics.reports.time_text import span_text
 from streammetrics.runtime.status import Rate, Trouble
 
 STUCK_SECONDS = 30.0

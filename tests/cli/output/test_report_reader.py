@@ -13,7 +13,6 @@ from streammetrics.cli.output.report_reader import (
     ExperimentResults,
     confidence_text,
     health_lines,
-    moment,
     read_report,
     to_json,
 )
@@ -21,6 +20,7 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.history import History
+from streammetrics.reports.time_text import minute_text
 from tests.experiments.samples import experiment
 
 AT_MS = 1_732_183_200_000
@@ -104,7 +104,7 @@ def test_a_value_that_is_not_a_report_is_rejected(given: object, message: str) -
 )
 def test_all_times_of_a_valid_report_can_be_formatted(at_ms: int, text: str) -> None:
     assert read_report(plain(WORSE, experiments_entered_ms=at_ms, history=[]), "here").at_ms == at_ms
-    assert moment(at_ms) == text
+    assert minute_text(at_ms) == text
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,13 @@ def test_a_place_that_is_no_directory_is_named_and_tried_again(tmp_path: Path) -
     assert results.write("t.parquet", COLUMNS, []) == (0, True)
 
 
+def test_every_question_to_a_place_that_cannot_be_used_may_be_asked_again(tmp_path: Path) -> None:
+    found = directory(tmp_path / ("x" * 300))
+    for ask in (lambda: found.has("t.parquet"), lambda: found.read("t.parquet"), lambda: found.names("a/*.parquet"), found.prepare):
+        with pytest.raises(SourceError, match="File name too long"):
+            ask()
+
+
 def test_a_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
     results = directory(tmp_path / "results")
     results.write("t.parquet", COLUMNS, [])

@@ -1,0 +1,50 @@
+"""Times and spans of time as text for people, in UTC. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from streammetrics.events.event_time import DAY_MS
+
+CALENDAR_MS: Final = 146_097 * DAY_MS
+"""400 years, after which the calendar repeats."""
+
+
+def minute_text(at_ms: int | None) -> str:
+    """Format a time (epoch ms) to the minute.
+
+    >>> minute_text(1_732_183_200_123), minute_text(253_402_300_800_000), minute_text(None)
+    ('2024-11-21 10:00 UTC', '10000-01-01 00:00 UTC', 'an unknown time')
+    """
+    return "an unknown time" if at_ms is None else _text(at_ms, "%H:%M")
+
+
+def second_text(at_ms: int) -> str:
+    """Format a time (epoch ms) to the second.
+
+    >>> second_text(1_732_183_200_123)
+    '2024-11-21 10:00:00 UTC'
+    """
+    return _text(at_ms, "%H:%M:%S")
+
+
+def _text(at_ms: int, clock: str) -> str:
+    """Format a time of any year: `datetime` ends with the year 9999, and a window may end later."""
+    cycles, rest_ms = divmod(at_ms, CALENDAR_MS)
+    at = datetime.fromtimestamp(rest_ms // 1_000, UTC)
+    return f"{at.year + 400 * cycles:04}-{at:%m-%d} {at:{clock}} UTC"
+
+
+def span_text(ms: int) -> str:
+    """Return a span of time with its largest unit, rounded down to two of its digits.
+
+    >>> [span_text(ms) for ms in (900, 61_000, 150_000, 3 * 3_600_000, 5_400_000, 50 * 3_600_000, -61_000)]
+    ['900 ms', '61 s', '2.5 min', '3 h', '90 min', '2 days', '-61 s']
+    """
+    if ms < 0:
+        return f"-{span_text(-ms)}"
+    for unit, name in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
+        if ms >= 2 * unit:
+            return f"{ms // unit} {name}" if ms >= 10 * unit or ms % unit < unit // 10 else f"{ms // (unit // 10) / 10:g} {name}"
+    return f"{ms / 1_000:.3g} s" if ms >= 1_000 else f"{ms} ms"
