@@ -21,8 +21,8 @@ def summary_of(found: Explanation) -> Iterator[str]:
     yield from _segments(found, direction)
     yield from _ranks(found, direction)
     if found.onset is None:
-        span = f"from {minute_text(found.from_ms)} to {minute_text(found.end_ms)}"
-        yield f"since when cannot be told: no change of the difference is seen {span}"
+        span = f"between {minute_text(found.from_ms)} and {minute_text(found.end_ms)}"
+        yield f"it cannot be said when this began: the difference did not change clearly {span}"
     else:
         first, last = minute_text(found.onset.first_ms), minute_text(found.onset.last_ms)
         yield f"the difference changed at about {minute_text(found.onset.at_ms)} (between {first} and {last})"
@@ -57,7 +57,12 @@ def _ranks(found: Explanation, direction: str) -> Iterator[str]:
     runs = [(end - start, -sum(parts[start:end]), start) for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)]
     length, share, start = min(each for each in runs if -each[1] >= MOST)
     ranks = RankContribution(found.ranks[start].first, found.ranks[start + length - 1].last, 0.0)
-    yield f"{_rank_words(ranks)} {percent(-share)} of the {direction} in {found.ranks_of}@{found.ranks[-1].last}"
+    metric = f"{found.ranks_of}@{found.ranks[-1].last}"
+    if length == len(parts) > 1:
+        yield f"the {direction} in {metric} is spread over all ranks"
+        return
+    others = "" if -share <= 1 else f": the other ranks {'rose' if direction == 'drop' else 'fell'}"
+    yield f"{_rank_words(ranks)} {percent(-share)} of the {direction} in {metric}{others}"
 
 
 def _rank_words(ranks: RankContribution) -> str:

@@ -15,7 +15,8 @@ from streammetrics.experiments.report import StageReport, VariantReport
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.explanation import LISTS_MIN, STAGES_POOLED, VALUES_MAX, explanations
-from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.explanation_values import Explanation, RankContribution
+from streammetrics.reports.explanation_words import summary_of
 from streammetrics.reports.measure_places import places_of
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.report import Report
@@ -108,6 +109,21 @@ def test_a_planted_drop_is_found_by_segment_rank_and_time() -> None:
     assert hits.ranks[0].contribution + hits.ranks[1].contribution == pytest.approx(hits.difference, rel=0.35)
 
 
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ((-0.08, -0.01, -0.01), "rank 1 has 80 % of the drop in dcg@10"),
+        ((-0.12, 0.01, 0.01), "rank 1 has 120 % of the drop in dcg@10: the other ranks rose"),
+        ((0.12, -0.01, -0.01), "rank 1 has 120 % of the rise in dcg@10: the other ranks fell"),
+        ((-0.04, -0.02, -0.04), "the drop in dcg@10 is spread over all ranks"),
+    ],
+)
+def test_shares_of_ranks_can_be_read_aloud(parts: tuple[float, ...], sentence: str) -> None:
+    ranks = tuple(RankContribution(first, last, part) for (first, last), part in zip(((1, 1), (2, 5), (6, 10)), parts, strict=True))
+    found = replace(explained(recent_lists(planted))[0], difference=sum(parts), ranks=ranks, ranks_of="dcg", segments=())
+    assert next(summary_of(found)) == sentence
+
+
 def test_contributions_add_up_to_the_difference_and_the_difference_is_that_of_the_lists() -> None:
     recent = recent_lists(planted, surfaces=tuple(f"s{at:02}" for at in range(20)), lists_per_minute=40)
     means = [LAYOUT.means(recent.tallies[Group("ranker", variant)], "zero") for variant in ("treatment", "control")]
@@ -134,7 +150,7 @@ def test_without_a_difference_nothing_stands_out_and_no_time_is_told() -> None:
                 assert "no value of surface stands out" in each.summary
             if each.onset is None:
                 assert each.summary[-1].startswith(
-                    "since when cannot be told: no change of the difference is seen from 2024-11-21 10:00 UTC"
+                    "it cannot be said when this began: the difference did not change clearly between 2024-11-21 10:00 UTC and "
                 )
     assert stands_out <= 5
     assert told <= 4

@@ -101,6 +101,17 @@ class TestAppearance:
         assert all(plot.bounding_box()["width"] <= 340 for plot in found.page.locator(".uplot").all())  # type: ignore[index]
         assert not any(found.page.locator(".rows").evaluate_all("found => found.map((e) => e.scrollWidth > e.clientWidth)"))
 
+    @pytest.mark.parametrize("width", [320, 390, 640, 720, 1024])
+    def test_the_verdict_of_each_variant_is_on_the_screen(self, visit: Open, still: Served, width: int) -> None:
+        """A screen of 1280 pixels at a zoom of 200 % has 640, and one at 400 % has 320."""
+        found = visit(still.base, viewport={"width": width, "height": 800})
+        live(found.page)
+        badge = found.section(EXPERIMENT).locator(".rows .badge").first
+        box = badge.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+        assert found.section(EXPERIMENT).locator(".rows").first.evaluate("(part) => part.scrollWidth <= part.clientWidth")
+
     def test_a_chart_follows_the_width_of_the_window(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         canvas = found.section("All traffic").locator(".plot canvas")

@@ -100,6 +100,16 @@ class TestCurves:
             ranges, [(0, 1), (0, 1), (0, 9), (-1, 9)], strict=True
         )] == [(True, True)] * 4  # fmt: skip
 
+    def test_a_point_that_no_curve_reaches_is_drawn_as_a_point(self, visit: Open, still: Served) -> None:
+        alone = visit(still.base).page.evaluate(
+            """async () => {
+                 const { lonely } = await import("/plot.js");
+                 const values = [[1, null, 2, undefined, 3, null, undefined, 4], [undefined, 1, undefined], [null, 1, 2], []];
+                 return values.map((column) => lonely({ data: [[], column] }, 1));
+               }"""
+        )
+        assert alone == [[0, 7], [1], [], []]
+
     def test_numbers_on_an_axis_are_not_rounded(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
         digits = found.page.evaluate(
@@ -112,7 +122,7 @@ class TestCurves:
 
     def test_the_legend_switches_a_curve_off_and_on(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
-        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last 1 hour")
+        figure = found.section(EXPERIMENT).locator("figure").filter(has_text="over the last hour")
         switch = figure.get_by_role("button", name="control, live")
         expect(switch).to_have_attribute("aria-pressed", "true")
         expect(figure.locator(".readout")).to_contain_text("control, live")

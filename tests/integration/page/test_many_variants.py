@@ -62,8 +62,9 @@ class TestManyVariants:
         assert rollout["gate"]["word"] == word
         shown = found.section("rollout").locator(".verdict .gate")
         reason = rollout["gate"]["reason"]
-        end = "." if reason == rollout["verdict"]["reason"] else f" ({reason})"
-        expect(shown).to_contain_text(f"Gate: {word}{end}")
+        new = reason.removeprefix(rollout["verdict"]["reason"]).removeprefix("; ").replace("ndcg@10", "NDCG@10")
+        means = {"wait": "give it no more traffic yet", "fail": "stop the rollout", "pass": "it may get more traffic"}[word]
+        expect(shown).to_contain_text(f"Gate: {word} ({new})" if new else f"Gate: {word}, {means}.")
         needed = rollout["variants"][1]["gate_needed"]
         assert (needed is not None) == (word == "wait")
         if needed:
@@ -77,7 +78,9 @@ class TestManyVariants:
         users = first["users"]
         count = f"{float(f'{users:.2g}'):,.0f}"
         expect(shown).to_contain_text(f"treatment needs about {count} more users (")
-        expect(shown).to_contain_text("10\u00a0%." if first["verdict"] != "safe" else "if there is no difference.")
+        expect(shown).to_contain_text(
+            "10\u00a0%." if first["verdict"] != "safe" else "to be safe (at most 1\u00a0% worse), if there is no difference."
+        )
 
     def test_intervals_are_bars_on_one_axis(self, show: Callable[..., Visit]) -> None:
         six = experiment(SIX, name="six")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from streammetrics.events.model import Impression
@@ -14,7 +16,7 @@ from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import Trouble
-from tests.integration.page.visits import EVERY_MS, MISSING, Open, Serve, Served, live
+from tests.integration.page.visits import EVERY_MS, MISSING, WRITTEN, Open, Serve, Served, curves_are_drawn, live
 from tests.support.committed_state import Pipeline
 from tests.support.page_story import (
     EXPERIMENT,
@@ -60,7 +62,7 @@ class TestStates:
         expect(found.page.locator(".banner")).to_contain_text("1 of 1 tasks have committed.")
         expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
         expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES["native"]))
-        expect(found.head("Final", section="All traffic")).to_have_text("Final last 1 hournot started")
+        expect(found.head("Final", section="All traffic")).to_have_text("Final last hournot started")
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 
     def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
@@ -87,6 +89,53 @@ class TestStates:
         live(found.page)
         expect(figure.locator("tbody tr")).to_have_count(5)  # the new process has one point, the page has all
 
+    @pytest.mark.parametrize(
+        ("answer", "problem"),
+        [
+            ({"status": 500, "json": {"error": "oops"}}, "The server failed (status 500)."),
+            ({"status": 502, "content_type": "text/html", "body": "<h1>Bad Gateway</h1>"}, "The server failed (status 502)."),
+            ({"status": 503, "json": {"message": "no backend"}}, "The server failed (status 503)."),
+            ({"status": 200, "content_type": "text/html", "body": "<h1>Welcome</h1>"}, "The server sent something else than a report."),
+        ],
+        ids=["an error", "a gateway", "a proxy without a backend", "a page of somebody else"],
+    )
+    def test_answers_that_are_no_numbers_are_named_and_the_page_recovers(
+        self, visit: Open, fresh: Served, answer: dict[str, Any], problem: str
+    ) -> None:
+        found = visit(fresh.base, expected=("status of 50",))
+        live(found.page)
+        found.page.route("**/api/*", lambda route: route.fulfill(**answer))
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Stale")
+        expect(found.page.locator(".banner")).to_contain_text(f"{problem} The page retries every 2 s. The numbers below are from ")
+        expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
+        found.page.unroute("**/api/*")
+        found.ask_again()
+        live(found.page)
+
+    def test_a_server_that_answers_too_late_is_named_and_the_page_recovers(self, visit: Open, fresh: Served) -> None:
+        found = visit(fresh.base)
+        live(found.page)
+        found.page.route("**/api/*", lambda route: None)  # holds each request without an answer
+        with found.page.expect_request("**/api/report"), found.page.expect_request("**/api/pulse"):
+            found.ask_again()
+        found.page.clock.fast_forward(10_000)
+        expect(found.page.locator(".pill")).to_have_text("Stale", timeout=30_000)
+        expect(found.page.locator(".banner")).to_contain_text("The server does not respond within 10 s. The page retries every 2 s.")
+        found.page.unroute("**/api/*")
+        found.ask_again()
+        live(found.page)
+
+    def test_times_are_utc_in_every_time_zone(self, visit: Open, still: Served) -> None:
+        def seen(zone: str) -> list[str]:
+            found = visit(still.base, timezone_id=zone)
+            live(found.page)
+            curves_are_drawn(found.page, f"experiment-{EXPERIMENT}-window")
+            axis = found.page.evaluate(WRITTEN, f"experiment-{EXPERIMENT}-window")
+            return [*found.page.locator("thead .fine").all_inner_texts(), *[text for text, *_ in axis]]
+
+        assert seen("Asia/Kolkata") == seen("UTC")
+
     def test_an_old_report_is_stale(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
         found = visit(fresh.base)
         live(found.page)
@@ -107,8 +156,8 @@ class TestStates:
         opened = time.time()
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("Behind")
-        expect(found.page.locator(".banner")).to_contain_text(re.compile(r", \d+ min ago\. The slowest input is \w+ 0\."))
-        said = re.search(r"(\d+) min ago", found.page.locator(".banner").inner_text())
+        expect(found.page.locator(".banner")).to_contain_text(re.compile(r", \d+\smin ago\. The slowest input is \w+ 0\."))
+        said = re.search(r"(\d+)\smin ago", found.page.locator(".banner").inner_text())
         watermark_ms = reports[-12].watermark_ms
         assert said is not None
         assert watermark_ms is not None

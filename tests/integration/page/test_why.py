@@ -14,7 +14,7 @@ class TestWhy:
         (why,) = fetched(still.base)["explanations"]
         shown = found.section(EXPERIMENT).locator(".why")
         expect(shown).to_contain_text("exploratory, final lists from")
-        expect(shown.locator("li")).to_have_text(f"treatment, NDCG@10: {'; '.join(why['summary'])}.")
+        expect(shown.locator("li")).to_have_text(f"treatment, NDCG@10: {'; '.join(why['summary'])}.".replace("dcg@10", "DCG@10"))
         shown.get_by_text("Contributions by segment and rank").click()
         rows = shown.locator("table").first.locator("tbody tr")
         expect(rows.locator("th")).to_have_text([f"surface={each['value']}" for each in why["segments"][0]["values"]])

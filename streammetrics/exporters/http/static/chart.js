@@ -13,7 +13,7 @@ const zooms = new Map(); // chart id -> [from, to] that the reader selected; abs
 const switched = new Map(); // chart id -> keys of the lines that the reader switched on or off
 
 /**
- * Make a figure from {id, title, note, lines, changing, references, bounds, format}.
+ * Make a figure from {id, title, note, waiting, lines, changing, references, bounds, format}. `waiting` stands for a curve without two points.
  * A line is {key, label, color, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
  * are hidden until the reader switches them on. Titles and labels are text or parts of text. `changing` is the event time after which
  * nothing is final. `marks` are moments, or alerts with an end: [{at, end, text}]. `references` are horizontal lines: [{value, label, dash}]. `bounds` are the least and greatest possible value, or null.
@@ -31,10 +31,10 @@ export function chart(given) {
   return make("figure", { id: given.id, "aria-labelledby": `${given.id}-title` },
     make("figcaption", { id: `${given.id}-title` }, given.title),
     legend(known),
-    drawable ? plot(known) : make("p", { class: "waiting" }, "A curve needs at least two points. It appears with the next reports."),
+    drawable ? plot(known) : make("p", { class: "waiting" }, given.waiting),
     markList(known.marks),
     make("p", { class: "fine" }, given.note),
-    numbers(known));
+    known.lines.length ? numbers(known) : null);
 }
 
 /** The marks from the first point of a chart on, the newest MARKS_SHOWN. Those that begin by its last point have a letter on the curves. */

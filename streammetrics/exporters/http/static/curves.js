@@ -5,9 +5,11 @@ import { folded } from "./elements.js";
 import { experimentsEnd, trackName } from "./history.js";
 import { color, confidence, measureOf, windowOf } from "./lookup.js";
 import { marksFor } from "./marks.js";
-import { isNumber, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText, windowWords } from "./text.js";
+import { isNumber, lastWords, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
+const WAITING = "A curve needs at least two points. It appears with the next reports.";
+const WITHOUT_CURVE = "This report has one point in time, so there is no curve.";
 const BOUNDED = ["ndcg", "ndcg_exp", "mrr", "map", "recall", "precision", "hit_rate", "item_hit_rate", "user_hit_rate",
   "zero_result_rate", "abandonment_rate", "first_click_share", "satisfied_rate", "reformulation_rate"];
 
@@ -26,11 +28,12 @@ export function windowChart(view, id, experiment, variants, order, stats = null)
   }));
   return chart({
     id: `${id}-window`,
-    title: `${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`,
+    title: `${metricText(selection.name, selection.k)} over the ${lastWords(selection.windowMs)}`,
     note: "Each point is one whole window, drawn at its end. Solid: final. Dashed: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     changing: windowOf(view, "final")?.end_ms,
     marks: marksFor(view, experiment, stats),
+    waiting: view.report.ended || view.wholeHistory ? WITHOUT_CURVE : WAITING,
     bounds: boundsOf(selection.name),
     format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(Math.max(2, tickDigits(step)))),
   });
@@ -51,13 +54,14 @@ export function headlineCharts(view, id, stats, variants, order) {
 function chartOfLifts(view, id, stats, variants, order, [name, k]) {
   const metric = metricKey(name, k);
   const recent = metric === view.selection.metric ? view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [] : [];
-  const lines = order.filter((variant) => variant !== stats.control).map((variant, weight) => {
+  const lines = order.map((variant, weight) => {
     const newer = recent.map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) }));
     const first = newer.find((point) => isNumber(point.value))?.end ?? Infinity;
     const stored = storedLifts(view.report, stats, variant, metric).filter((point) => point.end < first);
     const own = measureOf(stats, variant, metric);
     const last = isFinite(first) || !own ? [] : [{ end: experimentsEnd(view.report), value: own.lift, low: own.lift_lower, high: own.lift_upper, stored: true }];
-    const points = [...stored, ...newer.filter((point) => point.end >= first), ...last.filter((point) => isNumber(point.end) && !(point.end <= stored.at(-1)?.end))];
+    // A lift covers all time since the start, so a silence between two of them is no gap.
+    const points = [...stored, ...newer.filter((point) => point.end >= first).map((point) => ({ ...point, stored: true })), ...last.filter((point) => isNumber(point.end) && !(point.end <= stored.at(-1)?.end))];
     return { key: variant, label: named(variant), color: color(variants.indexOf(variant)), live: false, off: weight >= LINES_SHOWN - 1, points };
   });
   return chart({
@@ -67,6 +71,7 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     marks: marksFor(view, stats.experiment, stats),
     references: [{ value: 0, label: "no difference", dash: [1, 3] }, { value: -stats.margin, label: `margin ${liftText(-stats.margin)}`, dash: [6, 4] }],
+    waiting: view.report.ended || view.wholeHistory ? WITHOUT_CURVE : WAITING,
     bounds: [-1, null],
     format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(tickDigits(100 * step))}\u00a0%`),
   });

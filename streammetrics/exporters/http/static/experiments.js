@@ -6,8 +6,8 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, countText, inOrder, isNumber, joined, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
-  valueText, windowWords,
+  MISSING, countText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  valueText,
 } from "./text.js";
 import { badge, banner, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
 import { chosenSegment, why } from "./why.js";
@@ -71,6 +71,7 @@ function body(view, id, experiment, stats) {
   const control = stats?.control ?? null;
   const variants = variantsOf(view, experiment, stats, control);
   const order = byWeight(variants, stats, control);
+  const lifted = stats ? treatments(order, stats, control) : [];
   return [
     stats ? comparison(view, experiment, variants, order, stats, control) : null,
     experiment ? chosenSegment(view, experiment, stats) : null,
@@ -78,12 +79,12 @@ function body(view, id, experiment, stats) {
     stages(stats),
     preferences(stats),
     make("div", { class: "charts" },
-      stats ? liftChart(view, id, stats, variants, order) : null,
+      lifted.length ? liftChart(view, id, stats, variants, lifted) : null,
       view.report.windows.length && !view.wholeHistory ? windowChart(view, id, experiment, variants, order, stats) : null),
     !view.report.windows.length && !view.report.user_windows.length ? null
-      : stats && view.wholeHistory ? folded(`${id}-windows`, `Values of the last ${windowWords(view.selection.windowMs)}`, () => windows(view, experiment, variants, order, stats, control))
+      : stats && view.wholeHistory ? folded(`${id}-windows`, `Values of the ${lastWords(view.selection.windowMs)}`, () => windows(view, experiment, variants, order, stats, control))
         : windows(view, experiment, variants, order, stats, control),
-    stats && view.wholeHistory ? headlineCharts(view, id, stats, variants, order) : null,
+    lifted.length && view.wholeHistory ? headlineCharts(view, id, stats, variants, lifted) : null,
     folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, order, stats, control)),
   ];
 }
@@ -93,6 +94,12 @@ function byWeight(variants, stats, control) {
   const weights = judged(stats).map((each) => each.variant);
   const rest = variants.filter((variant) => variant !== control && !weights.includes(variant));
   return [...variants.filter((variant) => variant === control), ...weights.filter((variant) => variants.includes(variant)), ...rest];
+}
+
+/** The variants that are compared with the control. */
+function treatments(order, stats, control) {
+  const interleaved = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
+  return order.filter((variant) => variant !== control && !interleaved.has(variant));
 }
 
 function variantsOf(view, experiment, stats, control) {
@@ -128,7 +135,7 @@ function notes(stats) {
 function comparison(view, experiment, variants, order, stats, control) {
   const { metric, name, k, segment } = view.selection;
   const measures = new Map(stats.variants.map((each) => [each.variant, measureOf(stats, each.variant, metric)]));
-  const compared = order.filter((variant) => variant !== control).map((variant) => measures.get(variant)).filter(Boolean);
+  const compared = treatments(order, stats, control).map((variant) => measures.get(variant)).filter(Boolean);
   const axis = axisOf(compared, stats.margin);
   const interleaved = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
   const end = fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`);
@@ -173,7 +180,7 @@ function windows(view, experiment, variants, order, stats, control) {
     ...(users ? [usersCell(view, users, experiment, variant)] : []),
   ]);
   return make("div", { class: "numbers" },
-    table(`${metricText(selection.name, selection.k)} over the last ${windowWords(selection.windowMs)}`, heads, rows, "rows", [null, "Final", "Live", "Users"]),
+    table(`${metricText(selection.name, selection.k)} over the ${lastWords(selection.windowMs)}`, heads, rows, "rows", [null, "Final", "Live", "Users"]),
     selection.segment && users && !stats ? make("p", { class: "note" }, "Users cover all lists, not only ", segmentWords(selection.segment), ".") : null);
 }
 
@@ -184,7 +191,7 @@ function variantHead(experiment, variant, at, control) {
 
 function windowHead(view, kind) {
   const end = endText(view, windowOf(view, kind), "a task no longer has all panes");
-  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` last ${windowWords(view.selection.windowMs)}`, fine(end)];
+  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` ${lastWords(view.selection.windowMs)}`, fine(end)];
 }
 
 function endText(view, window, problem) {
@@ -202,7 +209,7 @@ function windowCell(view, kind, experiment, variant) {
 
 /** Users are counted after their sessions end, so this window ends before the final one. */
 function usersHead(view, users) {
-  return [`Users of ${windowWords(users.window_ms)}`, fine(endText(view, users, "users were not counted all the time"))];
+  return [`Users of the ${lastWords(users.window_ms)}`, fine(endText(view, users, "users were not counted all the time"))];
 }
 
 function usersCell(view, users, experiment, variant) {
@@ -216,7 +223,7 @@ function usersCell(view, users, experiment, variant) {
 function variantUsersCell(variant) {
   if (!isNumber(variant?.effective_users) || !variant.users) return countText(variant?.users);
   const share = shareText(variant.largest_user_share_max);
-  return [make("span", { class: "value" }, countText(variant.users)), fine(`${roundCountText(Math.round(variant.effective_users))} effective; one user has at most ${share} of the lists`)];
+  return [make("span", { class: "value" }, countText(variant.users)), fine(`count like ${roundCountText(Math.round(variant.effective_users))} equal users; the busiest has at most ${share} of the lists`)];
 }
 
 function meanCell(measure) {
@@ -233,7 +240,6 @@ function liftCell(measure) {
   return parts;
 }
 
-/** The table of teams in interleaved lists; null without interleaved lists. */
 /** The stages of a rollout: shares, users, split, and how much each counts in the comparison. */
 function stages(stats) {
   if (!stats?.stages?.length) return null;
@@ -249,6 +255,7 @@ function stages(stats) {
   return table(`Stages of the rollout: ${now}`, ["Stage", "Shares", "Users", "p-value of the split", "Weight in the comparison"], rows, "stages");
 }
 
+/** The table of teams in interleaved lists; null without interleaved lists. */
 function preferences(stats) {
   if (!stats?.preferences?.length) return null;
   const rows = [...stats.preferences, ...(stats.preferences_by_action ?? [])].map((each, at) => [
@@ -290,5 +297,5 @@ function everyMetric(view, experiment, variants, stats, control) {
     const compared = [measure ? [liftText(measure.lift), fine(intervalText(measure))] : MISSING, measure?.verdict ? badge(measure.verdict) : MISSING];
     return [of(final, variant, metric), make("span", { class: "live" }, of(live, variant, metric)), ...(stats && variant !== control ? compared : [])];
   })]);
-  return table(`All metrics over the last ${windowWords(view.selection.windowMs)}`, heads, rows);
+  return table(`All metrics over the ${lastWords(view.selection.windowMs)}`, heads, rows);
 }

@@ -15,6 +15,11 @@ const POLL_MS = 2000;
 const TIMEOUT_MS = 10000;
 const PAUSE_MS = 10000; // after a longer pause the page loads the recent points again
 const REPORT_OLD_SECONDS = 30;
+const PROBLEMS = {
+  TimeoutError: `does not respond within ${spanText(TIMEOUT_MS)}`,
+  SyntaxError: "sent something else than a report",
+  TypeError: "does not respond (no connection)",
+};
 const READING = "Reading the report …";
 const UNREAD = "publisher: no committed state has been read yet";
 const BEHIND_MS = 300000;
@@ -106,7 +111,7 @@ function state() {
   const { report, pulse } = now;
   const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
   if (now.needsLogin) return ["login", "Log in", [`The server needs your login.${last}`]];
-  if (now.problem !== null) return ["stale", "Stale", [`The server does not respond (${now.problem}). The page retries every ${spanText(POLL_MS)}.${last}`]];
+  if (now.problem !== null) return ["stale", "Stale", [`The server ${now.problem}. The page retries every ${spanText(POLL_MS)}.${last}`]];
   if (inside !== null) return ["file", "Report", []];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
@@ -223,10 +228,14 @@ async function request(path) {
   const date = Date.parse(response.headers.get("date") ?? "");
   if (isNumber(date)) now.skewMs = Math.abs(date - Date.now()) < CLOCK_MS ? 0 : date - Date.now();
   if (response.status === 304) return [200, before.content];
-  const content = await response.json();
+  const content = response.ok || isJson(response) ? await response.json() : null;
   const tag = response.headers.get("etag");
   if (response.ok && tag && !path.includes("?")) cached.set(path, { tag, content });
   return [response.status, content];
+}
+
+function isJson(response) {
+  return (response.headers.get("content-type") ?? "").startsWith("application/json");
 }
 
 async function refresh() {
@@ -234,16 +243,16 @@ async function refresh() {
   if (polling || now.needsLogin) return;
   polling = true;
   try {
-    const [[status, report], [, pulse]] = await Promise.all([request("/api/report"), request("/api/pulse")]);
+    const [[status, report], [pulseStatus, pulse]] = await Promise.all([request("/api/report"), request("/api/pulse")]);
+    if (pulseStatus !== 200 || ![200, 503].includes(status)) throw new Error(`failed (status ${pulseStatus === 200 ? status : pulseStatus})`);
     // After an error or a pause the page may have missed points. The server still has them.
     if (now.problem !== null || now.unready || Date.now() - now.pulseMs > PAUSE_MS) filled = null;
     Object.assign(now, { problem: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
     if (status === 200) take(report);
-    else if (!now.unready) now.problem = `status ${status}`;
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
-    now.problem = { TimeoutError: "no response in time", SyntaxError: "the response is not a report" }[error.name] ?? "no connection";
+    now.problem = PROBLEMS[error.name] ?? error.message;
   } finally {
     polling = false;
   }
@@ -272,7 +281,7 @@ async function fill() {
   const query = new URLSearchParams({ window_ms: selection.windowMs, metric: selection.metric, lists: selection.lists });
   try {
     const [status, recent] = await request(`/api/curves?${query}`);
-    if (status !== 200) throw new Error(recent.error);
+    if (status !== 200) throw new Error(`status ${status}`);
     history.addServer(choice, recent, now.report.settings.pane_ms);
     draw();
   } catch {

@@ -119,12 +119,12 @@ function options(known, holder, width, moved) {
     const common = { show: !each.hidden, points: { show: false } };
     const stroke = line[each.color];
     const edge = { ...common, stroke: "transparent", width: 0 };
-    return [{ ...common, stroke, width: each.live ? 1.5 : 2, dash: each.live ? [4, 4] : undefined, points: { show: lonely, size: 5, fill: stroke, stroke } }, edge, edge];
+    return [{ ...common, stroke, width: each.live ? 1.5 : 2, dash: each.live ? [4, 4] : undefined, points: { show: true, filter: lonely, size: 5, fill: stroke, stroke } }, edge, edge];
   });
   const bands = known.lines.flatMap((each, at) => (each.hidden ? [] : [{ series: [3 * at + 3, 3 * at + 2], fill: `${line[each.color]}29` }]));
   const axis = { stroke: paint.soft, font: FONT, grid: { stroke: paint.rule, width: 1 }, ticks: { show: false } };
   return {
-    width, height: HEIGHT, ms: 1, legend: { show: false }, padding: [18, 14, 0, 0],
+    width, height: HEIGHT, ms: 1, legend: { show: false }, padding: [18, 28, 0, 0],
     tzDate: (ms) => globalThis.uPlot.tzDate(new Date(ms), "Etc/UTC"),
     scales: {
       x: { time: true, auto: false },
@@ -146,9 +146,17 @@ function options(known, holder, width, moved) {
   };
 }
 
-/** Whether single points are drawn: only where a line has fewer than two of them. */
-function lonely(u, at) {
-  return u.data[at].filter(isNumber).length < 2;
+/** The points that no curve joins to another one. Only they are drawn as points. null breaks a curve, undefined does not. */
+export function lonely(u, at) {
+  const found = [];
+  let run = [];
+  for (const [index, value] of [...u.data[at], null].entries()) {
+    if (isNumber(value)) run.push(index);
+    if (value !== null) continue;
+    if (run.length === 1) found.push(run[0]);
+    run = [];
+  }
+  return found;
 }
 
 /** The time of a chart that is nearest to the pointer. */

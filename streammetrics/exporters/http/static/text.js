@@ -77,6 +77,11 @@ export function windowWords(ms) {
   return ms === size ? `1 ${word}` : `${whole.format(ms / size)} ${word}s`;
 }
 
+/** The newest span of a window: last hour, last 5 minutes. */
+export function lastWords(ms) {
+  return `last ${windowWords(ms).replace(/^1 /, "")}`;
+}
+
 /** The digits after the point that numbers on an axis need, so that none is rounded. `step` is the distance of two of them. */
 export function tickDigits(step) {
   for (let digits = 0; digits < 6; digits += 1) if (Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) < 1e-6) return digits;
@@ -116,6 +121,12 @@ export function named(text) {
   return text ? new Name(text) : MISSING;
 }
 
+/** Call the metrics in parts of a sentence from the server as the tables call them. `metrics` have metric and k. Names stay. */
+export function withMetrics(parts, metrics) {
+  const texts = new Map(metrics.map((each) => [metricKey(each.metric, each.k), metricText(each.metric, each.k)]));
+  return parts.map((part) => (part instanceof Name ? part : part.replace(/[\w]+@\d+/g, (key) => texts.get(key) ?? key)));
+}
+
 /** Split a sentence from the server into parts, with these names in it as Names. */
 export function withNames(sentence, names) {
   const known = [...new Set(names)].filter(Boolean).sort((one, other) => other.length - one.length);
@@ -139,11 +150,11 @@ export function joined(parts, between) {
 /** A duration: 4 s, 12 min, 3 h 20 min, 2 d 4 h. */
 export function spanText(ms) {
   const seconds = Math.max(0, Math.round(ms / 1000));
-  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 120) return `${seconds}\u00a0s`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 120) return `${minutes} min`;
+  if (minutes < 120) return `${minutes}\u00a0min`;
   const hours = Math.floor(minutes / 60);
-  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${whole.format(Math.floor(hours / 24))} d ${hours % 24} h`;
+  return hours < 48 ? `${hours}\u00a0h ${minutes % 60}\u00a0min` : `${whole.format(Math.floor(hours / 24))}\u00a0d ${hours % 24}\u00a0h`;
 }
 
 /** A time in UTC, with its date unless it is the day of `now`. */
@@ -151,7 +162,7 @@ export function timeText(ms, now = Date.now()) {
   if (!isNumber(ms)) return MISSING;
   const text = new Date(ms).toISOString();
   const day = text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? "" : `${text.slice(0, 10)} `;
-  return `${day}${text.slice(11, 19)} UTC`;
+  return `${day}${text.slice(11, 19)}\u00a0UTC`;
 }
 
 /** A time on an axis, as short as the step allows. */

@@ -1,7 +1,7 @@
 // Verdicts in words: of a measure, of a variant, and of an experiment with many variants. What matters most comes first.
 
 import { make } from "./elements.js";
-import { Name, countedText, hoursText, isNumber, joined, liftText, metricText, named, percentText, roundedText, withNames } from "./text.js";
+import { Name, countedText, hoursText, isNumber, joined, liftText, metricText, named, percentText, roundedText, withMetrics, withNames } from "./text.js";
 
 const WORDS = {
   invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
@@ -13,6 +13,7 @@ const WORDS = {
 };
 const ORDER = Object.keys(WORDS);
 const GATES = { fail: ["fails", "fail"], wait: ["waits", "wait"], pass: ["passes", "pass"] };
+const GATE_MEANS = { fail: "stop the rollout", wait: "give it no more traffic yet", pass: "it may get more traffic" };
 const COUNTED = { invalid: "invalid", mixed: "mixed", regressed: "regressed", improved: "improved", safe: "safe", inconclusive: "undecided" };
 const WHOLE_LINES = 3; // with more experiments, each has one line in the overview
 const MIXED = "Mixed means that one measure is better and another is worse. Choose which one counts, with experiments.paging.";
@@ -82,7 +83,7 @@ export function needs(stats) {
   const undecided = stats.variants.filter((each) => each.needed?.length);
   return undecided.map(({ variant, needed: [first] }) => [
     named(variant), ` needs about ${roundedText(first.users)} more users (${roundedText(first.users_low)} ${isNumber(first.users_high) ? `to ${roundedText(first.users_high)}` : "or more"})`,
-    isNumber(first.hours) ? `, about ${hoursText(first.hours)},` : "", ` ${aim(first)}.`,
+    isNumber(first.hours) ? `, about ${hoursText(first.hours)},` : "", ` ${aim(first, stats.margin)}.`,
   ]);
 }
 
@@ -94,14 +95,22 @@ export function gate(stats) {
   const decided = stats.variants.filter((each) => each.gate);
   const counts = Object.entries(GATES).map(([each, verbs]) => [verbs, decided.filter((variant) => variant.gate.word === each).length]).filter(([, count]) => count);
   const counted = joined(counts.map(([verbs, count], at) => `${count}${at ? "" : ` of ${decided.length}`} ${verbs[count === 1 ? 0 : 1]}`), ", ");
-  const why = decided.length > 1 ? [" (", counted, ")"] : reason === stats.verdict.reason ? [] : [" (", reasonParts(stats, reason), ")"];
+  const rest = decided.length > 1 ? "" : newIn(reason, stats.verdict.reason);
+  const why = decided.length > 1 ? [" (", counted, ")"] : rest === "" ? [`, ${GATE_MEANS[word]}`] : [" (", reasonParts(stats, rest), ")"];
   const waiting = stats.variants.map((each) => each.gate_needed).filter(Boolean).sort((one, other) => other.users - one.users)[0];
   const more = word === "wait" && waiting ? `. It passes after about ${roundedText(waiting.users)} more users, if there is no difference` : "";
   return [make("strong", {}, `Gate: ${word}`), why, more, "."];
 }
 
-function aim({ verdict, lift }) {
-  return verdict === "safe" ? "to be safe, if there is no difference" : `to find a ${lift < 0 ? "drop" : "rise"} of ${percentText(Math.abs(lift))}`;
+/** What a reason of the gate says that the reason of the verdict does not say. It may name the variant, and go on after the same words. */
+function newIn(reason, said) {
+  const at = reason.indexOf(said);
+  const isRepeated = said !== "" && at >= 0 && (at === 0 || reason.slice(0, at).endsWith(": "));
+  return isRepeated ? reason.slice(at + said.length).replace(/^; /, "") : reason;
+}
+
+function aim({ verdict, lift }, margin) {
+  return verdict === "safe" ? `to be safe (at most ${percentText(margin)} worse), if there is no difference` : `to find a ${lift < 0 ? "drop" : "rise"} of ${percentText(Math.abs(lift))}`;
 }
 
 /** The announcement for a new verdict, as parts of text. */
@@ -117,10 +126,11 @@ function sentence(stats) {
   return [start, ...rest, reason === "" || /[.!?]$/.test(reason) ? "" : "."];
 }
 
-/** A reason from the server, split so that names of variants and teams are Name objects. */
+/** A reason from the server, split so that names of variants and teams are Name objects. Metrics are called as in the tables. */
 export function reasonParts(stats, reason) {
   const teams = (stats.preferences ?? []).flatMap((each) => [each.team, each.against]);
-  return withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]);
+  const metrics = stats.variants.flatMap((each) => each.measures);
+  return withMetrics(withNames(reason, [...stats.variants.map((each) => each.variant), ...teams, stats.control]), metrics);
 }
 
 /** The overview: one line for each experiment, worst first. `experiments` is [[name, statistics or undefined, id of its card]].

@@ -1,7 +1,7 @@
 // Why a variant differs from the control: sentences, contributions by segment value and rank, and one chosen segment. Exploratory.
 
 import { fine, folded, make, table } from "./elements.js";
-import { MISSING, countText, isNumber, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, withNames } from "./text.js";
+import { MISSING, countText, isNumber, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, withMetrics, withNames } from "./text.js";
 import { judged } from "./verdicts.js";
 
 const CLEAR = ["regressed", "improved", "mixed"]; // with another verdict there is no difference to explain
@@ -28,7 +28,7 @@ export function why(view, id, experiment, stats) {
   return make("div", { class: "why" },
     make("h3", {}, "Why? ", make("span", { class: "kind" }, `exploratory, final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}`)),
     make("ul", { class: "reasons" }, shown.map((each) => make("li", {}, make("strong", {}, named(each.variant)), `, ${metricText(each.metric, each.k)}: `,
-      withNames(`${each.summary.join("; ")}.`, names(each))))),
+      withMetrics(withNames(`${each.summary.join("; ")}.`, names(each)), [each, { metric: each.ranks_of, k: each.ranks.at(-1)?.last }])))),
     folded(`${id}-why`, "Contributions by segment and rank", () => shown.flatMap((each) => [bySegment(each), byRank(each)])));
 }
 
