@@ -44,6 +44,8 @@ class StoppableThread:
     def _wait(self) -> None:
         self._stop.set()
         self._thread.join(END_SECONDS)
+        if self._thread.is_alive():
+            log.warning(f"{self._thread.name} has not ended in time; the process ends without it", seconds=END_SECONDS)
 
     def __enter__(self) -> Self:
         self._thread.start()

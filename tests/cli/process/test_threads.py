@@ -53,3 +53,18 @@ def test_leaving_the_block_ends_the_thread() -> None:
     with StoppableThread("patient", body, threading.Event()):
         pass
     assert ended.is_set()
+
+
+def test_a_thread_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.cli.process.threads.END_SECONDS", 0.05)
+    go_on = threading.Event()
+
+    def deaf(stop: threading.Event) -> None:
+        go_on.wait(30)
+
+    thread = StoppableThread("deaf", deaf, threading.Event())
+    with structlog.testing.capture_logs() as lines, thread:
+        pass
+    assert [line["event"] for line in lines] == ["deaf has not ended in time; the process ends without it"]
+    go_on.set()
+    thread.end()

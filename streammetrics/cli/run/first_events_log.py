@@ -14,7 +14,7 @@ from streammetrics.reports.report import Report
 QUIET_SECONDS = 10.0
 """How long there may be no events before the log says what it waits for."""
 
-log = structlog.get_logger("streammetrics.cli.run.run")
+log = structlog.get_logger("streammetrics.cli.run.first_events_log")
 
 
 class FirstEventsLog:
