@@ -15,8 +15,8 @@ def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> bool:
 
     Raises StoreError, and StateError if other rules made the state.
     """
-    if not builder.has_scales:
-        builder.update_scales(store.compare_and_set({}))
+    if not builder.experiments.has_scales:
+        builder.experiments.update_scales(store.compare_and_set({}))
     every = range(tasks)
     wanted = ({task: builder.panes_from(task) for task in every}, {task: builder.user_counts_from(task) for task in every})
     views = store.view(every, builder.marks, *wanted)
@@ -30,7 +30,7 @@ def freeze_due_scales(store: Store, builder: ReportBuilder, tasks: int) -> bool:
 
     Returns whether any were due.
     """
-    changes = builder.scale_changes(tasks)
+    changes = builder.experiments.scale_changes(tasks)
     if changes:
-        builder.update_scales(store.compare_and_set(changes))
+        builder.experiments.update_scales(store.compare_and_set(changes))
     return bool(changes)

@@ -198,6 +198,6 @@ def run(
         worker.drain(flush=False)
         publisher.publish()
         if on_look is not None:
-            on_look(look, {name: stored for (name, day), stored in builder.stored(tasks).items() if day == WHOLE})
+            on_look(look, {name: stored for (name, day), stored in builder.experiments.stored(tasks).items() if day == WHOLE})
     assert not {reason for reason, _ in builder.report(tasks).counts} - {"events", "matched"}, "the engine left something out"
     return found

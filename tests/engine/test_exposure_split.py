@@ -75,4 +75,4 @@ def test_users_count_in_the_stage_of_their_exposure_and_in_no_stage_by_label() -
 
 def machine_stages(machine: Machine) -> tuple[StoredStage, ...]:
     machine.report()
-    return machine.builder.stored(1)["ranker", WHOLE].stages
+    return machine.builder.experiments.stored(1)["ranker", WHOLE].stages

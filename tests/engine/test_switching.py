@@ -220,4 +220,4 @@ def test_an_exporter_shows_windows_of_workers_with_other_experiment_rules(counti
     report = builder.report(1)
     assert report.experiments == ()
     assert [total.tally[0] for total in report.totals if not total.experiment] == [1]
-    assert builder.scale_changes(1) == {}
+    assert builder.experiments.scale_changes(1) == {}

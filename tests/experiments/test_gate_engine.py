@@ -31,7 +31,7 @@ def sums(crash_rate: float) -> tuple[dict[tuple[str, int], Stored], int]:
     for end in range(200, len(events) + 200, 200):
         task.read_to(min(end, len(events)))
     read_committed(task.store, builder, 1)
-    return builder.stored(1), task.crashes
+    return builder.experiments.stored(1), task.crashes
 
 
 def test_crashes_change_no_sum() -> None:

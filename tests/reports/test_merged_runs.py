@@ -122,7 +122,7 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
         return exposed(found), found.known_from_ms
 
     assert today() == ({"control": 2, "treatment": 2}, day * DAY_MS + 1)
-    stored = read(tasks).stored(2)
+    stored = read(tasks).experiments.stored(2)
     assert [stored["ranker", each].joined for each in (WHOLE, day, day + 1)] == [Joined(4, 0), Joined(2, 0), Joined(2, 0)]
     tasks.pass_time(1, 0.6)
     assert today() == ({"control": 2, "treatment": 2}, (day + 1) * DAY_MS + 1)
@@ -162,7 +162,7 @@ def test_multi_exposed_users_and_credits_are_summed_over_tasks() -> None:
             shown = Impression(f"{number}", user, at(0, number), ("i", "j"), (("ranker", arm),), teams=teams)
             tasks.machines[task].take([Arrival("events", shown), Arrival("events", Feedback(user, at(0, number), "j", "click"))])
         tasks.pass_time(task, 0)
-    stored = read(tasks).stored(2)["ranker", WHOLE]
+    stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
     assert stored.multi_exposed_users == 2
     assert {pair: list(moments[:3]) for pair, moments in stored.credits.items()} == {("control", "treatment"): [2, 2, 0]}
 
@@ -408,7 +408,7 @@ def test_a_variant_is_known_since_its_first_list_in_any_task() -> None:
         tasks.show(task, days, f"{task}-t")
         tasks.pass_time(task, days)
         tasks.pass_time(task, 0.6)
-    stored = read(tasks).stored(2)["ranker", WHOLE]
+    stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
     assert stored.from_ms == at(0)
     assert at(0.1) < stored.variants_since_ms["treatment"] <= at(0.3)
     assert stored.missed_share("control") == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,7 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.merged_runs import Change
 from streammetrics.reports.report import Report
 from streammetrics.reports.unknown_names import UnknownName
@@ -139,9 +141,14 @@ def test_a_read_that_failed_halfway_is_seen_in_the_next_report() -> None:
                 raise StoreError("the store is unreachable")
             return super().compare_and_set(changes)
 
-    class Due(ReportBuilder):
+    class DueScales(MergedExperiments):
         def scale_changes(self, tasks: int) -> dict[str, Change]:
             return {"scale": (None, b"1")} if Interrupted.fails else {}
+
+    class Due(ReportBuilder):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self.experiments = DueScales(self.rules, self.signature, None)
 
     store = Interrupted()
     machine = committed(store)

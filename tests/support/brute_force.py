@@ -82,7 +82,7 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
     """Return the stored state of every experiment, in the oracle's types."""
     assert engine.user_totals is not None
     scopes: dict[tuple[str, int | None], Scope] = {}
-    for (name, day), kept in builder.stored(tasks).items():
+    for (name, day), kept in builder.experiments.stored(tasks).items():
         sums: dict[tuple[str, str], Sums] = {}
         covariates: dict[tuple[str, str], tuple[int, ...]] = {}
         for variant, moments in kept.moments.items():

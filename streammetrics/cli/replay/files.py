@@ -96,7 +96,7 @@ class ReplayRun:
         Raises StreammetricsError if a limit on labels was reached.
         """
         builder = build_report_builder(self.settings, self.engine)
-        builder.update_scales(scales.compare_and_set({}))
+        builder.experiments.update_scales(scales.compare_and_set({}))
         for shard, view in enumerate(views):
             builder.update(shard, view)
         require_split_allowed(views, self.engine.rules.groups_max)

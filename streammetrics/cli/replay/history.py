@@ -134,13 +134,14 @@ class ReplayHistory:
             return
         builder, enrolled_ms = self.builder, parts[0].enrolled_ms
         assert all(part.enrolled_ms == enrolled_ms for part in parts), "all processes take snapshots at the same event time"
-        if not builder.has_scales:
-            builder.update_scales({})
+        if not builder.experiments.has_scales:
+            builder.experiments.update_scales({})
         for task, part in enumerate(parts):
             builder.update(task, part.view)
         freeze_due_scales(self._store, builder, self._tasks)  # like a live publisher: at the first snapshot with enough users
         today = (enrolled_ms - 1) // DAY_MS
-        current = {(name, kept.scope): kept for (name, day), kept in builder.stored(self._tasks).items() if day in (WHOLE, today)}
+        found = builder.experiments.stored(self._tasks)
+        current = {(name, kept.scope): kept for (name, day), kept in found.items() if day in (WHOLE, today)}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
         for key, kept in current.items():
             if any(kept.first_exposures.values()) and (len(self._stored) < SERIES_MAX or key in self._stored):
@@ -148,10 +149,10 @@ class ReplayHistory:
 
     def history(self, final: ReportBuilder, report: Report) -> History:
         """Return the snapshots of the experiments in the final report, computed with its scales."""
-        view = self.builder.experiments
+        view = self.builder.experiments.view
         if view is None:
             return History()
-        series, scales = [], final.scales(self._tasks)
+        series, scales = [], final.experiments.scales(self._tasks)
         for each in report.experiments:
             name = each.experiment
             stored = self._stored.get((name, each.scope), _EMPTY).since(each.known_from_ms)

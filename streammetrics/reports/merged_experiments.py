@@ -1,0 +1,171 @@
+"""The experiments of all tasks, merged: their stored state, their frozen scales, and their reports. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from streammetrics.engine.codec import Control
+from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.signature import Signature, fit_of
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.experiments import (
+    SINCE_START,
+    THIS_DAY,
+    ExperimentReport,
+    Joined,
+    Stored,
+    build_report,
+    choose_stored_scales,
+)
+from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
+from streammetrics.reports.scopes import OF_RUN, ScopePart, ScopeParts, parts_of, scopes_of, sum_pairs, sum_scopes, sum_stages
+from streammetrics.windows.panes import WindowRules
+
+
+class MergedExperiments:
+    """Collects what tasks store of experiments. `view`: None if experiments are not reported.
+
+    `signature` is the engine's. If experiments are on in some tasks and off in others, or here, their numbers are incomplete.
+    """
+
+    def __init__(self, rules: WindowRules, signature: Signature, view: ExperimentView | None) -> None:
+        self.view, self._rules, self._signature = view, rules, signature
+        self._idle_ms = FOREVER if view is None else view.idle_ms
+        self._patience_ms = 0 if view is None else view.patience_ms
+        self._scales = FrozenScales(self._idle_ms)
+        self.has_scales = False
+        """Whether frozen scales were read: they must be known before tasks are read."""
+        self._controls: dict[int, Control] = {}
+        self._started: dict[int, dict[str, MergedRun]] = {}
+        self._scopes: dict[int, ScopeParts] = {}
+
+    def update(self, task: int, control: Control, cells: Mapping[str, bytes]) -> None:
+        """Update from the committed state of a task. `cells` are its stored values of experiments."""
+        self._controls[task] = control
+        names = started_runs(control, cells) if fit_of(control.signature, self._signature) == "same" else {}
+        self._started[task] = times_of(control, names)
+        self._scopes[task] = scopes_of(names, parts_of(control), cells)
+
+    def _controls_of(self, tasks: int) -> list[Control]:
+        return [self._controls[task] for task in sorted(self._controls) if task < tasks]
+
+    def have_same_rules(self, tasks: int) -> bool:
+        """Return whether experiments are configured alike in all tasks and here."""
+        return all(fit_of(control.signature, self._signature) == "same" for control in self._controls_of(tasks))
+
+    def _runs(self, tasks: int) -> dict[str, MergedRun]:
+        """Return the shown run of each experiment."""
+        started = [of_task for task, of_task in self._started.items() if task < tasks]
+        return shown_runs(self._controls_of(tasks), started, idle_ms=self._idle_ms, lateness_ms=self._rules.lateness_ms)
+
+    def stored(self, tasks: int) -> dict[tuple[str, int], Stored]:
+        """Return the stored state of every experiment by scope (a UTC day since the epoch, or WHOLE), merged over tasks.
+
+        Only one run of each experiment is included.
+        """
+        runs = self._runs(tasks)
+        parts: dict[tuple[str, int], list[ScopePart]] = {}
+        for task, scopes in self._scopes.items():
+            for key, own in scopes.items():
+                name, _ = key
+                if task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
+                    parts.setdefault(key, []).extend(own)
+        since, enrolled = self._variants_since(tasks), self._enrolled_before(tasks)
+        return {
+            (name, day): self._merged(name, day, parts[name, day], runs[name], since.get(name, {}), enrolled, tasks)
+            for name, day in sorted(parts)
+        }
+
+    def _merged(
+        self, name: str, day: int, parts: Sequence[ScopePart], run: MergedRun, since: Mapping[str, int], enrolled: int, tasks: int
+    ) -> Stored:
+        """Merge the parts of one scope. `since`: when each variant appeared. `enrolled`: the time up to which all lists count."""
+        wide = None if self.view is None else self.view.measures.with_covariates
+        scope, is_whole = sum_scopes([part.sums for part in parts], wide), day == WHOLE
+        first_day, last_day = (run.first // DAY_MS, FOREVER) if is_whole else (day, day)
+        return Stored(
+            experiment=name,
+            scope=SINCE_START if is_whole else THIS_DAY,
+            moments=scope.moments,
+            first_exposures=scope.first_exposures,
+            exposed=scope.exposed,
+            multi_exposed_users=scope.multi_exposed,
+            joined=self._feedback_counts(tasks, first_day, last_day),
+            credits=scope.credits if all(part.name == OF_RUN for part in parts) else {},
+            credit_actions=() if self.view is None else self.view.credit_actions,
+            known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
+            variants_since_ms=since,
+            from_ms=run.first if is_whole else max(run.first, day * DAY_MS),
+            to_ms=enrolled if is_whole else min(enrolled, (day + 1) * DAY_MS),
+            stages=sum_stages(parts, wide),
+            pairs=sum_pairs(parts),
+        )
+
+    def _variants_since(self, tasks: int) -> dict[str, dict[str, int]]:
+        """Return the event time at which each variant first appeared in any task, or an earlier one, by experiment."""
+        since: dict[str, dict[str, int]] = {}
+        for control in self._controls_of(tasks):
+            for group, _, first in control.groups:
+                if group.experiment and not group.segment:
+                    known = since.setdefault(group.experiment, {})
+                    known[group.variant] = min(known.get(group.variant, first), first)
+        return since
+
+    def _enrolled_before(self, tasks: int) -> int:
+        """Return the event time up to which all final lists of all tasks are enrolled; the newest event's if the input has ended."""
+        controls = self._controls_of(tasks)
+        enrolled = min((control.enrolled_before for control in controls), default=NEVER)
+        return max((control.newest for control in controls), default=NEVER) if enrolled == FOREVER else enrolled
+
+    def _first_snapshot_ms(self, run: MergedRun) -> int:
+        """Return the least event time up to which all tasks can be complete when a run is shown. For the earlier run, that time is
+        always less.
+
+        A list may be enrolled as soon as its session has closed. Completeness trails the admission bound by `attribution_ms` and
+        `patience_ms`. The earlier run is shown until that bound is `idle_ms` past its last list.
+        """
+        return run.first - self._rules.attribution_ms - self._patience_ms
+
+    def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
+        """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
+        days = [each for control in self._controls_of(tasks) for each in control.feedback_by_day if first <= each[0] <= last]
+        return Joined(sum(matched for _, matched, _ in days), sum(unmatched for _, _, unmatched in days))
+
+    def scale_changes(self, tasks: int) -> dict[str, Change]:
+        """Return the due changes of frozen scales: new scales, and the removal of expired ones.
+
+        The stored scales must have been read (`update_scales`) before the tasks. Otherwise a change could belong to another run.
+        """
+        view = self.view
+        if view is None or not self.have_same_rules(tasks):
+            return {}
+        runs, due = self._runs(tasks), dict[str, Change]()
+        for (name, day), stored in self.stored(tasks).items():
+            if day == WHOLE:
+                frozen = self._scales.of(name, runs[name])
+                due |= self._scales.add(name, runs[name], choose_stored_scales(view.measures_of(stored), view.policy(name), stored, frozen))
+        controls = self._controls_of(tasks)
+        return due | self._scales.drop(controls, self._rules.lateness_ms) if len(controls) == tasks else due
+
+    def update_scales(self, stored: Mapping[str, bytes]) -> None:
+        """Update the frozen scales from all stored values."""
+        self._scales.update(stored)
+        self.has_scales = True
+
+    def scales(self, tasks: int) -> dict[str, Mapping[str, float]]:
+        """Return the frozen scales of every shown experiment, by measure. They never change during a run."""
+        return {name: self._scales.of(name, run) for name, run in self._runs(tasks).items()}
+
+    def reports(self, tasks: int, newest: int) -> Iterator[ExperimentReport]:
+        """Yield each experiment since its start and on the latest day that all tasks have enrolled. `newest`: see `newest_shown`."""
+        view, controls = self.view, self._controls_of(tasks)
+        if view is None:
+            return
+        enrolled = min(control.enrolled_before for control in controls)
+        today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
+        dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
+        scales = self.scales(tasks)
+        for (name, day), stored in self.stored(tasks).items():
+            if day == WHOLE or (day == today and not dropped):
+                yield build_report(view.measures_of(stored), view.policy(name), stored, scales[name])
