@@ -560,6 +560,11 @@ STALLED = (
     ),
 )
 
+ABSENT = {
+    "exporter": "No numbers are shown, and no alert about rankings or inputs can fire.",
+    "worker": "Nothing is read, so the numbers stand still.",
+}
+
 PIPELINE = (
     Case(
         "StreammetricsAbsent",
@@ -570,10 +575,10 @@ PIPELINE = (
             fired(
                 "critical",
                 f"Prometheus sees no {part} of streammetrics",
-                f'No {part} has series under job="streammetrics". Nothing is measured, and no other alert can fire.',
+                f'No {part} has series under job="streammetrics". {effect} Nothing is lost while Kafka keeps the records.',
                 part=part,
             )
-            for part in ("exporter", "worker")
+            for part, effect in ABSENT.items()
         ),
     ),
     Case(
@@ -585,7 +590,7 @@ PIPELINE = (
             fired(
                 "critical",
                 "Prometheus sees no exporter of streammetrics",
-                'No exporter has series under job="streammetrics". Nothing is measured, and no other alert can fire.',
+                f'No exporter has series under job="streammetrics". {ABSENT["exporter"]} Nothing is lost while Kafka keeps the records.',
                 part="exporter",
             ),
         ),

@@ -13,7 +13,9 @@ from streammetrics.config import keys
 from streammetrics.events.outcomes import names_of
 from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as ADDRESS
 from streammetrics.exporters.prometheus.rules.table import ALERTS
+from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
 from streammetrics.exporters.prometheus.series import SERIES
+from tests.grafana.test_lint import selectors
 from tests.support.paths import ROOT
 
 RUNBOOKS = ROOT / "deploy" / "runbooks"
@@ -21,6 +23,7 @@ PAGES = sorted(RUNBOOKS.glob("*.md"))
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 SETTINGS = {name.partition(".")[0] for name in keys()}
 PARTS_OF_A_HISTOGRAM = {f"streammetrics_commit_seconds_{part}" for part in ("bucket", "sum", "count")}
+OF_THE_SCRAPE = {"job", "instance"}
 PATHS = {"/metrics", "/healthz", "/readyz", "/api/report"}
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -90,3 +93,37 @@ def test_every_named_path_of_the_port_exists(page: Path) -> None:
 @pages
 def test_every_named_alert_exists(page: Path) -> None:
     assert set(re.findall(r"\bStreammetrics\w+", page.read_text(encoding="utf-8"))) <= {alert.name for alert in ALERTS}
+
+
+def queries(page: Path) -> list[str]:
+    """Return the PromQL queries in the code blocks."""
+    lines = re.findall(r"^ {7,}(\S.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [line for line in lines if "streammetrics_" in line and not line.startswith("curl ")]
+
+
+@pages
+def test_every_query_is_valid_and_asks_for_labels_that_its_series_have(page: Path) -> None:
+    for query in queries(page):
+        for selector in selectors(query):
+            series = SERIES.get(selector.name) or SERIES[re.sub(r"_(bucket|sum|count)$", "", selector.name)]
+            asked = {matcher.name for matcher in selector.matchers.matchers} - {"__name__", *OF_THE_SCRAPE}
+            assert asked <= set(series.labels), f"{query}: {series.name} has the labels {series.labels}"
+
+
+@pages
+def test_each_threshold_of_an_alert_is_named_where_its_number_is(page: Path) -> None:
+    """Somebody with other thresholds must see which number is theirs."""
+    used = {name for alert in ALERTS if alert.name == page.stem for name in re.findall(r"@(\w+)", alert.expression)}
+    wanted = used & {threshold.name for threshold in THRESHOLDS}
+    assert [name for name in sorted(wanted) if f"`{name}`" not in page.read_text(encoding="utf-8")] == []
+
+
+@pages
+def test_no_page_sends_the_reader_through_a_whole_report_in_json(page: Path) -> None:
+    assert not re.search(r"curl .*/api/report", page.read_text(encoding="utf-8"))
+
+
+@pages
+def test_a_command_reads_the_configuration_that_the_service_reads(page: Path) -> None:
+    for name, *options in commands(page, "streammetrics"):
+        assert {"--config", "--url"} & set(options), f"{name} without --config reads the defaults"

@@ -205,7 +205,7 @@ class KafkaSource:
                 f"last error: {self.health.last_error}"
             )
         if reason := unreachable_reason(self._settings.bootstrap_servers, max(0.1, timeout_s)):
-            self._monitor.unanswered(self._clock(), reason, connects=False)
+            self._monitor.unanswered(self._clock(), _unreachable(reason), connects=False)
             time.sleep(timeout_s)
             return
         try:
@@ -282,7 +282,7 @@ class KafkaSource:
         """Ask the brokers for end offsets. Returns False if the client was dropped."""
         servers = self._settings.bootstrap_servers
         if not self.health.reachable and (reason := unreachable_reason(servers, 1.0)):
-            self._monitor.unanswered(now, reason, connects=False)  # still unreachable: do not wait for an answer
+            self._monitor.unanswered(now, _unreachable(reason), connects=False)  # still unreachable: do not wait for an answer
             return True
         inputs = list(self._inputs_of_all(self._assignment.flowing))
         try:
@@ -293,7 +293,7 @@ class KafkaSource:
             problem = reason or f"it accepts connections, but does not answer ({error})"
             if self.health.reachable:
                 log.warning("no Kafka broker answers", reason=problem)
-            if self._monitor.unanswered(now, problem, connects=reason is None):
+            if self._monitor.unanswered(now, _unreachable(problem), connects=reason is None):
                 self._replace_client(problem)
                 return False
             return True
@@ -308,3 +308,8 @@ class KafkaSource:
             )
             self._replace_client(f"records exist but none arrives: {listed}")
         return not stalled
+
+
+def _unreachable(reason: str) -> str:
+    """Say what does not answer, and what to check."""
+    return f"no Kafka broker answers ({reason}); check that Kafka runs, and kafka.bootstrap_servers"

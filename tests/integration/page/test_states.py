@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from streammetrics.events.model import Impression
+from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.report import Report
@@ -163,6 +165,24 @@ class TestStates:
         assert watermark_ms is not None
         least, most = ((at - watermark_ms / 1_000) / 60 for at in (opened, time.time()))
         assert least - 1.5 < int(said[1]) < most + 1.5
+
+    @pytest.mark.parametrize(
+        ("events", "sentence"),
+        [(0, "No events are read now: no worker runs, Kafka does not answer the workers, or"), (900, "90 events per second are read, so")],
+    )
+    def test_an_outage_is_told_from_a_backlog(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]], events: int, sentence: str
+    ) -> None:
+        story, report = history[0], history[1][-12]
+        seconds = [time.monotonic()]
+        views = HttpViews(story.pipeline.exposition(story.status), lambda: seconds[0])
+        found = visit(serve(views, report).base)
+        expect(found.page.locator(".pill")).to_have_text("Behind")
+        expect(found.page.locator(".banner")).not_to_contain_text("are read")
+        seconds[0] += 10
+        views.show(replace(report, counts=Counter(report.counts) + Counter({("events", "impressions"): events})))
+        found.ask_again()
+        expect(found.page.locator(".banner")).to_contain_text(sentence)
 
     def test_users_on_several_partitions_are_shown_with_the_way_out(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]

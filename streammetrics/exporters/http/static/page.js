@@ -8,7 +8,7 @@ import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { positionBias } from "./position_bias.js";
-import { isNumber, metricKey, metricName, named, plain, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
+import { isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 import { spoken } from "./verdicts.js";
 
 const POLL_MS = 2000;
@@ -124,7 +124,7 @@ function state() {
   if (report.watermark_ms === null) return ["empty", "No data yet", [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
   if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
   if (serverNow() - report.watermark_ms > BEHIND_MS) {
-    return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`]];
+    return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean)];
   }
   return ["live", "Live", []];
 }
@@ -138,6 +138,14 @@ function waitingFor(report) {
 function slowestInput(report) {
   const slowest = report.inputs.filter((each) => each.watermark_ms !== null).sort((one, other) => one.watermark_ms - other.watermark_ms)[0];
   return slowest ? `The slowest input is ${slowest.topic} ${slowest.partition}.` : "";
+}
+
+/** Whether events are still read, which tells a backlog from an outage; empty while it is not known. */
+function whatIsRead(pulse) {
+  const rate = pulse?.events_per_second;
+  if (!isNumber(rate)) return "";
+  return rate > 0 ? `${roundCountText(Math.ceil(rate))} events per second are read, so the workers run.`
+    : "No events are read now: no worker runs, Kafka does not answer the workers, or nothing is sent. /readyz of a worker says which.";
 }
 
 function header([kind, word, sentences]) {

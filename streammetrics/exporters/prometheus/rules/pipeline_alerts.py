@@ -65,7 +65,9 @@ PIPELINE_ALERTS = (
         'label_replace(absent(streammetrics_tasks{job="@job"}), "part", "exporter", "", "")\n'
         'or label_replace(absent(streammetrics_source_up{job="@job"}), "part", "worker", "", "")',
         "Prometheus sees no {{ $labels.part }} of streammetrics",
-        'No {{ $labels.part }} has series under job="@job". Nothing is measured, and no other alert can fire.',
+        'No {{ $labels.part }} has series under job="@job". {{ if eq $labels.part "exporter" }}No numbers are shown, and no alert about '
+        "rankings or inputs can fire.{{ else }}Nothing is read, so the numbers stand still.{{ end }} Nothing is lost while Kafka keeps the "
+        "records.",
     ),
     Alert(
         "StreammetricsTargetDown",
