@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from math import inf
 from typing import Any, TypeVar
 
@@ -17,14 +16,12 @@ from streammetrics.connectors.redis.integrity import lost_keys, require_complete
 from streammetrics.connectors.redis.keys import (
     LAYOUT_VERSION,
     TaskKeys,
-    cells_of,
     field_of,
-    panes_of,
     present,
-    user_of,
     writes,
 )
 from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
+from streammetrics.connectors.redis.replies import claimed, loaded, viewed
 from streammetrics.connectors.redis.scripts import Script
 from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_server_info
 from streammetrics.connectors.redis.transaction import Command, transact
@@ -43,8 +40,6 @@ from streammetrics.connectors.store import (
 from streammetrics.engine.stored_state import GROWS, CommitMark, TaskView
 
 ReplyT = TypeVar("ReplyT")
-
-__all__ = ["RedisConnection", "RedisStore", "ServerInfo"]
 
 CLOCK = "return redis.call('TIME')"
 """TIME in a script with a key. Alone it names no key, so a cluster's client would not follow a key that has moved."""
@@ -79,10 +74,8 @@ class RedisStore:
         keys = self._keys(task)
         reply = self._call(lambda client: self._claim(client, keys, (token, LAYOUT_VERSION)))
         require_complete(task, self.settings.namespace, reply)
-        _, epoch, seq, control, starts, fields_read, values, cells, largest = reply
-        self._largest[task] = int(largest) if largest is not None else 0 if control is None else inf
-        panes, user_counts = panes_of(fields_read, values)
-        return Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), user_counts)
+        claim, self._largest[task] = claimed(reply)
+        return claim
 
     def owner(self, task: int) -> str | None:
         token = self._call(lambda client: send(client, "HGET", self._keys(task).ctl, "token"))
@@ -102,15 +95,15 @@ class RedisStore:
             wanted = [(keys.users, list(map(field_of, state_users))), (keys.totals, list(map(field_of, total_users)))]
             states, sums = self._call(lambda client: _read(client, wanted))
             return LoadedUsers(self._complete(keys, present(state_users, states)), [], None, present(total_users, sums))
-        loaded = self._load_by_script(keys, state_users, due or NO_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
-        return loaded if due is not None else replace(loaded, next_due_ms=None)
+        found = self._load_by_script(keys, state_users, due or NO_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
+        return found if due is not None else replace(found, next_due_ms=None)
 
     def _load_by_script(
         self, keys: TaskKeys, users: Sequence[str], due: DueQuery, totals: Sequence[str] = (), bytes_max: int = BYTES_MAX
     ) -> LoadedUsers:
         fields = [field_of(user) for user in (*users, *totals)]
         args: tuple[str | int, ...] = (READ_SLICE, *due, bytes_max, len(users), *fields)
-        return _loaded(users, totals, self._call(lambda client: self._load(client, _read_keys(keys), args)))
+        return loaded(users, totals, self._call(lambda client: self._load(client, _read_keys(keys), args)))
 
     def _complete(self, keys: TaskKeys, states: dict[str, bytes]) -> dict[str, bytes]:
         """Read growing states again, with their pieces. The others are complete."""
@@ -133,7 +126,7 @@ class RedisStore:
         """See `Store.request_due`. The reply is lost if the server does not know the script yet."""
         keys = self._keys(task)
         command = self._load.command(_read_keys(keys), (READ_SLICE, *due, BYTES_MAX, 0))
-        return self._prefetch(keys.due, command, lambda reply: _loaded([], [], reply))
+        return self._prefetch(keys.due, command, lambda reply: loaded([], [], reply))
 
     def _prefetch(self, key: str, command: Command, decode: Callable[[Any], ReplyT]) -> Callable[[], ReplyT | None] | None:
         """Send a command now. Returns a function that reads and decodes the reply."""
@@ -201,11 +194,7 @@ class RedisStore:
         for task, reply in zip(wanted, replies, strict=True):
             if reply is not None:
                 require_complete(task, self.settings.namespace, reply)
-                _, token, seq, is_snapshot, control, users, fields, values, cells = reply
-                panes, user_counts = panes_of(fields, values)
-                views[task] = TaskView(
-                    CommitMark(token.decode(), int(seq)), control, panes, users, cells_of(cells), user_counts, bool(is_snapshot)
-                )
+                views[task] = viewed(reply)
         return views
 
     def _views(self, client: Client, requests: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Any]:
@@ -305,19 +294,6 @@ def _read(client: Client, wanted: Sequence[tuple[str, Sequence[str]]]) -> list[l
 
 def _read_keys(keys: TaskKeys) -> tuple[str, str, str, str]:
     return keys.users, keys.due, keys.totals, keys.pieces
-
-
-def _loaded(state_users: Sequence[str], total_users: Sequence[str], reply: Sequence[Any]) -> LoadedUsers:
-    """Decode the reply of `load.lua`."""
-    members, due_sums, parts, sums, next_due = reply
-    due, read = [user_of(member) for member in members], sum(map(len, parts))
-    return LoadedUsers(
-        present(state_users[:read], chain.from_iterable(parts)),
-        due,
-        None if next_due is None else int(float(next_due)),
-        present(total_users, chain.from_iterable(sums)) | present(due, chain.from_iterable(due_sums)),
-        tuple(state_users[read:]),
-    )
 
 
 def _optional(value: bytes | None) -> tuple[int, bytes]:
