@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.connectors.files import FileSource
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
-from streammetrics.events import Event, Exposure, Feedback
+from streammetrics.events import Decoder, Event, Exposure, Feedback
 from streammetrics.events.malformed import excerpt
 from streammetrics.events.mappings.rules import PRESETS
 from streammetrics.events.mappings.suggest import suggested_mappings
@@ -43,25 +43,13 @@ class SampleRecord(NamedTuple):
     value: bytes | None
 
 
-def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool) -> bool:
+def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     """Print what the first records of a file, or recent ones of a topic, become. Returns False if none of them is used.
 
     Raises ConfigError if the source is neither a file nor a topic in kafka.topics.
     """
-    configure_quiet_logs(settings.log.level, settings.log.format)
-    records = _with_schemas(settings, list(_records(settings, source, limit)))
-    out = standard_output()
-    decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
-    if suggest:
-        if records and all(_is_used(decoders[record.topic](record.value)) for record in records):
-            click.echo(f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed.", file=out)
-        readers = {topic: json_of(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
-        sent = [record._replace(value=readers[record.topic](record.value)) for record in records]
-        known = next((seems for record in sent if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
-        if known is not None:
-            click.echo(f"# These seem to be {known.what}. The shipped mappings may be enough: {known.advice}.", file=out)
-        click.echo(suggested_mappings(_objects(sent)), file=out, nl=False)
-        return True
+    out, records = standard_output(), _read(settings, source, limit)
+    decoders = _decoders(settings, records)
     counts: Counter[str] = Counter()
     for record in records:
         found = decoders[record.topic](record.value)
@@ -76,6 +64,29 @@ def decode_samples(settings: Settings, source: str, *, limit: int, suggest: bool
     total = ", ".join(f"{count} {'list' if kind == 'lists' and count == 1 else kind}" for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
     return any(counts[kind] for kind in KIND_NAMES.values())
+
+
+def suggest_mappings(settings: Settings, source: str, limit: int) -> None:
+    """Print mappings for these records, proposed from the names of their fields. Raises like `decode_samples`."""
+    out, records = standard_output(), _read(settings, source, limit)
+    decoders = _decoders(settings, records)
+    if records and all(_is_used(decoders[record.topic](record.value)) for record in records):
+        click.echo(f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed.", file=out)
+    readers = {topic: json_of(settings, topic) for topic in decoders}
+    sent = [record._replace(value=readers[record.topic](record.value)) for record in records]
+    known = next((seems for record in sent if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
+    if known is not None:
+        click.echo(f"# These seem to be {known.what}. The shipped mappings may be enough: {known.advice}.", file=out)
+    click.echo(suggested_mappings(_objects(sent)), file=out, nl=False)
+
+
+def _read(settings: Settings, source: str, limit: int) -> list[SampleRecord]:
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    return _with_schemas(settings, list(_records(settings, source, limit)))
+
+
+def _decoders(settings: Settings, records: Iterable[SampleRecord]) -> dict[str, Decoder]:
+    return {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
 
 
 def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleRecord]:

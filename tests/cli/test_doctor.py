@@ -9,10 +9,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.doctor.checks import DoctorContext
 from streammetrics.cli.doctor.doctor import _RunningCheck
 from streammetrics.cli.doctor.findings import DoctorFinding
-from streammetrics.config import Settings
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.servers.process import HOST, free_port
 from tests.support.command_line import called
@@ -49,11 +47,11 @@ def test_an_exporter_skips_the_kafka_check() -> None:
     ],
 )
 def test_the_fix_of_an_error_is_shown_separately(error: StreammetricsError, fix: str) -> None:
-    def check(settings: Settings, seen: DoctorContext) -> Iterator[DoctorFinding]:
+    def check() -> Iterator[DoctorFinding]:
         yield DoctorFinding("ok", "one broker of two")
         raise error
 
-    found = list(_RunningCheck(check, Settings(), DoctorContext(), time.monotonic() + 30))
+    found = list(_RunningCheck(check, time.monotonic() + 30))
     assert found == [("ok", "one broker of two", ""), ("fail", error.message, fix)]
 
 

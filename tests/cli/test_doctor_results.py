@@ -17,7 +17,7 @@ from tests.support.settings import by_flags
 
 def findings(directory: Path, **given: object) -> list[tuple[str, str]]:
     flags = {"results.directory": str(directory), **{key.replace("__", "."): value for key, value in given.items()}}
-    return [(each.level, each.text) for each in result_file_findings(by_flags(flags).settings, None)]
+    return [(each.level, each.text) for each in result_file_findings(by_flags(flags).settings)]
 
 
 def test_a_directory_that_can_be_made_is_fine_and_is_not_made(tmp_path: Path) -> None:

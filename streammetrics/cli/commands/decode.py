@@ -27,7 +27,10 @@ def decode(config_path: Path | None, settings_given: tuple[str, ...], source: st
       streammetrics decode shop --config streammetrics.toml --limit 100
       streammetrics decode events.ndjson --suggest
     """
-    from streammetrics.cli.decode import decode_samples  # noqa: PLC0415
+    from streammetrics.cli.decode import decode_samples, suggest_mappings  # noqa: PLC0415
 
-    if not decode_samples(load_settings(config_path, settings_given).settings, source, limit=limit, suggest=suggest):
+    settings = load_settings(config_path, settings_given).settings
+    if suggest:
+        suggest_mappings(settings, source, limit)
+    elif not decode_samples(settings, source, limit):
         raise SystemExit(1)

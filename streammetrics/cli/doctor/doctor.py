@@ -9,14 +9,15 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
+from typing import TypeAlias
 
 import click
 
 from streammetrics import __version__
 from streammetrics.cli.doctor.checks import (
-    DoctorCheck,
     DoctorContext,
     agreement_findings,
     kafka_findings,
@@ -33,6 +34,9 @@ from streammetrics.connectors.http_client import server_of
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
 
+DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
+"""Yields findings. A StreammetricsError that it raises becomes a finding too."""
+
 DEADLINE_SECONDS = 8.0
 COLOURS: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -43,7 +47,7 @@ def examine(settings: Settings) -> bool:
     context = DoctorContext()
     deadline = time.monotonic() + DEADLINE_SECONDS
     click.echo(f"streammetrics {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
-    running = [(title, _RunningCheck(check, settings, context, deadline)) for title, check in _checks(settings)]
+    running = [(title, _RunningCheck(check, deadline)) for title, check in _checks(settings, context)]
     levels: list[Level] = []
     for title, findings in running:
         levels += _print_findings(title, findings)
@@ -53,32 +57,31 @@ def examine(settings: Settings) -> bool:
     return not failures
 
 
-def _checks(settings: Settings) -> Iterator[tuple[str, DoctorCheck]]:
-    yield f"Kafka at {', '.join(settings.kafka.bootstrap_servers)} ({settings.kafka.security_protocol})", kafka_findings
+def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, DoctorCheck]]:
+    kafka, redis = settings.kafka, settings.redis
+    yield f"Kafka at {', '.join(kafka.bootstrap_servers)} ({kafka.security_protocol})", partial(kafka_findings, settings, context)
     if settings.registry.url is not None:
-        yield f"Schema registry at {settings.registry.url}", registry_findings
-    yield (
-        f"Redis at {settings.redis.url}{', a cluster' if settings.redis.cluster else ''}, namespace {settings.redis.namespace}",
-        redis_findings,
-    )
+        yield f"Schema registry at {settings.registry.url}", partial(registry_findings, settings)
+    title = f"Redis at {redis.url}{', a cluster' if redis.cluster else ''}, namespace {redis.namespace}"
+    yield title, partial(redis_findings, settings, context)
     if settings.webhook.url is not None and settings.worker.role != "worker":
-        yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", webhook_findings
+        yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", partial(webhook_findings, settings)
     if settings.results.directory:
-        yield f"Result files in {settings.results.directory}", result_file_findings
-    yield f"HTTP port {settings.http.port} on {settings.http.host}", port_findings
+        yield f"Result files in {settings.results.directory}", partial(result_file_findings, settings)
+    yield f"HTTP port {settings.http.port} on {settings.http.host}", partial(port_findings, settings)
 
 
 class _RunningCheck:
     """A check in its own thread. Iteration yields its findings as they come, and a failure at the deadline."""
 
-    def __init__(self, check: DoctorCheck, settings: Settings, context: DoctorContext, deadline: float) -> None:
+    def __init__(self, check: DoctorCheck, deadline: float) -> None:
         self._deadline = deadline
         self._findings: queue.SimpleQueue[DoctorFinding | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, args=(check, settings, context), daemon=True).start()
+        threading.Thread(target=self._run, args=(check,), daemon=True).start()
 
-    def _run(self, check: DoctorCheck, settings: Settings, context: DoctorContext) -> None:
+    def _run(self, check: DoctorCheck) -> None:
         try:
-            for finding in check(settings, context):
+            for finding in check():
                 self._findings.put(finding)
         except ConfigError as error:
             for problem in error.problems:

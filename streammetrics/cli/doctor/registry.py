@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.encodings import INSTALL, missing_packages
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ANSWER_MS = 2_000
 
 
-def registry_findings(settings: Settings, context: Any) -> Iterator[DoctorFinding]:
+def registry_findings(settings: Settings) -> Iterator[DoctorFinding]:
     """Check whether the registry answers with our login."""
     connection = registry_connection(settings)
     if connection is None:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.connections import result_directory
@@ -19,7 +19,7 @@ FREE_SHARE_MIN: Final = 0.05
 """Less free space than both is a warning."""
 
 
-def result_file_findings(settings: Settings, context: Any) -> Iterator[DoctorFinding]:
+def result_file_findings(settings: Settings) -> Iterator[DoctorFinding]:
     """Check that the directory can be written, without writing. Raises ConfigError if it is another stream's or needs a package."""
     if settings.worker.role == "worker":
         yield DoctorFinding("ok", "skipped, because worker.role is worker: exporters write the files")

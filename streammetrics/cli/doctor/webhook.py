@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.wiring.connections import redis_connection
@@ -21,7 +20,7 @@ ANSWER_MS = 2_000
 FIX = "repair the receiver, or correct webhook.url; the changes are sent again by themselves until webhook.give_up_ms"
 
 
-def webhook_findings(settings: Settings, context: Any) -> Iterator[DoctorFinding]:
+def webhook_findings(settings: Settings) -> Iterator[DoctorFinding]:
     """Check the receiver of the webhook, which must be configured, and the changes that exporters have recorded in Redis."""
     url = settings.webhook.url
     assert url is not None
