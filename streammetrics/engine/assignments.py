@@ -27,7 +27,7 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 class VariantTarget:
     """A variant in one scope of a run, or of a part of it.
 
-    It is `special` if its users have covariates there, credit for teams, or other cells of a rollout (`in_cells`).
+    It is `special` if its users have covariates or credit for teams there. `in_cells`: they may have other cells of a rollout.
     """
 
     __slots__ = ("in_cells", "key", "part", "run", "scope", "special", "variant")
@@ -36,7 +36,7 @@ class VariantTarget:
         self.part, self.run, self.variant, self.scope = part, part.run, variant, part.scope(day)
         self.key: ScopeKey = (part.number, day)
         self.in_cells = in_cells
-        self.special = in_cells or self.run.earlier is not None or variant == INTERLEAVED
+        self.special = self.run.earlier is not None or variant == INTERLEAVED
 
 
 class ExposureTarget(NamedTuple):
@@ -54,6 +54,21 @@ class ExposureTarget(NamedTuple):
 
 
 _NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
+
+
+class _Place(NamedTuple):
+    """Where lists of one experiment belong that are shown from `first` to `last` (ms, both inclusive): the part of its run, and the
+    targets there. None: they do not count; `unstaged` is 1 if that is because they are in no stage.
+    """
+
+    first: int
+    last: int
+    part: ScopeHolder | None = None
+    targets: tuple[VariantTarget, ...] = ()
+    unstaged: int = 0
+
+
+_UNKNOWN: Final = _Place(FOREVER, NEVER)
 
 
 class ExposureTargets:
@@ -76,8 +91,10 @@ class ExposureTargets:
         self.counted_from, self.enrolled_before = counted_from, enrolled_before
         self.day_from = NEVER if oldest_kept == NEVER else oldest_kept // DAY_MS
         self._exposures: dict[tuple[int, int], ExposureTarget] = {}
+        self._places: dict[tuple[tuple[str, str], Labels, int], _Place] = {}
         self._variants: dict[tuple[int, int, str], VariantTarget] = {}
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
+        self._targets_of: dict[ScopeSet, list[VariantTarget]] = {}
         self.sets = ScopeSets(self.is_open)
 
     def at(self, number: int, ts: int) -> ExposureTarget:
@@ -94,32 +111,42 @@ class ExposureTargets:
         together: dict[int, dict[ScopeKey, str | None]] = {WHOLE: {}, day: {}}
         alone: list[ScopeSet] = []
         parts: list[ScopeHolder] = []
-        for experiment, variant in labels:
-            run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
-            if run is None or not span.holds(ts) or ts < self.counted_from:
-                first = last = ts
+        for label in labels:
+            key = (label, stages, day)
+            place = self._places.get(key, _UNKNOWN)
+            if not place.first <= ts <= place.last:
+                place = self._places[key] = self._place(*label, stages, ts)
+            first, last, unstaged = max(first, place.first), min(last, place.last), unstaged + place.unstaged
+            if place.part is None:
                 continue
-            first, last = max(first, run.first, span.first, self.counted_from), min(last, run.last, span.last)
-            if not run.scopes:
-                run.earlier = self.rules.before(run)
-            plan = self.rules.plans.get(experiment)
-            part: ScopeHolder = run
-            if plan is not None:
-                stage = plan.at(ts, stages)
-                first, last = max(first, stage.first), min(last, stage.last)
-                if stage.key is None:
-                    unstaged += 1
-                    continue
-                part = self.runs.part(run, stage.key, variant if plan.by_list else "")
-            parts.append(part)
-            for scope in (WHOLE, day) if day >= self.day_from else (WHOLE,):
-                target = self.variant(part, scope, variant)
+            parts.append(place.part)
+            for target in place.targets:
                 if target.special:
-                    alone.append(self.sets.of({target.key: variant}))
+                    alone.append(self.sets.of({target.key: target.variant}))
                 else:
-                    together[scope][target.key] = variant
+                    together[target.key[1]][target.key] = target.variant
         sets = [*(self.sets.of(variants) for variants in together.values() if variants), *alone]
         return ExposureTarget(first, last, sets, tuple(parts), unstaged)
+
+    def _place(self, experiment: str, variant: str, stages: Labels, ts: int) -> _Place:
+        """Return where lists of one experiment belong, and for which times around `ts` that holds."""
+        run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
+        if run is None or not span.holds(ts) or ts < self.counted_from:
+            return _Place(ts, ts)
+        first, last = max(run.first, span.first, self.counted_from), min(run.last, span.last)
+        if not run.scopes:
+            run.earlier = self.rules.before(run)
+        plan = self.rules.plans.get(experiment)
+        part: ScopeHolder = run
+        if plan is not None:
+            stage = plan.at(ts, stages)
+            first, last = max(first, stage.first), min(last, stage.last)
+            if stage.key is None:
+                return _Place(first, last, unstaged=1)
+            part = self.runs.part(run, stage.key, variant if plan.by_list else "")
+        day = ts // DAY_MS
+        scopes = (WHOLE, day) if day >= self.day_from else (WHOLE,)
+        return _Place(first, last, part, tuple(self.variant(part, scope, variant) for scope in scopes))
 
     def variant(self, part: ScopeHolder, day: int, variant: str) -> VariantTarget:
         """Return the target of a variant in one scope. There is only one."""
@@ -140,8 +167,13 @@ class ExposureTargets:
 
     def targets_of(self, scopes: ScopeSet) -> list[VariantTarget]:
         """Return the targets of a set. None of its scopes may have several variants."""
-        holder_of = self.runs.holder_of
-        return [self.variant(holder_of[number], day, variant) for (number, day), variant in scopes.variants.items() if variant is not None]
+        found = self._targets_of.get(scopes)
+        if found is None:
+            holder_of = self.runs.holder_of
+            found = self._targets_of[scopes] = [
+                self.variant(holder_of[number], day, variant) for (number, day), variant in scopes.variants.items() if variant is not None
+            ]
+        return found
 
     def is_open(self, scope: ScopeKey) -> bool:
         """Whether lists may still be added to a scope: it exists, and lists of its last time may not all be enrolled."""

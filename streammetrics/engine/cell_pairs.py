@@ -3,103 +3,124 @@
 Pure. A cell is a variant in one stage. When a user's totals in a cell change, so do the products with their totals in each other cell
 of the same run and scope. The change is the difference between the products after the batch and before it, so the order of users and
 commits cannot matter.
+
+A user who is in many rollouts has the same totals in most of them. So the products are those of two sets of scopes. They are computed
+once, and then added for every rollout of which both sets have a cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from streammetrics.engine.experiment_runs import ScopeHolder
+from streammetrics.engine.assignments import ExposureTargets, VariantTarget
 from streammetrics.engine.packed_sums import unpack_sums
-from streammetrics.experiments import CrossLayout, add, cross_of_users, subtract
+from streammetrics.engine.scope_sets import ScopeKey, ScopeSet
+from streammetrics.experiments import CrossLayout, add
+from streammetrics.experiments.moment_changes import cross_changes
 from streammetrics.metrics.arrays import Ints
 
-
-class UserCell(NamedTuple):
-    """A user's totals in one cell: the part of the run, the day, the variant, and the row of the batch, or the totals as stored."""
-
-    part: ScopeHolder
-    day: int
-    variant: str
-    row: int | None
-    lists: int = 0
-    packed: bytes = b""
-
-    @property
-    def name(self) -> tuple[str, str]:
-        """The stage and the variant. The cells of a pair are in this order."""
-        return self.part.stage, self.variant
-
-
-PairPlace: TypeAlias = tuple[int, int, str, int, str]
-"""The day, and the number and variant of both cells."""
+CellsOfSet: TypeAlias = Mapping[tuple[int, int], VariantTarget]
+"""The cells of a set by the number of the run, and the day. A set has at most one of each, because each list is in one stage."""
 
 
 class CellPairs:
-    """The users of one batch whose totals in cells change."""
+    """The users of one batch whose totals in cells change.
 
-    def __init__(self, layout: CrossLayout) -> None:
-        self._layout = layout
-        self._users: list[tuple[UserCell, UserCell]] = []
+    before, after: the totals of all rows of the batch, 0 after the withdrawal of a user: shape (rows, totals_width).
+    """
 
-    def add_user(self, changed: Sequence[UserCell], unchanged: Sequence[UserCell]) -> None:
-        """Add a user. Cells of one run and day are paired, unless none of the two changes."""
-        for one, other in (*combinations(changed, 2), *((cell, still) for cell in changed for still in unchanged)):
-            if one.part.run is other.part.run and one.day == other.day:
-                self._users.append((one, other) if one.name <= other.name else (other, one))
+    def __init__(self, targets: ExposureTargets, layout: CrossLayout, before: Ints, after: Ints) -> None:
+        self._targets, self._layout, self._before, self._after = targets, layout, before, after
+        self._cells: dict[ScopeSet, CellsOfSet] = {}
+        self._numbers: dict[tuple[VariantTarget, VariantTarget], int] = {}
+        """Pairs of cells. Two cells may be a pair in both orders."""
+        self._members: list[list[int]] = []
+        """Sets of pairs of cells, by their numbers."""
+        self._of_sets: dict[tuple[ScopeSet, ScopeSet], int | None] = {}
+        """For two sets of scopes, their set of pairs. None: they have no run and day in common."""
+        self._stored: list[tuple[int, bytes]] = []
+        """Totals that do not change, as stored: the number of lists, and packed sums. Their rows follow those of the batch."""
+        self._users: tuple[list[int], list[int], list[int]] = [], [], []
+        """For each user and two of their sets: the row of one, the row of the other, and the set of pairs."""
 
-    def sum(self, before: Ints, after: Ints) -> set[tuple[int, int]]:
-        """Update the pairs of scopes, and return the keys of those that changed: part and day.
+    def cells_of(self, scopes: ScopeSet) -> CellsOfSet:
+        """Return the cells of a set of scopes; empty if none of its experiments has stages or units other than users."""
+        found = self._cells.get(scopes)
+        if found is None:
+            targets = [] if scopes.is_multi_exposed else self._targets.targets_of(scopes)
+            found = self._cells[scopes] = {(each.run.number, each.key[1]): each for each in targets if each.in_cells}
+        return found
 
-        before, after: the totals of all rows, 0 after the withdrawal of a user.
-        """
-        if not self._users:
+    def add_user(self, changed: Sequence[tuple[ScopeSet, int]], unchanged: Sequence[tuple[ScopeSet, int, bytes]]) -> None:
+        """Add a user: the sets whose totals change, with their rows, and all others, with their totals as stored."""
+        for (one, row), (other, other_row) in combinations(changed, 2):
+            self._add(one, row, other, other_row)
+        for other, lists, packed in unchanged:
+            still = len(self._before) + len(self._stored)
+            paired = [self._add(one, row, other, still) for one, row in changed]
+            if any(paired):
+                self._stored.append((lists, packed))
+
+    def _add(self, one: ScopeSet, row: int, other: ScopeSet, other_row: int) -> bool:
+        """Add the products of two sets of a user. Returns whether they have pairs of cells."""
+        key = one, other
+        if key not in self._of_sets:
+            self._of_sets[key] = self._pairs_of(self.cells_of(one), self.cells_of(other))
+        number = self._of_sets[key]
+        if number is None:
+            return False
+        for known, value in zip(self._users, (row, other_row, number), strict=True):
+            known.append(value)
+        return True
+
+    def _pairs_of(self, ours: CellsOfSet, theirs: CellsOfSet) -> int | None:
+        shared, numbers = ours.keys() & theirs.keys(), self._numbers
+        if not shared:
+            return None
+        self._members.append([numbers.setdefault((ours[scope], theirs[scope]), len(numbers)) for scope in shared])
+        return len(self._members) - 1
+
+    def sum(self) -> set[ScopeKey]:
+        """Update the pairs of scopes, and return the keys of those that changed."""
+        ones, others, sets = (np.array(each, dtype=np.int64) for each in self._users)
+        if not len(sets):
             return set()
-        rows = _Rows(before, after)
-        pairs: dict[PairPlace, tuple[UserCell, UserCell, list[int], list[int]]] = {}
-        for one, other in self._users:
-            place = one.day, one.part.number, one.variant, other.part.number, other.variant
-            _, _, ours, theirs = pairs.setdefault(place, (one, other, [], []))
-            ours.append(rows.number(one))
-            theirs.append(rows.number(other))
-        before, after = rows.totals()
-        scopes = set()
-        for one, other, ours, theirs in pairs.values():
-            new, old = (cross_of_users(self._layout, totals[ours], totals[theirs]) for totals in (after, before))
-            if new != old:
-                holder, lower = (one, other) if one.part.number > other.part.number else (other, one)
-                known, key = holder.part.scope(holder.day).pairs, (lower.part.number, lower.variant, holder.variant)
-                known[key] = add(known.get(key, [0] * self._layout.width), subtract(new, old))
-                if not any(known[key]):
-                    del known[key]
-                scopes.add((holder.part.number, holder.day))
-        return scopes
+        before, after = self._totals()
+        changes = cross_changes(self._layout, before, after, (ones, others), sets, self._members, len(self._numbers))
+        return {
+            _add_to_scope(self._layout, one, other, change)
+            for (one, other), change in zip(self._numbers, changes, strict=True)
+            if any(change)
+        }
 
-
-class _Rows:
-    """The rows of a batch, followed by those of cells that do not change."""
-
-    def __init__(self, before: Ints, after: Ints) -> None:
-        self._before, self._after = before, after
-        self._stored: list[UserCell] = []
-
-    def number(self, cell: UserCell) -> int:
-        if cell.row is not None:
-            return cell.row
-        self._stored.append(cell)
-        return len(self._before) + len(self._stored) - 1
-
-    def totals(self) -> tuple[Ints, Ints]:
-        """Return the totals before and after the batch: shape (rows, totals_width)."""
+    def _totals(self) -> tuple[Ints, Ints]:
+        """Return the totals before and after the batch, of the rows of the batch and those that do not change."""
         width = self._before.shape[1]
         still = np.zeros((len(self._stored), width), dtype=np.int64)
         if self._stored:
-            still[:, 0] = [cell.lists for cell in self._stored]
+            still[:, 0] = [lists for lists, _ in self._stored]
             known = np.flatnonzero(still[:, 0])
             if len(known):
-                still[known, 1:] = unpack_sums([self._stored[at].packed for at in known.tolist()], width - 1)
+                still[known, 1:] = unpack_sums([self._stored[at][1] for at in known.tolist()], width - 1)
         return np.concatenate([self._before, still]), np.concatenate([self._after, still])
+
+
+def _add_to_scope(layout: CrossLayout, one: VariantTarget, other: VariantTarget, change: list[int]) -> ScopeKey:
+    """Add the change of the cross moments of two cells, and return the scope that keeps them: that of the greater part number."""
+    if _place(one) > _place(other):
+        change = layout.swapped(change)
+    holder, lower = (one, other) if one.part.number > other.part.number else (other, one)
+    known, key = holder.scope.pairs, (lower.part.number, lower.variant, holder.variant)
+    known[key] = add(known.get(key, [0] * layout.width), change)
+    if not any(known[key]):
+        del known[key]
+    return holder.key
+
+
+def _place(cell: VariantTarget) -> tuple[str, str, int]:
+    """The stage and the variant. The cells of a pair are in this order."""
+    return cell.part.stage, cell.variant, cell.part.number

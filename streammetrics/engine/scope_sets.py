@@ -69,7 +69,10 @@ class ScopeSets:
         """Return those scopes of a stored set that are open. None if there is none."""
         key = bytes(stored)
         if key not in self._restored:
-            is_open = self._is_open
-            variants = {(run, day): variant for run, day, variant in decode_scopes(key) if is_open((run, day))}
-            self._restored[key] = self.of(variants) if variants else None
+            is_open, scopes = self._is_open, decode_scopes(key)
+            variants = {(run, day): variant for run, day, variant in scopes if is_open((run, day))}
+            if len(variants) == len(scopes):  # it is stored as `of` makes it
+                self._restored[key] = self._known.setdefault(key, ScopeSet(stored, variants))
+            else:
+                self._restored[key] = self.of(variants) if variants else None
         return self._restored[key]

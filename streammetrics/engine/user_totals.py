@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
 from streammetrics.engine.assignments import ExposureTargets, VariantTarget
-from streammetrics.engine.cell_pairs import CellPairs, UserCell
+from streammetrics.engine.cell_pairs import CellPairs
 from streammetrics.engine.codec import StoredCredit, StoredEarlier, StoredTotals
 from streammetrics.engine.experiment_runs import CovariatePeriod
 from streammetrics.engine.moment_updates import covariate_columns, update_moments
@@ -264,25 +264,20 @@ class TotalsBatch:
 
     def _add_pairs(self, before: Ints, after: Ints) -> set[ScopeKey]:
         """Update the cross moments of cells. Returns the scopes that changed."""
-        users: dict[int, tuple[UserRecord, list[UserCell]]] = {}
+        pairs = CellPairs(self.targets, self.layout.cross, before, after)
+        users: dict[int, tuple[UserRecord, dict[ScopeSet, int]]] = {}
         for row, of_row in enumerate(self._scopes):
-            if of_row is not None and len(of_row[1].variants) == 1:
+            if of_row is not None and pairs.cells_of(of_row[1]):
                 record, scopes = of_row
-                (target,) = self.targets.targets_of(scopes)
-                if target.in_cells:
-                    users.setdefault(id(record), (record, []))[1].append(UserCell(target.part, target.key[1], target.variant, row))
-        pairs = CellPairs(self.layout.cross)
+                users.setdefault(id(record), (record, {}))[1][scopes] = row
         for record, changed in users.values():
-            pairs.add_user(changed, list(self._unchanged(record, {(cell.part.number, cell.day) for cell in changed})))
-        return pairs.sum(before, after)
-
-    def _unchanged(self, record: UserRecord, changed: AbstractSet[ScopeKey]) -> Iterator[UserCell]:
-        """Yield the user's totals in scopes that do not change."""
-        holder_of = self.targets.runs.holder_of
-        for scopes, totals in record.entries.items():
-            for (number, day), variant in scopes.variants.items():
-                if variant is not None and (number, day) not in changed:
-                    yield UserCell(holder_of[number], day, variant, None, totals.lists, totals.packed)
+            unchanged = [
+                (scopes, totals.lists, totals.packed)
+                for scopes, totals in record.entries.items()
+                if scopes not in changed and pairs.cells_of(scopes)
+            ]
+            pairs.add_user([*changed.items()], unchanged)
+        return pairs.sum()
 
     def _update_records(self, packed: Sequence[bytes]) -> None:
         """Put the new totals into users' records."""

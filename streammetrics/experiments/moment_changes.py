@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, product
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.experiments.cross_moments import CrossLayout
 from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import TOTAL_MAX, add, plain_rows, subtract, zero
+from streammetrics.experiments.moments import TOTAL_MAX, add, plain_rows
 
 WORD_BITS: Final = 20
 """Bits of the words that a total is split into. Products of two words, summed over a block, are whole numbers below 2**53, so float64
@@ -49,18 +50,63 @@ def moment_changes(
     [[1, 2, 4, 3, 9, 6], [0, 1, 3, -1, -7, 2]]
     """
     rows, after_rows = _rows(measures, before, covariates), _rows(measures, after, covariates)
-    largest = max(int(rows.max(initial=0)), int(after_rows.max(initial=0)))
-    if largest >= TOTAL_MAX or min(rows.min(initial=0), after_rows.min(initial=0)) < 0:
-        return _changes_one_by_one(measures, rows.tolist(), after_rows.tolist(), [members[number] for number in sets.tolist()], arms)
+    every = np.arange(len(rows))
+    return _changes(measures.pair_sides, (rows, after_rows), (every, every), sets, members, arms)
+
+
+def cross_changes(
+    layout: CrossLayout,
+    before: npt.NDArray[np.int64],
+    after: npt.NDArray[np.int64],
+    users: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    sets: npt.NDArray[np.int64],
+    members: Sequence[Sequence[int]],
+    pairs: int,
+) -> list[list[int]]:
+    """Return how the cross moments of each pair of cells change when users' totals do: those after less those before.
+
+    before, after: totals, shape (rows, totals_width). users: for each user, the row in the first cell and the one in the other.
+    sets: for each user, a set of pairs. members: the pairs of each set, as numbers from 0 to `pairs` - 1. A user counts in every pair
+    of the set. The result is exact.
+
+    >>> from streammetrics.metrics import Scorer
+    >>> layout = CrossLayout(Measures(Scorer(["mrr@10"]).columns))
+    >>> before, after = np.array([[2, 3], [0, 0]]), np.array([[2, 3], [5, 7]])
+    >>> cross_changes(layout, before, after, (np.array([0]), np.array([1])), np.array([0]), [[0, 1]], 2)
+    [[1, 10, 21, 15, 14], [1, 10, 21, 15, 14]]
+    """
+    rows, after_rows = _rows(layout.measures, before, None), _rows(layout.measures, after, None)
+    return _changes(layout.sides, (rows, after_rows), users, sets, members, pairs)
+
+
+def _changes(
+    sides: npt.NDArray[np.int64],
+    rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    users: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    sets: npt.NDArray[np.int64],
+    members: Sequence[Sequence[int]],
+    arms: int,
+) -> list[list[int]]:
+    """Return the changes of sums of products.
+
+    sides: which entries of the two rows of a user are multiplied, shape (2, products). rows: before and after. users: for each user, the
+    numbers of the two rows.
+    """
+    largest = max(int(each.max(initial=0)) for each in rows)
+    if largest >= TOTAL_MAX or min(int(each.min(initial=0)) for each in rows) < 0:
+        return _changes_one_by_one(sides, rows, users, [members[number] for number in sets.tolist()], arms)
     words = max(1, -(-largest.bit_length() // WORD_BITS))
-    sums = np.zeros((2 * words - 1, measures.moments_width, arms), dtype=np.int64)
+    sums = np.zeros((2 * words - 1, sides.shape[1], arms), dtype=np.int64)
     of_sets = _Members(members)
+    ours, theirs = users
     order = np.argsort(sets, kind="stable")  # so a block has few sets, with few arms
     for start in range(0, len(order), BLOCK_USERS):
         block = order[start : start + BLOCK_USERS]
         counted, shares = of_sets.shares(sets[block])
         if len(counted):
-            _add_block(measures, np.concatenate((rows[block], after_rows[block])).T, words, shares, counted, sums)
+            left = _words(rows, ours[block], words)
+            right = left if theirs is ours else _words(rows, theirs[block], words)
+            _add_block(sides, left, right, shares, counted, sums)
     return _joined(sums)
 
 
@@ -94,40 +140,51 @@ def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDA
 
 
 def _changes_one_by_one(
-    measures: Measures, before: Iterable[Sequence[int]], after: Iterable[Sequence[int]], members: Iterable[Sequence[int]], arms: int
+    sides: npt.NDArray[np.int64],
+    rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    users: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    members: Iterable[Sequence[int]],
+    arms: int,
 ) -> list[list[int]]:
-    moments = [zero(measures) for _ in range(arms)]
-    for one, other, of_user in zip(before, after, members, strict=True):
-        change = subtract(_products(measures, other), _products(measures, one))
+    pairs: list[list[int]] = sides.T.tolist()
+    before, after = (each.tolist() for each in rows)
+    sums = [[0] * len(pairs) for _ in range(arms)]
+    for one, other, of_user in zip(users[0].tolist(), users[1].tolist(), members, strict=True):
+        change = [after[one][left] * after[other][right] - before[one][left] * before[other][right] for left, right in pairs]
         for arm in of_user:
-            moments[arm] = add(moments[arm], change)
-    return moments
+            sums[arm] = add(sums[arm], change)
+    return sums
 
 
-def _products(measures: Measures, row: Sequence[int]) -> list[int]:
-    return [row[one] * row[other] for one, other in measures.pairs]
+_Words: TypeAlias = list[tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
+"""The words of rows, low to high: their values by column, and which columns are not empty."""
+
+
+def _words(rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], users: npt.NDArray[np.int64], words: int) -> _Words:
+    """Split rows of users into words: by column, shape (row width, 2 * users), the rows before and then those after."""
+    factors = np.concatenate([each[users] for each in rows]).T
+    values = [(factors >> (WORD_BITS * number) & ((1 << WORD_BITS) - 1)).astype(np.float64) for number in range(words)]
+    return [(word, np.asarray(word.any(axis=1))) for word in values]
 
 
 def _add_block(
-    measures: Measures,
-    factors: npt.NDArray[np.int64],
-    words_max: int,
+    sides: npt.NDArray[np.int64],
+    ours: _Words,
+    theirs: _Words,
     shares: npt.NDArray[np.float64],
     arms: npt.NDArray[np.int64],
     sums: npt.NDArray[np.int64],
 ) -> None:
-    """Add the changes of a block of users to `sums`, shape (weights of two words, pairs, arms).
+    """Add the changes of a block of users to `sums`, shape (weights of two words, products, arms).
 
-    factors: shape (row_width, 2 * users), the rows before and then those after. shares: shape (users, len(arms)), 1 where a user counts.
+    shares: shape (users, len(arms)), 1 where a user counts.
     """
-    left, right = measures.pair_sides
+    left, right = sides
     users = len(shares)
-    words = [(factors >> (WORD_BITS * number) & ((1 << WORD_BITS) - 1)).astype(np.float64) for number in range(words_max)]
-    used: list[npt.NDArray[np.bool_]] = [np.asarray(word.any(axis=1)) for word in words]
-    for one, other in product(range(words_max), repeat=2):
-        pairs = np.flatnonzero(used[one][left] & used[other][right])  # most totals leave their high words empty
+    for (one, (our_words, our_use)), (other, (their_words, their_use)) in product(enumerate(ours), enumerate(theirs)):
+        pairs = np.flatnonzero(our_use[left] & their_use[right])  # most totals leave their high words empty
         if len(pairs):
-            products = words[one][left[pairs]] * words[other][right[pairs]]
+            products = our_words[left[pairs]] * their_words[right[pairs]]
             sums[one + other, pairs[:, None], arms] += _multiplied(products[:, users:] - products[:, :users], shares)
 
 

@@ -7,10 +7,12 @@ from collections import Counter
 from streammetrics.engine.assignments import ExposureTargets
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, ExperimentRuns
 from streammetrics.engine.packed_sums import unpack_sums
+from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.user_totals import TotalsBatch, UserRecord
-from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.model import Labels
+from streammetrics.experiments import cross_of_users
 from streammetrics.experiments.moments import of_users
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.windows.final_lists import FinalList, FinalLists
@@ -24,9 +26,11 @@ def list_of(ts: int, labels: Labels, grade: float = 1) -> FinalList:
     return FinalList(ts, f"{ts}", labels, 1, (0, grade), (), 0)
 
 
-def entered(layout: UserTotalsLayout, of_users: list[list[FinalList]]) -> tuple[ExperimentRuns, Counter[tuple[str, int]], list[UserRecord]]:
+def entered(
+    layout: UserTotalsLayout, of_users: list[list[FinalList]], rules: ExperimentRules | None = None
+) -> tuple[ExperimentRuns, Counter[tuple[str, int]], list[UserRecord]]:
     """Add the lists of users in one batch; return the runs, the counts and the users' records."""
-    rules, lists, counts = ExperimentRules(), FinalLists(of_users), Counter[tuple[str, int]]()
+    rules, lists, counts = rules or ExperimentRules(), FinalLists(of_users), Counter[tuple[str, int]]()
     runs = ExperimentRuns(rules.idle_ms)
     for each in lists.lists:
         for experiment, variant in each.experiments:
@@ -89,6 +93,24 @@ def test_a_user_of_many_experiments_has_one_entry_for_whole_runs_and_one_for_the
     runs, _, (record,) = entered(layout, [[list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)]])
     assert [len(scopes.variants) for scopes in record.entries] == [16, 16]
     assert len({tuple(run.scopes[WHOLE].moments["a"]) for run in runs}) == 1
+
+
+def test_a_user_of_many_rollouts_has_one_entry_for_each_stage_and_the_same_cross_moments_in_each_rollout() -> None:
+    """The last rollout has other stages, so it is split off where its stages begin."""
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    stages, later = (StagePlan((("", NEVER), ("5", NOON_MS + at))) for at in (5, 7))
+    names = [f"e{number:02}" for number in range(16)]
+    labels = tuple((name, "ab"[number % 2]) for number, name in enumerate(names))
+    lists = [list_of(NOON_MS + at, labels) for at in (0, 1, 5, 6, 8)]
+    runs, _, (record,) = entered(layout, [lists], ExperimentRules(plans=dict.fromkeys(names[:-1], stages) | {names[-1]: later}))
+    assert sorted(len(scopes.variants) for scopes in record.entries) == [1, 1, 1, 1, 15, 15, 15, 15]
+    for name, variant in labels:
+        (run,) = runs.of_name[name]
+        (second,) = run.parts.values()
+        before, after = (4, 1) if name == names[-1] else (2, 3)
+        expected = cross_of_users(layout.cross, [[before, before << 40]], [[after, after << 40]])
+        for day in (WHOLE, NOON_MS // DAY_MS):
+            assert second.scopes[day].pairs == {(run.number, variant, variant): expected}
 
 
 def test_scopes_are_split_where_a_list_shows_other_variants_or_fewer_experiments() -> None:
