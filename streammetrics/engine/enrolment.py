@@ -223,8 +223,8 @@ class Enrolments:
         rules = self._rules.experiments
         if rules is None or not experiments:
             return experiments
-        runs = self.runs
-        if runs.variants() + runs.new_variants(experiments, ts) <= rules.variants_max:
+        runs, room = self.runs, rules.variants_max - self.runs.variants()
+        if room >= 0 and (runs.know_all(experiments, ts) or runs.new_variants(experiments, ts) <= room):
             return experiments
         self.end_runs(closed_before)
         room = rules.variants_max - runs.variants()

@@ -270,6 +270,10 @@ class ExperimentRuns:
         runs = self.of_name.get(experiment, ())
         return len(runs) == 1 and runs[0].first <= oldest and newest <= runs[0].last and variant in runs[0].variants
 
+    def know_all(self, labels: Labels, ts: int) -> bool:
+        """Whether a list of these experiments and variants at `ts` would change nothing."""
+        return all(self.knows(experiment, variant, ts, ts) for experiment, variant in labels)
+
     def at(self, experiment: str, ts: int) -> ExperimentRun | None:
         """Return the run of a list at `ts`. None if it was dropped."""
         for run in self.of_name.get(experiment, ()):
