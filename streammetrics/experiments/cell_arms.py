@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from streammetrics.experiments.cells import CELL_USERS_MIN, Cells
+from streammetrics.experiments.cells import CELL_USERS_MIN, Cells, Combined
 from streammetrics.experiments.comparing import ArmEstimate, Arms, Compared
 from streammetrics.experiments.estimates import variance_of
 from streammetrics.experiments.floors import few_effective_users, rare_hits
@@ -24,10 +24,11 @@ class CellArms(Arms):
     def __init__(self, cells: Cells, control: str | None, scales: Mapping[str, float]) -> None:
         super().__init__(cells.measures, cells.policy, control, scales, cells.stored)
         self.cells = cells
+        self._combined: dict[tuple[Measure, str, str], Combined | None] = {}
         self.found = {measure: self._of_arms(measure) for measure in measured(cells)}
 
     def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
-        found = self.cells.combined(measure, variant, control)
+        found = self._over_stages(measure, variant, control)
         if found is None or min(found.users) < self.policy.min_users:
             return None
         return Compared(ArmEstimate(found.treatment), ArmEstimate(found.control), found.covariance)
@@ -50,7 +51,15 @@ class CellArms(Arms):
         return f"{where} have {users[0]:,} users of {variant} and {users[1]:,} of {control}; each needs at least {self.policy.min_users:,}"
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
-        return unmet_in_cells(self.cells, measure, variant, control)
+        found = self._over_stages(measure, variant, control)
+        assert found is not None, "no stage counts"
+        return unmet_in_cells(found, self.policy, measure, variant, control)
+
+    def _over_stages(self, measure: Measure, variant: str, control: str) -> Combined | None:
+        key = measure, variant, control
+        if key not in self._combined:
+            self._combined[key] = self.cells.combined(*key)
+        return self._combined[key]
 
     def _of_arms(self, measure: Measure) -> dict[str, ArmEstimate]:
         arms = {variant: self.cells.alone(measure, variant) for variant in self.moments}
@@ -64,10 +73,8 @@ def measured(cells: Cells) -> list[Measure]:
     return [measure for measure in cells.measures if cells.policy.unit == "user" or measure.kind != "users"]
 
 
-def unmet_in_cells(cells: Cells, measure: Measure, variant: str, control: str) -> str | None:
+def unmet_in_cells(found: Combined, policy: Policy, measure: Measure, variant: str, control: str) -> str | None:
     """Return which floor a variant and the control do not pass over their stages; None if they pass both."""
-    found, policy = cells.combined(measure, variant, control), cells.policy
-    assert found is not None, "no stage counts"
     for name, effective, users in zip((variant, control), found.effective_users, found.users, strict=True):
         if effective < policy.effective_users_min:
             share = 1 / math.sqrt(effective) if effective > 1 else 1.0
@@ -100,7 +107,9 @@ def _scale(cells: Cells, measure: Measure, control: str) -> MeasureScale | None:
     variances, means = list[float](), list[float]()
     for variant in sorted({*cells.stored.moments} - {control, INTERLEAVED}):
         found = cells.combined(measure, variant, control)
-        if found is None or min(found.users) < cells.policy.min_users or unmet_in_cells(cells, measure, variant, control):
+        if found is None or min(found.users) < cells.policy.min_users:
+            continue
+        if unmet_in_cells(found, cells.policy, measure, variant, control):
             continue
         variance = variance_of(found.treatment, found.control, found.covariance)
         if variance is not None and max(found.treatment.mean, found.control.mean) > 0:

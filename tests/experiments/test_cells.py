@@ -92,7 +92,8 @@ def test_users_of_two_stages_make_the_variance_larger_than_independent_ones() ->
     found = Cells(MEASURES, STAGES, kept).combined(measure, "treatment", "control")
     weights = Cells(MEASURES, STAGES, kept).weights(measure, "treatment", "control")
     cells = Cells(MEASURES, STAGES, kept)
-    alone = sum(weight**2 * cells.covariance(measure, (key, "treatment"), (key, "treatment")) for key, weight in weights.items())
+    measured = cells.measured(measure)
+    alone = sum(weight**2 * measured.covariance((key, "treatment"), (key, "treatment")) for key, weight in weights.items())
     assert found is not None
     assert alone < found.treatment.variance
 
