@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import groupby
 from random import Random
+from typing import Any
 from zlib import crc32
 
 import redis
@@ -57,6 +60,18 @@ class Arms:
             (f"e{number:02}", f"v{crc32(b'%d of %d' % (user, number)) % self._variants:02}") for number in range(self._experiments)
         )
         return self._known.setdefault(labels, labels)
+
+
+def stage_starts(seconds: int, stages: int) -> list[int]:
+    """Return the times (ms) at which stages of equal length begin, from the second one on."""
+    return [START_MS + 1_000 * seconds * number // stages for number in range(1, stages)]
+
+
+def stages_of(starts: list[int], variants: int) -> list[dict[str, Any]]:
+    """Return the settings of the stages of an experiment: equal shares, so that users stay in their variants."""
+    shares = {f"v{number:02}": 1.0 for number in range(variants)}
+    later = [{"shares": shares, "start": datetime.fromtimestamp(start / 1_000, UTC).isoformat()} for start in starts]
+    return [{"shares": shares}, *later]
 
 
 def segment_names(segments: int) -> list[str]:
@@ -109,9 +124,11 @@ class Spent:
 
 def main() -> None:
     given = read_given()
+    stages = stage_starts(given["seconds"], given["stages"])
+    named = {f"e{number:02}": {"stages": stages_of(stages, given["variants"])} for number in range(given["experiments"] if stages else 0)}
     settings = Settings.model_validate(
         {
-            "experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"]},
+            "experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"], "named": named},
             "join": JOIN,
             "windows": {"users": "auto", "segments": segment_names(given["segments"])},
         }
@@ -137,7 +154,7 @@ def main() -> None:
             aof = stack.enter_context(redis.from_url(given["redis_url"]))
         marks = feed(timed, events, given["marks"], aof)
         timed.finish()
-    checked = check(timed, events, settings)
+    checked = check(timed, events, settings, stages)
     reply({"marks": marks, "checked": checked, "lists": sum(topic == 0 for _, topic, _ in events)})
 
 
@@ -177,22 +194,26 @@ def aof_bytes(client: redis.Redis | None) -> int:
     return int(client.info("persistence")["aof_current_size"])
 
 
-def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings) -> int:
-    """Compare users and lists of every variant with plain counting. Returns how many numbers are equal."""
+def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings, starts: list[int]) -> int:
+    """Compare users and lists of every variant in every stage with plain counting. Returns how many numbers are equal."""
     if not settings.experiments.enabled:
         return 0
-    lists = Counter(label for _, _, event in events if isinstance(event, Impression) for label in event.experiments)
-    shown = {event.user_id: event.experiments for _, _, event in events if isinstance(event, Impression)}
-    users = Counter(label for labels in shown.values() for label in labels)
+    shown = [(bisect_right(starts, event.ts), event) for _, _, event in events if isinstance(event, Impression)]
+    lists = Counter((stage, *label) for stage, event in shown for label in event.experiments)
+    labels = {(stage, event.user_id): event.experiments for stage, event in shown}
+    users = Counter((stage, *label) for (stage, _), of_user in labels.items() for label in of_user)
+    checked = 0
     for run in timed.state.labels.runs:
-        scope = run.scopes[WHOLE]
-        for variant, moments in scope.moments.items():
-            label = run.experiment, variant
-            if (scope.first_exposures[variant], moments[LISTS_AT]) != (users.pop(label), lists.pop(label)):
-                raise WrongAnswerError(f"{label} has other users or lists than plain counting finds")
+        for stage, part in enumerate(run.holders):
+            scope = part.scopes[WHOLE]
+            for variant, moments in scope.moments.items():
+                key = stage, run.experiment, variant
+                if (scope.first_exposures[variant], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):
+                    raise WrongAnswerError(f"{key} has other users or lists than plain counting finds")
+                checked += 2
     if users or lists:
         raise WrongAnswerError(f"{len(users)} variants were not counted")
-    return 2 * sum(len(run.scopes[WHOLE].moments) for run in timed.state.labels.runs)
+    return checked
 
 
 if __name__ == "__main__":
