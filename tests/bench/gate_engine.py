@@ -2,9 +2,10 @@
 
     python -m tests.bench.gate_engine [ramps] [processes] [minutes]
 
-A log has the events of one span of traffic: lists and clicks of users who come back. Every list is in several ramps, 1 → 5 → 25 % each,
-and users are assigned in each ramp on their own. Logs of 4,000 users have 20 ramps without a difference. Logs of 24,000 users have
-2 such ramps, and 2 whose treatment is 20 % worse: so many users are needed for a pass, and for a failure in the 5 % stage.
+A log has the events of one span of traffic: lists and clicks of users who come back. Every list is in 16 ramps, 1 → 5 → 25 % each, and
+users are assigned in each ramp on their own. Of four logs, three have 4,000 users and ramps without a difference. The fourth has 32,000
+users: in 8 ramps there is no difference, and in 8 the treatment is 20 % worse. So many users are needed for a pass, and for a failure in
+the 5 % stage.
 
 The engine reads a log in batches and commits to a store. It crashes at random, also between the write of a commit and its reply, and reads
 on from the last commit. At times it stands still and is behind, with older committed state. A reader of the store makes a report at every
@@ -54,8 +55,8 @@ SHARES = (0.01, 0.05, 0.25)
 SAME, WORSE = "no difference", "20 % worse"
 LIFTS = {SAME: 0.0, WORSE: -0.2}
 LISTS_MEAN = 3
-LOOKS = 42
-LOOK_MS = 1_200_000
+LOOKS = 28
+LOOK_MS = 1_800_000
 START_MS = 1_732_219_200_000
 """20:00 UTC, so that the day changes during the traffic."""
 CLICK_MS = 5_000
@@ -87,7 +88,7 @@ class Log:
         )
 
 
-LOGS = (Log(4_000, 20), Log(24_000, 2, 2))
+LOGS = (*[Log(4_000, 16)] * 3, Log(32_000, 8, 8))
 """The kinds of logs, in turn."""
 
 
@@ -227,7 +228,7 @@ def one_log(seed: int, log: Log) -> tuple[dict[str, EngineRamp], Counter[str]]:
     engine = build_engine(settings, TOPICS)
     task, builder = CrashingTask(engine, events, random), build_report_builder(settings, engine)
     found, counts, standing = {name: EngineRamp() for name, _ in log.ramps}, Counter[str](events=len(events), looks=log.looks), 0
-    stale_ms = settings.exporter.gate_stale_ms
+    stale_ms, report = settings.exporter.gate_stale_ms, None
     for look in range(1, log.looks + 1):
         now_ms = START_MS + look * LOOK_MS
         if standing == 0 and random.random() < OUTAGE_RATE:
@@ -237,10 +238,11 @@ def one_log(seed: int, log: Log) -> tuple[dict[str, EngineRamp], Counter[str]]:
             counts["looks behind"] += 1
         else:
             task.read_to(bisect_left(times, now_ms))
-        read_committed(task.store, builder, 1)
-        freeze_due_scales(task.store, builder, 1)
+        has_news = read_committed(task.store, builder, 1)
+        has_news = freeze_due_scales(task.store, builder, 1) or has_news
+        report = builder.report(1) if has_news or report is None else report  # as the exporter does
         behind_ms = now_ms - times[task.position - 1] if task.position else now_ms
-        _ask(builder.report(1), found, now_ms, (look - 1) * len(SHARES) // log.looks, behind_ms > stale_ms, stale_ms)
+        _ask(report, found, now_ms, (look - 1) * len(SHARES) // log.looks, behind_ms > stale_ms, stale_ms)
     return found, counts + Counter(crashes=task.crashes)
 
 
@@ -276,8 +278,7 @@ def rate(count: int, of: int) -> str:
 
 
 def main(ramps: int, processes: int, minutes: float) -> None:
-    pairs, began = math.ceil(ramps / sum(log.same for log in LOGS)), time.monotonic()
-    logs = pairs * len(LOGS)
+    logs, began = math.ceil(ramps / sum(log.same for log in LOGS)) * len(LOGS), time.monotonic()
     results: dict[str, list[EngineRamp]] = {case: [] for case in LIFTS}
     counts, done, waiting = Counter[str](), 0, zip(range(logs), cycle(LOGS), strict=False)
     with ProcessPoolExecutor(processes) as pool:
