@@ -88,7 +88,11 @@ def experiment() -> dashboard.Dashboard:
         sections=[
             Section(title="Verdict", blocks=(_verdict(), *health_numbers(), _table(), _reading(), _gate())),
             Section(title="$metric at $k", blocks=(_lift(), _mean(), _verdicts_over_time())),
-            Section(title="Reduced variance (CUPED) and interleaved lists", blocks=(_reduced(), _preference_table(), _preference())),
+            Section(
+                title="Reduced variance (CUPED) and interleaved lists, if configured",
+                blocks=(_reduced(), _preference_table(), _preference()),
+                collapsed=True,
+            ),
             Section(title="Health of the experiment", blocks=health_panels()),
         ],
     )

@@ -146,7 +146,7 @@ def state_panels() -> tuple[Block, ...]:
 
 def processes_panels() -> tuple[Block, ...]:
     """Make the panels for processes."""
-    return (*_resource_panels(), *_outgoing_panels(), *_version_panels())
+    return (*_resource_panels(), *_version_panels())
 
 
 def _resource_panels() -> tuple[Block, ...]:
@@ -182,7 +182,7 @@ def _resource_panels() -> tuple[Block, ...]:
     )
 
 
-def _outgoing_panels() -> tuple[Block, ...]:
+def outgoing_panels() -> tuple[Block, ...]:
     """Make the panels for what leaves the processes: webhook messages, records and files of results."""
     return (
         third(

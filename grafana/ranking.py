@@ -26,6 +26,7 @@ _GROUPS = {"experiment": EXPERIMENT, "variant": VARIANT, **_SPAN}
 _USERS = {"experiment": EXPERIMENT, "variant": VARIANT, "window": WINDOWS}
 _AT = "@{{k}} {{window}}"
 _EMPTY = "No lists in these windows, or the metric is not in metrics.names"
+_NO_LISTS = "No lists in these windows"
 _NO_USERS = "No users in these windows, or they are not counted (see windows.users and hit_rate in metrics.names)"
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
@@ -146,7 +147,7 @@ def _lists(view: str) -> Block:
         "short",
         Query(state("streammetrics_window_lists", view=f'="{view}"', **_GROUPS), "{{variant}} {{window}}"),
         least=0,
-        empty=_EMPTY,
+        empty=_NO_LISTS,
     )
 
 
@@ -181,7 +182,7 @@ def _with_feedback() -> Block:
         "percentunit",
         Query(f"{some} / {every}", "{{variant}} {{window}}"),
         least=0,
-        empty=_EMPTY,
+        empty=_NO_LISTS,
         width=8,
     )
 

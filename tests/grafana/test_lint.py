@@ -195,6 +195,15 @@ def test_an_override_matches_a_query_or_a_series(name: str) -> None:
                 assert any(re.search(matcher["options"].strip("/"), each) for each in columns), panel["title"]
 
 
+@each_dashboard
+def test_what_many_deployments_do_not_have_is_in_a_folded_row(name: str) -> None:
+    """An open row of empty panels looks like a fault."""
+    optional = ("No process has ", "This experiment has no ", "No change waits")
+    opened = [panel for panel in committed(name)["panels"] if panel["type"] != "row"]
+    empty = [panel["title"] for panel in opened if panel.get("fieldConfig", {}).get("defaults", {}).get("noValue", "").startswith(optional)]
+    assert not empty
+
+
 @each_query
 def test_a_query_is_valid_promql_for_the_job(query: PanelQuery) -> None:
     found = selectors(parsed_form(query.expr))
