@@ -128,6 +128,16 @@ class TestStates:
         found.ask_again()
         live(found.page)
 
+    def test_a_page_that_never_had_numbers_is_not_called_stale(self, chromium: Browser, still: Served) -> None:
+        page = chromium.new_context().new_page()
+        page.route("**/api/report", lambda route: route.abort())
+        page.goto(still.base)
+        expect(page.locator(".pill")).to_have_text("No answer")
+        expect(page.locator("#cards")).to_have_text("No numbers yet.")
+        page.unroute("**/api/report")
+        live(page)
+        page.context.close()
+
     def test_times_are_utc_in_every_time_zone(self, visit: Open, still: Served) -> None:
         def seen(zone: str) -> list[str]:
             found = visit(still.base, timezone_id=zone)

@@ -111,7 +111,7 @@ function state() {
   const { report, pulse } = now;
   const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
   if (now.needsLogin) return ["login", "Log in", [`The server needs your login.${last}`]];
-  if (now.problem !== null) return ["stale", "Stale", [`The server ${now.problem}. The page retries every ${spanText(POLL_MS)}.${last}`]];
+  if (now.problem !== null) return ["stale", now.answeredMs === null ? "No answer" : "Stale", [`The server ${now.problem}. The page retries every ${spanText(POLL_MS)}.${last}`]];
   if (inside !== null) return ["file", "Report", []];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
