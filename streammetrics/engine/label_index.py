@@ -189,12 +189,16 @@ class LabelIndex:
 
         The list may be older than the groups, which have its time from then on.
         """
-        fitted = self.fit(experiments, segments, watermark)
+        known = self.entries.get((experiments, segments))  # the groups of a cached entry fit
+        fitted = FittedLabels(known, True, experiments, segments) if known is not None else self.fit(experiments, segments, watermark)
         if not fitted.is_known:
             self.add(fitted.entry, fitted.experiments, fitted.segments, ts, watermark)
+        groups, since = self._groups, self.since
         for group in fitted.entry.groups:
-            self._groups[group] = max(self._groups[group], ts)
-            self.since[group] = min(self.since[group], ts)
+            if groups[group] < ts:
+                groups[group] = ts
+            if since[group] > ts:
+                since[group] = ts
         return fitted
 
     def extend_run(self, experiment: str, variant: str, first: int, last: int) -> None:

@@ -75,17 +75,20 @@ class ListLabels:
         """Add variants to those of a list."""
         assert self._rules is not None
         impression = shown.impression
-        sent = {experiment for experiment, _ in impression.experiments}
-        more = [label for label in found if label[0] not in sent]
-        if not more:
+        wanted = found
+        if impression.experiments:
+            sent = {experiment for experiment, _ in impression.experiments}
+            more = [label for label in found if label[0] not in sent]
+            wanted = tuple(sorted((*impression.experiments, *more))) if more else ()
+        if not wanted:
             return
-        wanted = tuple(sorted((*impression.experiments, *more))) if sent else tuple(more)
-        limited = wanted[: self._rules.experiments_max]
+        limited, segments = wanted[: self._rules.experiments_max], unfolded(impression.segments)
         watermark = self._progress.watermark
-        fitted = self._labels.relabel(limited, unfolded(impression.segments), shown.ts, NEVER if watermark == FOREVER else watermark)
-        self._count("too_many_experiments", len(wanted) - len(limited), impression.topic)
-        self._count("too_many_variants", len(limited) - len(fitted.experiments), impression.topic)
-        self._count("too_many_groups", fitted.segments != unfolded(impression.segments), impression.topic)
+        fitted = self._labels.relabel(limited, segments, shown.ts, NEVER if watermark == FOREVER else watermark)
+        if fitted.experiments is not wanted or fitted.segments is not segments:  # otherwise no limit was met
+            self._count("too_many_experiments", len(wanted) - len(limited), impression.topic)
+            self._count("too_many_variants", len(limited) - len(fitted.experiments), impression.topic)
+            self._count("too_many_groups", fitted.segments != segments, impression.topic)
         session.relabel(shown, fitted.experiments, fitted.segments, self._panes.changed_lists)
 
     def _count(self, reason: str, count: int, topic: int) -> None:

@@ -41,6 +41,10 @@ class UserExposures:
     def __len__(self) -> int:
         return sum(map(len, self._of.values()))
 
+    def __bool__(self) -> bool:
+        """Whether there are any. No experiment is kept without one."""
+        return bool(self._of)
+
     @property
     def newest(self) -> int:
         """The time of the newest exposure. There must be one."""
