@@ -12,7 +12,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from tests.bench import alone, end_to_end, live, machine, parts, pool
+from tests.bench import alone, end_to_end, exposing, live, machine, parts, pool
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 from tests.bench.shown import Say, console, goal, progress
 
@@ -24,6 +24,7 @@ PARTS = (
     "pool",
     "experiments",
     "engagement",
+    "exposures",
     "engine",
     "replay",
     "growth",
@@ -123,6 +124,15 @@ def part_engagement(quick: bool, rounds: int, say: Say) -> None:
     for kind in ("engagement", "assessment"):
         dearer = found.cpu_ratio(ways[kind], ways["neither"])
         console.print(goal(dearer <= 1.10, f"{dearer:.2f} times the CPU with all {kind} metrics, Redis among it, wanted at most 1.10"))
+
+
+def part_exposures(quick: bool, rounds: int, say: Say) -> None:
+    found = exposing.measure(Size(2_000, 60_000) if quick else Size(20_000, 400_000), rounds, say)
+    console.print(f"\n[bold]Exposures[/bold] (answer checked: {found.checked:,} stored integers equal brute force over labelled lists)")
+    console.print(found.table())
+    ratio, each = found.ratio(), found.us_per_exposure()
+    words = f"{ratio:.2f} times the CPU of labels, Redis among it; {each:.1f} µs for each exposure"
+    console.print(goal(ratio <= 1.3, f"{words}, wanted at most 1.3 times"))
 
 
 def part_workers(quick: bool, rounds: int, say: Say) -> None:
@@ -228,6 +238,7 @@ def main(quick: bool, rounds: int | None, only: list[str]) -> None:
         "pool": part_pool,
         "experiments": part_experiments,
         "engagement": part_engagement,
+        "exposures": part_exposures,
         "engine": part_engine,
         "replay": alone.part_replay,
         "growth": alone.part_growth,
