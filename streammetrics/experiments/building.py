@@ -13,6 +13,7 @@ from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWo
 from streammetrics.experiments.health import Health, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
+from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, VariantReport, role_of
@@ -43,7 +44,7 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
         arms, stages = Arms(measures, policy, control, scales, stored), ()
     treatments = policy.treatments(control, stored.first_exposures)
     known = {*stored.moments, *stored.first_exposures, *stored.exposed}
-    names = sorted({*known, *(policy.arms or ())}, key=lambda name: (name != control, name))
+    names = in_order({*known, *(policy.arms or ())}, first=control)
     shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
     variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
     preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if in_cells else stored)
@@ -141,7 +142,7 @@ def _overall(
         return Verdict(
             "inconclusive", f"no variant is the control. Set {toml_control(stored.experiment, names)}" if names else "no users yet"
         )
-    if (seen := sorted(stored.first_exposures)) and control not in seen:
+    if (seen := in_order(stored.first_exposures)) and control not in seen:
         return Verdict("inconclusive", _missing_control(stored.experiment, control, seen))
     decided = [(variant.variant, variant.verdict) for variant in variants if variant.verdict]
     if not decided:

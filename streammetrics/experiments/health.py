@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.words import percent
@@ -107,14 +108,14 @@ def check_split(
     if shares is None:
         if len(seen) < 2:
             return None, [], []
-        equal = toml_shares(experiment, dict.fromkeys(sorted(seen), 1.0))
+        equal = toml_shares(experiment, dict.fromkeys(in_order(seen), 1.0))
         return None, [], [f"split not checked: no shares configured. To check it, set {equal}{_YOURS}"]
     strays = {name: count for name, count in seen.items() if name not in shares}
     p = sample_ratio_p_value({name: count for name, count in seen.items() if name not in strays}, shares)
     troubles = []
     if p < (policy.sample_ratio_alpha if alpha is None else alpha):
-        counts = ", ".join(f"{name} {seen.get(name, 0):,}" for name in sorted(shares))
-        intended = toml_shares(experiment, _observed({name: seen.get(name, 0) for name in sorted(shares)}), stage)
+        counts = ", ".join(f"{name} {seen.get(name, 0):,}" for name in in_order(shares))
+        intended = toml_shares(experiment, _observed({name: seen.get(name, 0) for name in in_order(shares)}), stage)
         troubles.append(
             f"{things} are not split as configured ({counts}; {_chance(p)}): fix the assignment. If this split is intended, set {intended}"
         )
@@ -123,7 +124,7 @@ def check_split(
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
         troubles.append(
             f"{percent(sum(strays.values()) / units)} {saw} a variant without a configured share"
-            f" ({', '.join(sorted(strays))}): fix the label. If it is intended, set {every}{_YOURS}"
+            f" ({', '.join(in_order(strays))}): fix the label. If it is intended, set {every}{_YOURS}"
         )
     return p, troubles, []
 
@@ -145,7 +146,7 @@ def toml_control(experiment: str, variants: Collection[str]) -> str:
     >>> toml_control("ranker", ["a", "b"])
     'under [experiments.named.ranker]: control = "a" (or one of: b)'
     """
-    first, *others = sorted(variants)
+    first, *others = in_order(variants)
     more = f" (or one of: {', '.join(others)})" if others else ""
     return f"under [experiments.named.{_key(experiment)}]: control = {_text(first)}{more}"
 

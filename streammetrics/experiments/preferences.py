@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import credit_levels, preference, reversed_credit
+from streammetrics.experiments.name_order import group_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, invalid, judge_preference
@@ -59,7 +60,7 @@ def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple
     named = policy.control if policy.control in teams else replace(policy, control=None, shares=None).control_of(teams)
     against = named or next(iter(teams), "")
     deciding, others = [], []
-    for pair, moments in sorted(found.items()):
+    for pair, moments in sorted(found.items(), key=lambda each: group_order(each[0])):
         if against in pair:
             (team,) = {*pair} - {against}
             turned = moments if pair[0] == against else reversed_credit(moments)

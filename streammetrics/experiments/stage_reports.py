@@ -5,6 +5,7 @@ from __future__ import annotations
 from streammetrics.experiments.cell_health import check_stage
 from streammetrics.experiments.cells import Cells, StageCounts
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT
+from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.report import role_of
 from streammetrics.experiments.stage_values import StageArm, StageReport
 
@@ -37,7 +38,7 @@ def _current(cells: Cells) -> str | None:
 
 
 def _variants(stage: StageCounts, control: str | None) -> list[str]:
-    return sorted({*stage.stage.shares, *stage.stored.moments}, key=lambda name: (name != control, name))
+    return in_order({*stage.stage.shares, *stage.stored.moments}, first=control)
 
 
 def _arm(cells: Cells, stage: StageCounts, variant: str, control: str | None) -> StageArm:

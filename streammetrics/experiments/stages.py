@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from streammetrics.experiments.measures import ExperimentError
+from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.sample_ratio import check_shares
 
 STAGES_MAX: Final = 16
@@ -89,4 +90,4 @@ def _check_order(stages: Sequence[Stage]) -> None:
 
 
 def _named(variants: Collection[str]) -> str:
-    return ", ".join(sorted(variants)) or "none"
+    return ", ".join(in_order(variants)) or "none"

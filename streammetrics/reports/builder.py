@@ -16,6 +16,7 @@ from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
+from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.late_events import late_inputs
@@ -195,7 +196,7 @@ class ReportBuilder:
             for experiment, variant, tally in control.totals:
                 known = merged.get((experiment, variant))
                 merged[experiment, variant] = tally if known is None else add_tallies(known, tally)
-        return tuple(Total(experiment, variant, tuple(tally)) for (experiment, variant), tally in sorted(merged.items()))
+        return tuple(Total(*arm, tuple(merged[arm])) for arm in sorted(merged, key=group_order))
 
     def _count_withheld(self, windows: Iterable[Window]) -> None:
         """Count each withheld window once, however often it is read."""

@@ -27,6 +27,7 @@ from streammetrics.experiments.contributions import (
 )
 from streammetrics.experiments.estimates import Estimate, fieller_interval
 from streammetrics.experiments.measures import measure_text
+from streammetrics.experiments.name_order import in_order, name_order
 from streammetrics.experiments.onset import change_point
 from streammetrics.experiments.report import VariantReport
 from streammetrics.metrics import TallyLayout
@@ -99,7 +100,7 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
     unit = 1 << case.places.scale_bits
     means = [Fraction(top, unit * bottom) for _, top, bottom in (of_own, of_against)]
     ranks = rank_places(layout, case.measure.metric, case.measure.k)
-    segments = sorted({group.segment for group in recent.tallies if group.experiment == name and group.segment})
+    segments = in_order(group.segment for group in recent.tallies if group.experiment == name and group.segment)
     parts = [_segment(recent, case, segment, len(segments)) for segment in segments]
     found = Explanation(
         experiment=name,
@@ -114,7 +115,7 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         mean=float(means[0]),
         control_mean=float(means[1]),
         difference=float(means[0] - means[1]),
-        segments=tuple(sorted(parts, key=lambda each: (not each.stands_out, each.segment))),
+        segments=tuple(sorted(parts, key=lambda each: (not each.stands_out, name_order(each.segment)))),
         ranks_of=None if ranks is None else ranks.family,
         ranks=() if ranks is None else _ranks(ranks.cutoffs, ranks.places, own, against),
         onset=_onset(recent, case),
@@ -151,7 +152,7 @@ def _segment(recent: RecentLists, case: _Case, segment: str, segments: int) -> S
     effects = dict(zip(estimates, shrunk.effects, strict=True))
     z = corrected_z(case.experiment.alpha, len(estimates))
     values = [_value(value, parts[value], lists[value], effects.get(value), estimates.get(value), z) for value in parts]
-    values.sort(key=lambda each: (-abs(each.shrunk), each.value))
+    values.sort(key=lambda each: (-abs(each.shrunk), name_order(each.value)))
     rest = values[VALUES_MAX:]
     return SegmentContributions(
         segment=segment,

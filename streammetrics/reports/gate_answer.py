@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.gate import GateDecision, GateWord
+from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.report import VariantReport
 from streammetrics.experiments.verdict import Verdict
@@ -88,7 +89,7 @@ def find_experiment(
             return each
     if scopes := sorted({each.scope for each in experiments if each.experiment == name}):
         raise UnknownExperimentError(f"experiment {name!r} has no scope {scope!r}; it has: {', '.join(scopes)}")
-    seen = ", ".join(fit(each) for each in sorted({each.experiment for each in experiments})) or "none"
+    seen = ", ".join(fit(each) for each in in_order(each.experiment for each in experiments)) or "none"
     raise UnknownExperimentError("; ".join((f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale)))
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import THIS_DAY, ExperimentReport, MeasureReport
+from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.verdict import Word
 from streammetrics.reports.headline_metrics import headline_measures
 
@@ -112,7 +113,7 @@ class HistorySeries(msgspec.Struct, frozen=True, rename={"snapshots": "looks"}):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All series, sorted by experiment and scope."""
+    """All series, in the order of their experiments and by scope."""
 
     series: tuple[HistorySeries, ...] = ()
 
@@ -196,4 +197,4 @@ def _bounded(series: Iterable[HistorySeries]) -> tuple[HistorySeries, ...]:
     kept: Sequence[HistorySeries] = [*series]
     if len(kept) > SERIES_MAX:
         kept = sorted(kept, key=lambda each: (-len(each.snapshots.kept), each.experiment, each.scope))[:SERIES_MAX]
-    return tuple(sorted(kept, key=lambda each: (each.experiment, each.scope)))
+    return tuple(sorted(kept, key=lambda each: (name_order(each.experiment), each.scope)))

@@ -17,6 +17,7 @@ from streammetrics.experiments import (
     build_report,
     choose_stored_scales,
 )
+from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.scopes import OF_RUN, ScopePart, ScopeParts, parts_of, scopes_of, sum_pairs, sum_scopes, sum_stages
@@ -74,7 +75,7 @@ class MergedExperiments:
         since, enrolled = self._variants_since(tasks), self._enrolled_before(tasks)
         return {
             (name, day): self._merged(name, day, parts[name, day], runs[name], since.get(name, {}), enrolled, tasks)
-            for name, day in sorted(parts)
+            for name, day in sorted(parts, key=lambda key: (name_order(key[0]), key[1]))
         }
 
     def _merged(

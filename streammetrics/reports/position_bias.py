@@ -10,6 +10,7 @@ import numpy as np
 
 from streammetrics.engine.codec import Control
 from streammetrics.engine.examination_store import PREFIX, decode_counts, is_examination, without_examination
+from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
 from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve, examination_curve
@@ -166,7 +167,7 @@ def _variants(
         for arm, grades in part.items():
             merged.setdefault(arm, VariantGrades()).add(grades)
     spec, cutoffs = view.spec, [k for k in view.cutoffs if k <= view.rules.ranks]
-    for (experiment, variant), grades in sorted(merged.items()):
+    for (experiment, variant), grades in sorted(merged.items(), key=lambda each: group_order(each[0])):
         gains = np.zeros(view.rules.ranks)
         for (place, grade), count in sorted(grades.by_place.items()):
             gains[place] += count * float(gains_of_grades([grade], spec)[0])

@@ -13,6 +13,7 @@ from typing import Any
 from streammetrics import __version__
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.data_warnings import (
     UNMATCHED_SHARE_MAX,
@@ -194,7 +195,7 @@ def _window_json(window: Window) -> dict[str, Any]:
                 "values": dict(values.values),
                 "values_with_feedback": dict(values.values_with_feedback),
             }
-            for values in window.groups
+            for values in sorted(window.groups, key=lambda each: group_order(each.group))
         ],
     }
 
@@ -212,6 +213,6 @@ def _user_window_json(window: UniqueUserWindow) -> dict[str, Any]:
                 "users_with_hit": {f"user_hit_rate@{k}": users for k, users in counts.users_with_hit.items()},
                 "values": {f"user_hit_rate@{k}": rate for k, rate in counts.hit_rates.items()},
             }
-            for counts in window.arms
+            for counts in sorted(window.arms, key=lambda each: group_order(each.arm))
         ],
     }

@@ -1,4 +1,4 @@
-"""The package is pure: it imports only arithmetic, numpy and the errors."""
+"""The package is pure: it imports only arithmetic, patterns of text, numpy and the errors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ ALLOWED = {
     "functools",
     "itertools",
     "math",
+    "re",
     "statistics",
     "typing",
     "numpy",

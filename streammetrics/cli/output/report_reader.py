@@ -16,6 +16,7 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
+from streammetrics.experiments.name_order import in_order, name_order
 from streammetrics.experiments.words import percent
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History
@@ -60,7 +61,7 @@ class ExperimentResults:
 
     def only(self, names: Collection[str]) -> ExperimentResults:
         """Keep the experiments with these names; without names, all. Raises StreammetricsError for an unknown name."""
-        known = sorted({each.experiment for each in self.experiments})
+        known = in_order(each.experiment for each in self.experiments)
         for name in names:
             if name not in known:
                 existing = ", ".join(map(fit, known)) or "none"
@@ -88,7 +89,9 @@ def read_report(plain: object, where: str) -> ExperimentResults:
     if invalid := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
         raise StreammetricsError(f"{where} is a damaged report: the time {invalid[0]} is not from {EARLIEST_MS} to {LATEST_MS} epoch ms")
     order = list(SCOPE_WORDS)
-    ordered = sorted(experiments, key=lambda each: (each.experiment, order.index(each.scope) if each.scope in order else len(order)))
+    ordered = sorted(
+        experiments, key=lambda each: (name_order(each.experiment), order.index(each.scope) if each.scope in order else len(order))
+    )
     enabled = not _switched_off(plain.get("settings"))
     return ExperimentResults(
         tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings, explanations

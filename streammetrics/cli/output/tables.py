@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.events.outcomes import names_of
+from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.headline_metrics import choose_headline
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
@@ -48,7 +49,7 @@ def window_rows(report: Report, window_ms: int, view: WindowView) -> list[Varian
         _variant_row(values)
         for window in report.windows
         if window.window_ms == window_ms and window.view == view
-        for values in window.groups
+        for values in sorted(window.groups, key=lambda each: group_order(each.group))
         if not values.group.segment
     ]
 

@@ -17,6 +17,7 @@ from streammetrics.events import Decoder, Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Event, Exposure
 from streammetrics.experiments import Stored, build_report
+from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import (
     SERIES_MAX,
@@ -160,4 +161,4 @@ class ReplayHistory:
             snapshots: tuple[tuple[int, HistorySnapshot], ...] = tuple((at, snapshot_of(each_report)) for at, each_report in reports)
             if snapshots:
                 series.append(HistorySeries(name, each.scope, Downsampled(stored.width_ms, snapshots)))
-        return History(tuple(sorted(series, key=lambda one: (one.experiment, one.scope))))
+        return History(tuple(sorted(series, key=lambda one: (name_order(one.experiment), one.scope))))

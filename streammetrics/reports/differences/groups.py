@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from streammetrics.experiments.name_order import group_order
 from streammetrics.reports.differences.found import ChangedGroup, ChangedNumber
 from streammetrics.reports.differences.pane_sums import DENOMINATOR, GroupName, PaneSums, Sums
 
@@ -18,7 +19,7 @@ def changed_panes(online: PaneSums, offline: PaneSums, starts: Collection[int]) 
     shared = {name for name, _ in online.metrics() & offline.metrics()}
     names = [*_COUNTS, *(name + part for name in online.scales if name in shared for part in ("", DENOMINATOR))]
     groups = {group for side in (online, offline) for start in starts for group in side.panes.get(start, ())}
-    for group in sorted(groups):
+    for group in sorted(groups, key=group_order):
         totals: tuple[Sums, Sums] = ({}, {})
         differ: list[int] = []
         of_values: list[int] = []
@@ -42,7 +43,7 @@ def changed_values(place: str, online: Values, offline: Values) -> Iterator[Chan
 
     A group of one side only has None on the other.
     """
-    for group in sorted(online.keys() | offline.keys()):
+    for group in sorted(online.keys() | offline.keys(), key=group_order):
         ours, theirs = online.get(group), offline.get(group)
         names = [name for name in (ours or theirs or {}) if ours is None or theirs is None or (name in ours and name in theirs)]
         if numbers := _numbers(ours or {}, theirs or {}, names):

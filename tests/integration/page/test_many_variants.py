@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.name_order import in_order
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
 from tests.integration.page.visits import MINUS, Open, Serve, Visit, axe, fetched, live, open_all
@@ -54,6 +56,17 @@ class TestManyVariants:
             ["", *[f"▼ Regressed{FAILS}"] * 3, "○ Inconclusivegate: wait", "▲ Improvedgate: pass"]
         )
         expect(found.section("six").locator(".verdict .gate")).to_have_text("Gate: fail (3 of 5 fail, 1 waits, 1 passes).")
+
+    def test_experiments_with_numbers_in_their_names_are_in_the_order_of_these(self, show: Callable[..., Visit]) -> None:
+        found = show(*(experiment({"control": 0.3, "treatment": 0.3}, name=name, users=400) for name in ("v10", "v9")))
+        expect(found.page.locator("#overview li a")).to_have_text(["ranker-v7", "v9", "v10"])
+
+    def test_the_page_and_the_reports_have_the_same_order_of_names(self, show: Callable[..., Visit]) -> None:
+        found = show(experiment({"control": 0.3, "treatment": 0.3}, name="even"))
+        chance = random.Random(4)
+        names = ["".join(chance.choices("-.0129ab\u05d0\u0663 ", k=chance.randrange(7))) for _ in range(2_000)]
+        sort = "async (names) => (await import('/text.js')).inOrder(names, 'v10')"
+        assert found.page.evaluate(sort, ["v10", *names]) == in_order(["v10", *names], first="v10")
 
     @pytest.mark.parametrize(("chance", "users", "word"), [(0.3, 400, "wait"), (0.15, 3_000, "fail"), (0.45, 3_000, "pass")])
     def test_the_gate_is_beside_the_verdict_with_its_reason(self, show: Callable[..., Visit], chance: float, users: int, word: str) -> None:

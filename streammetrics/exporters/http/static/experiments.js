@@ -6,7 +6,7 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, countText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  MISSING, byName, countText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText,
 } from "./text.js";
 import { badge, banner, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
@@ -23,7 +23,7 @@ let allUnfolded = false;
 function ranked(view) {
   return experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment)
     .map((name) => [name, statistics(view.report, name, view.selection.scope), cardId(name)])
-    .sort(([one, stats], [other, others]) => place(stats?.verdict.word ?? "") - place(others?.verdict.word ?? "") || (one < other ? -1 : 1));
+    .sort(([one, stats], [other, others]) => place(stats?.verdict.word ?? "") - place(others?.verdict.word ?? "") || byName(one, other));
 }
 
 /** The overview of experiments; null without one. */

@@ -1,14 +1,14 @@
 // Finds things in a report: experiments and their statistics, measures, windows and groups.
 
 import { segmentName } from "./history.js";
-import { isNumber, metricKey } from "./text.js";
+import { byName, isNumber, metricKey } from "./text.js";
 
 const COLORS = 6;
 
 /** Names of all experiments in the windows and statistics of a report. */
 export function experimentNames(report) {
   const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
-  return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort();
+  return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort(byName);
 }
 
 /** The statistics of an experiment in the chosen scope: since the start, or of the newest day. */

@@ -8,7 +8,7 @@ import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { positionBias } from "./position_bias.js";
-import { isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
+import { byName, isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 import { spoken } from "./verdicts.js";
 
 const POLL_MS = 2000;
@@ -66,7 +66,7 @@ function measured(report) {
 }
 
 function segments(report) {
-  return [...new Set(["", ...report.windows.flatMap((window) => window.groups.map((group) => segmentName(group.segments)))])].sort();
+  return [...new Set(["", ...report.windows.flatMap((window) => window.groups.map((group) => segmentName(group.segments)))])].sort(byName);
 }
 
 function choices(selection) {

@@ -176,7 +176,26 @@ export function scopeWords(scope) {
   return /^\d{4}-\d\d-\d\d$/.test(scope) ? `on ${scope} (UTC)` : scope === "day" ? "this day (UTC)" : scope;
 }
 
+/** Compare names for their display: numbers in them count by their value. `name_order.py` has the same rule. */
+export function byName(one, other) {
+  const [ours, theirs] = [one, other].map((name) => name.split(/([0-9]+)/));
+  for (let at = 0; at < ours.length && at < theirs.length; at += 1) {
+    const found = at % 2 ? byNumber(ours[at], theirs[at]) : byText(ours[at], theirs[at]);
+    if (found) return found;
+  }
+  return ours.length - theirs.length || byText(one, other);
+}
+
+function byNumber(one, other) {
+  const [ours, theirs] = [one, other].map((digits) => digits.replace(/^0+/, ""));
+  return ours.length - theirs.length || byText(ours, theirs);
+}
+
+function byText(one, other) {
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
 /** Names of variants in display order: the control first, then by name. */
 export function inOrder(variants, control) {
-  return [...new Set(variants)].sort((one, other) => (other === control) - (one === control) || (one < other ? -1 : one > other ? 1 : 0));
+  return [...new Set(variants)].sort((one, other) => (other === control) - (one === control) || byName(one, other));
 }

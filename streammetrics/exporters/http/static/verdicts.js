@@ -1,7 +1,7 @@
 // Verdicts in words: of a measure, of a variant, and of an experiment with many variants. What matters most comes first.
 
 import { make } from "./elements.js";
-import { Name, countedText, hoursText, isNumber, joined, liftText, metricText, named, percentText, roundedText, withMetrics, withNames } from "./text.js";
+import { Name, byName, countedText, hoursText, isNumber, joined, liftText, metricText, named, percentText, roundedText, withMetrics, withNames } from "./text.js";
 
 const WORDS = {
   invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
@@ -38,7 +38,7 @@ export function badge({ word }) {
 export function judged(stats) {
   return (stats?.variants ?? []).filter((each) => each.variant !== stats.control && wordOf(each) !== null)
     .map((each) => ({ variant: each.variant, word: wordOf(each), measure: deciding(each) }))
-    .sort((one, other) => place(one.word) - place(other.word) || strength(other) - strength(one) || (one.variant < other.variant ? -1 : 1));
+    .sort((one, other) => place(one.word) - place(other.word) || strength(other) - strength(one) || byName(one.variant, other.variant));
 }
 
 function wordOf(variant) {

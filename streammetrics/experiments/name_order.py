@@ -1,0 +1,44 @@
+"""The order in which names are shown: numbers in them count by their value, so `v2` is before `v10`. Pure.
+
+The page has the same rule in `text.js`. Where an order is stored or decides something, names are sorted by code point.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+NameOrder: TypeAlias = tuple[tuple[str | tuple[int, str], ...], str]
+
+_DIGITS: Final = re.compile("([0-9]+)")
+_CACHED: Final = 4_096
+
+
+@lru_cache(_CACHED)
+def name_order(name: str) -> NameOrder:
+    """Return the sort key of a name. Names that differ only in leading zeros are sorted by code point.
+
+    >>> sorted(["-10", "v10", "-2", "v2", "control", "-1"], key=name_order)
+    ['-1', '-2', '-10', 'control', 'v2', 'v10']
+    """
+    parts = _DIGITS.split(name)  # texts, with a number between each two of them
+    numbers = (digits.lstrip("0") for digits in parts[1::2])
+    found: list[str | tuple[int, str]] = [*parts]
+    found[1::2] = [(len(digits), digits) for digits in numbers]  # not as int: it refuses to read thousands of digits
+    return tuple(found), name
+
+
+def group_order(group: Iterable[str]) -> list[NameOrder]:
+    """Return the sort key of several names that belong together, such as an experiment and its variant."""
+    return [name_order(name) for name in group]
+
+
+def in_order(names: Iterable[str], first: str | None = None) -> list[str]:
+    """Return each name once, in the order in which they are shown. `first` comes first, if it is among them: the control.
+
+    >>> in_order(["v10", "v2", "base", "v2"], first="v10")
+    ['v10', 'base', 'v2']
+    """
+    return sorted({*names}, key=lambda name: (name != first, name_order(name)))
