@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from streammetrics.cli.event_kinds import KIND_NAMES
+from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.wiring.connections import kafka_connection
@@ -61,7 +61,7 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
         if not found:
             counts["without an event"] += 1
             click.echo(f"{record.place}: holds no event", file=out)
-    total = ", ".join(f"{count} {'list' if kind == 'lists' and count == 1 else kind}" for kind, count in counts.most_common())
+    total = ", ".join(counted_kind(count, kind) for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
     return any(counts[kind] for kind in KIND_NAMES.values())
 

@@ -21,6 +21,7 @@ from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.offline.compare import compare
 from streammetrics.metrics.offline.evaluate import Evaluation, evaluate_requests
 from streammetrics.metrics.offline.text_output import comparison_text, evaluation_text
+from streammetrics.reports.text import counted
 
 _OPTIONS: Final = {
     "confidence level": "--confidence",
@@ -157,7 +158,7 @@ def _counted(queries: int) -> str:
 
 
 def _progress(path: str, lines: int) -> None:
-    _log(f"{path}: {lines:,} lines read")
+    _log(f"{path}: {counted(lines, 'line')} read")
 
 
 def _log(message: str) -> None:

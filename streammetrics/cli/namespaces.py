@@ -17,6 +17,7 @@ from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.namespaces import Namespace, Progress, RedisNamespaces
 from streammetrics.errors import StreammetricsError
+from streammetrics.reports.text import counted
 
 
 def list_namespaces(settings: Settings) -> None:
@@ -54,19 +55,19 @@ def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -
         if not force:
             _require_unused(store, name)
         store.measure(namespace)
-        keys, size = len(namespace.all_keys), decimal(namespace.size_bytes)
+        keys, size = counted(len(namespace.all_keys), "key"), decimal(namespace.size_bytes)
         if not yes:
-            click.confirm(f"Delete namespace {name} ({keys:,} keys, {size}) from Redis at {store.settings.place}?", abort=True, err=True)
+            click.confirm(f"Delete namespace {name} ({keys}, {size}) from Redis at {store.settings.place}?", abort=True, err=True)
             if not force:  # a process may have started in the meantime
                 _require_unused(store, name)
         with _progress("delete") as update:
             rewritten = store.delete(namespace, update)
         if rewritten:
             raise StreammetricsError(
-                f"{rewritten} keys of namespace {name} were written again during the deletion; stop the process that writes them, then "
+                f"{counted(rewritten, 'key')} of namespace {name} came again during the deletion; stop the process that writes there, then "
                 "delete again"
             )
-    click.echo(f"deleted namespace {name}: {keys:,} keys, {size} freed")
+    click.echo(f"deleted namespace {name}: {keys}, {size} freed")
 
 
 def _find(store: RedisNamespaces) -> list[Namespace]:

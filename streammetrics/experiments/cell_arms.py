@@ -48,7 +48,8 @@ class CellArms(Arms):
     def short(self, variant: str, control: str) -> str:
         users = self.cells.users_that_count(variant, control)
         where = f"the stages with {CELL_USERS_MIN} users in both" if self.policy.stages else "the experiment"
-        return f"{where} have {users[0]:,} users of {variant} and {users[1]:,} of {control}; each needs at least {self.policy.min_users:,}"
+        arms = f"{users[0]:,} {'user' if users[0] == 1 else 'users'} of {variant} and {users[1]:,} of {control}"
+        return f"{where} have {arms}; each needs at least {self.policy.min_users:,}"
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
         found = self._over_stages(measure, variant, control)

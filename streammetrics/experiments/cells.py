@@ -102,7 +102,7 @@ class Cells:
         for variant in (treatment, control):
             users = stage.users(variant)
             if users < CELL_USERS_MIN:
-                return f"{variant} has {users:,} users in it, at least {CELL_USERS_MIN} are needed"
+                return f"{variant} has {users:,} {'user' if users == 1 else 'users'} in it, at least {CELL_USERS_MIN} are needed"
         missed = {variant: self._missed_share(stage, variant) for variant in (treatment, control)}
         late = max(missed, key=lambda variant: missed[variant])
         if missed[late] - min(missed.values()) > self.policy.late_share_max:

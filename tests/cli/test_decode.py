@@ -79,7 +79,7 @@ def test_exposures_are_shown_and_those_to_other_experiments_are_ignored(tmp_path
     assert done.stdout.splitlines() == [
         "record 1: exposure to new of ranker, user u, 2026-03-01T12:00:00.000Z",
         "record 2: ignored: an exposure to an experiment that is not in exposures.experiments",
-        "2 records: 1 exposures, 1 ignored",
+        "2 records: 1 exposure, 1 ignored",
     ]
 
 

@@ -122,7 +122,7 @@ def test_decode_and_doctor_know_the_registry(commands: Commands) -> None:
     sound = commands.run("doctor")
     assert f"Schema registry at {commands.registry.url}\n  ok    answers, with no login" in sound.stdout
     assert f"topic {commands.topics[0]}: schemas of recent records: schema id {number} (1)" in sound.stdout
-    assert f"topic {commands.topics[0]}: 1 of 1 recent record usable: 1 lists" in sound.stdout
+    assert f"topic {commands.topics[0]}: 1 of 1 recent record usable: 1 list" in sound.stdout
 
     commands.registry.hang()
     away = commands.run("doctor")

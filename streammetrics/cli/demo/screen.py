@@ -20,6 +20,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
+from streammetrics.reports.text import counted
 from streammetrics.runtime.status import ProcessStatus, Rate
 from streammetrics.windows.panes import WindowView
 
@@ -99,7 +100,7 @@ class Screen:
         bounds = (("live", report.watermark_ms), ("final", report.final_ms)) if report else ()
         ages = [f"{view} up to {'-' if ms is None else f'{(now_ms - ms) / 1_000:.1f} s ago'}" for view, ms in bounds]
         rate = [] if self._events_per_second is None else [f"{self._events_per_second:,.0f} events/s"]
-        return " · ".join([f"{self._events:,} events", *rate, *ages])
+        return " · ".join([counted(self._events, "event"), *rate, *ages])
 
     def _table(self, report: Report) -> FittingTable:
         numbers = tuple(f"{view}\n{heading}" for view in SHOWN_VIEWS for heading in (CONTROL, self._treatment, "change"))

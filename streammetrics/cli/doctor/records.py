@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
-from streammetrics.cli.event_kinds import KIND_NAMES
+from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
 from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
@@ -99,7 +99,7 @@ def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doctor
         )
     if decoded.usable:
         kinds = Counter(KIND_NAMES[type(event)] for _, event in decoded.events())
-        held = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items(), reverse=True))
+        held = ", ".join(counted_kind(count, kind) for kind, count in sorted(kinds.items(), reverse=True))
         yield DoctorFinding("ok", f"topic {topic}: {len(decoded.usable)} of {counted(records, 'recent record')} usable: {held}")
     elif not refused:
         yield DoctorFinding(

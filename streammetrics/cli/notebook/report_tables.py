@@ -16,6 +16,7 @@ import msgspec
 from streammetrics.errors import StreammetricsError
 from streammetrics.metrics.names import parse_metric
 from streammetrics.metrics.offline.tables import DataTable
+from streammetrics.reports.text import counted
 
 _VALUES: Final = ("lists", "lists_with_feedback", "metric", "k", "value", "value_with_feedback")
 _COMPARED: Final = ("mean", "error", "difference", "lift", "lift_lower", "lift_upper", "p_value", "alpha", "paging", "verdict", "reason")
@@ -72,7 +73,7 @@ class ReportTables:
     def _title(self) -> str:
         names = dict.fromkeys(each["experiment"] for each in self.report.get("experiments", ()))
         experiments = f"experiments {', '.join(names)}" if names else "no experiment"
-        return f"{self.report['counters'].get('events', 0):,} events, {experiments}"
+        return f"{counted(self.report['counters'].get('events', 0), 'event')}, {experiments}"
 
     def _window_rows(self) -> Iterator[dict[str, Any]]:
         for window in self.report["windows"]:

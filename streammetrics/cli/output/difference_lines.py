@@ -74,7 +74,7 @@ def _counters(found: FoundDifferences) -> Iterator[RenderableType]:
         table.add_row(each.reason, f"{each.online:,}", f"{each.offline:,}", f"{each.offline - each.online:+,}", each.explains)
     yield table
     for one in found.inputs:
-        yield f"  input {fit(one.name)}: {one.online:,} records online, {one.offline:,} offline"
+        yield f"  input {fit(one.name)}: {counted(one.online, 'record')} online, {one.offline:,} offline"
 
 
 def _groups(found: FoundDifferences) -> Iterator[RenderableType]:

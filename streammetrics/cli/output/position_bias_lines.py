@@ -7,7 +7,7 @@ from itertools import groupby
 
 from streammetrics.metrics.examination import WHY_NOT, RankExamination
 from streammetrics.reports.position_bias import WITHHELD, PositionBias
-from streammetrics.reports.text import fit
+from streammetrics.reports.text import counted, fit
 
 
 def position_bias_lines(found: PositionBias | None) -> Iterator[str]:
@@ -34,8 +34,8 @@ def position_bias_lines(found: PositionBias | None) -> Iterator[str]:
     for each in found.variants:
         for name, value in each.corrected_dcg.items():
             where = f"{fit(each.experiment)} {fit(each.variant)}"
-            yield f"  {where}: corrected {name} {value:.4f} (estimate), plain {each.dcg[name]:.4f}, {each.lists:,} lists"
+            yield f"  {where}: corrected {name} {value:.4f} (estimate), plain {each.dcg[name]:.4f}, {counted(each.lists, 'list')}"
 
 
 def _estimated(each: RankExamination) -> str:
-    return f"  rank  {each.rank:>4}  {each.examination:.3f}  {each.lower:.3f} .. {each.upper:.3f}  {each.shared_clicks:,} clicks"
+    return f"  rank  {each.rank:>4}  {each.examination:.3f}  {each.lower:.3f} .. {each.upper:.3f}  {counted(each.shared_clicks, 'click')}"

@@ -12,6 +12,7 @@ from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.headline_metrics import choose_headline
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
+from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.windows.panes import GroupValues, WindowView
 
@@ -103,7 +104,7 @@ def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str]
     lists = sums["list_exposed"] + sums["list_unexposed"]
     if lists or sums["exposure"]:
         share = f"{sums['list_unexposed'] / lists:.1%}".replace("%", " %") if lists else "none"
-        yield f"exposures {sums['exposure']:,}; {share} of {lists:,} lists have no variant"
+        yield f"exposures {sums['exposure']:,}; {share} of {counted(lists, 'list')} {'has' if lists == 1 else 'have'} no variant"
 
 
 def name_lines(names: Iterable[UnknownName]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
+from streammetrics.reports.text import counted
 from streammetrics.runtime.status import ProcessStatus, Trouble
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Startup:
         namespace, stored = self._settings.redis.namespace, self.reached("store", lambda: store.announce(partitions))
         if stored not in (None, partitions):
             raise StateError(
-                f"redis.namespace {namespace!r} was made for topics with {stored} partitions, but the topics have {partitions}: "
+                f"redis.namespace {namespace!r} was made for topics with {counted(stored, 'partition')}, but the topics have {partitions}: "
                 "users have moved between partitions",
                 "start a new redis.namespace",
             )

@@ -61,10 +61,9 @@ class LogIdentity:
             beginning, end = bounds[place]
             name = f"{place.topic} [{place.partition}]"
             if offset < beginning:
-                missing = f"{beginning - offset} records ({offset} to {beginning - 1})"
-                gaps.append(f"{name}: {missing} were deleted before they were read")
+                gaps.append(f"{name}: {_records(beginning - offset)} ({offset} to {beginning - 1}) deleted unread")
             elif offset > end:
-                gaps.append(f"{name}: the log ends at {end}, {offset - end} records before the stored offset {offset}")
+                gaps.append(f"{name}: the log ends at {end}, {_records(offset - end)} before the stored offset {offset}")
         if gaps:
             self.require_same_topics()
             raise StateError(
@@ -88,3 +87,7 @@ def _require_same_id(topic: str, known: str, current: str) -> None:
             "old topic",
             START_AGAIN,
         )
+
+
+def _records(count: int) -> str:
+    return f"{count} {'record' if count == 1 else 'records'}"

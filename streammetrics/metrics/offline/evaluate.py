@@ -87,8 +87,9 @@ class Evaluation:
         return f"<p>{self._title()}</p>{self.summary()._repr_html_()}"
 
     def _title(self) -> str:
-        users = "" if self.users is None else f" of {len(set(self.users)):,} users"
-        return f"{len(self):,} lists{users}, {self.lists_without_relevant:,} without a relevant item"
+        lists, users = len(self), 0 if self.users is None else len(set(self.users))
+        of_users = f" of {users:,} {'user' if users == 1 else 'users'}" if self.users is not None else ""
+        return f"{lists:,} {'list' if lists == 1 else 'lists'}{of_users}, {self.lists_without_relevant:,} without a relevant item"
 
     def summary(self) -> DataTable:
         """One row per metric: mean, standard error and number of lists."""

@@ -103,7 +103,7 @@ class TestHeldOffsets:
 
     @pytest.mark.parametrize(
         ("offset", "message"),
-        [(9, r"shown \[0\]: 1 records \(9 to 9\) were deleted"), (21, r"shown \[0\]: the log ends at 20, 1 records before the stored")],
+        [(9, r"shown \[0\]: 1 record \(9 to 9\) deleted unread"), (21, r"shown \[0\]: the log ends at 20, 1 record before the stored")],
     )
     def test_other_offsets_are_refused(self, monkeypatch: pytest.MonkeyPatch, offset: int, message: str) -> None:
         describe_as(monkeypatch, SourceError("no answer"))

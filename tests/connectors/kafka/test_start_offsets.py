@@ -102,8 +102,8 @@ class TestLogBounds:
     @pytest.mark.parametrize(
         ("offset", "message"),
         [
-            (9, r"shown \[0\]: 1 records \(9 to 9\) were deleted"),
-            (15, r"shown \[0\]: the log ends at 14, 1 records before the stored offset"),
+            (9, r"shown \[0\]: 1 record \(9 to 9\) deleted unread"),
+            (15, r"shown \[0\]: the log ends at 14, 1 record before the stored offset"),
         ],
     )
     def test_an_offset_outside_the_log_is_refused(self, offset: int, message: str) -> None:
@@ -141,7 +141,7 @@ class TestRequests:
             OTHER_CLICKED: StartOffset(0, end=1),
         }
         assert client.requests == [{*TASK, *OTHER_TASK}, set(OTHER_TASK)]
-        with pytest.raises(StateError, match="ends at 3, 1 records before the stored offset"):
+        with pytest.raises(StateError, match="ends at 3, 1 record before the stored offset"):
             found.find(client, OTHER_TASK, {OTHER_SHOWN: 4}, OTHER_TASK)
 
     @pytest.mark.parametrize(

@@ -200,7 +200,7 @@ def test_the_error_for_unjudged_lists_names_the_functions_to_use() -> None:
 def test_results_show_themselves_shortly_and_become_frames() -> None:
     result = evaluate(from_grades([[0, 1], [0, 0]], users=["a", "a"]), ["ndcg@5", "num_ret"])
     assert repr(result) == (
-        "2 lists of 1 users, 1 without a relevant item\n"
+        "2 lists of 1 user, 1 without a relevant item\n"
         "metric   mean    standard_error  lists\n"
         "ndcg@5   0.3155  -               2\n"
         "num_ret  4       -               2"

@@ -6,7 +6,7 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, byName, countText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  MISSING, byName, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText,
 } from "./text.js";
 import { badge, banner, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
@@ -117,7 +117,7 @@ function verdict(view, stats) {
   const arms = joined(stats.variants.map((each) => [named(each.variant), ` ${roundCountText(each.users)}`]), ", ");
   const users = stats.variants.length > NAMES_SHOWN ? roundCountText(stats.variants.reduce((sum, each) => sum + each.users, 0)) : arms;
   const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, users, "."];
-  const excluded = stats.multi_exposed_users ? ` ${countText(stats.multi_exposed_users)} users who saw several variants are excluded.` : "";
+  const excluded = stats.multi_exposed_users ? ` ${countedText(stats.multi_exposed_users, "user")} who saw several variants ${stats.multi_exposed_users === 1 ? "is" : "are"} excluded.` : "";
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
     make("div", {}, make("p", { class: "reason" }, banner(stats)),
@@ -204,7 +204,7 @@ function windowCell(view, kind, experiment, variant) {
   if (!group) return [make("span", { class: "value missing" }, MISSING), fine("no lists")];
   const value = group[view.selection.lists][view.selection.metric];
   const lists = view.selection.lists === "values" ? group.lists : group.lists_with_feedback;
-  return [make("span", { class: `value ${kind}` }, valueText(value)), fine(isNumber(value) ? `${roundCountText(lists)} lists` : "not measured")];
+  return [make("span", { class: `value ${kind}` }, valueText(value)), fine(isNumber(value) ? `${roundCountText(lists)} ${lists === 1 ? "list" : "lists"}` : "not measured")];
 }
 
 /** Users are counted after their sessions end, so this window ends before the final one. */
@@ -264,7 +264,7 @@ function preferences(stats) {
       fine(isNumber(each.credit_lower) ? `${creditText(each.credit_lower)} to ${creditText(each.credit_upper)}` : "no interval yet"),
       isNumber(each.plain_credit) && each.action ? fine(`${creditText(each.plain_credit)} without correction for draft bias; drafts first in ${shareText(each.first_share)} of the lists`) : null],
     [badge(each.verdict), fine(reasonParts(stats, each.verdict.reason))],
-    [countText(each.users), fine(`${countText(each.lists)} lists`)],
+    [countText(each.users), fine(countedText(each.lists, "list"))],
   ]);
   return table("Interleaved lists: which team users prefer", ["Teams", "Credit (share won − share lost)", "Verdict", "Users"], rows, "preferences");
 }
