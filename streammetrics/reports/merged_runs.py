@@ -31,11 +31,27 @@ StartedRuns: TypeAlias = Mapping[str, MergedRun]
 """For one task, by experiment: its latest run with enrolled lists."""
 
 
+def newest_supported(controls: Iterable[Control]) -> int:
+    """Return the time (ms) where ended inputs end: no other events support the lists after it. FOREVER while an input goes on.
+
+    While inputs go on, such lists are not final.
+    """
+    known = [(control.watermark, control.newest_supported) for control in controls]
+    ended = known and all(watermark == FOREVER for watermark, _ in known)
+    supported = max((time for _, time in known), default=NEVER)
+    return supported if ended and supported != NEVER else FOREVER
+
+
 def started_runs(control: Control, cells: Iterable[str]) -> dict[int, str]:
-    """Return the task's latest runs with enrolled lists: run number -> experiment."""
+    """Return the task's latest runs with enrolled lists: run number -> experiment.
+
+    Runs that begin after `newest_supported` count only if the experiment has no other. A wrong clock began them.
+    """
     run_of = {number: run for number, run, *_ in control.parts}
     begun = {run_of.get(number, number) for number, day in map(parse_scope_name, cells) if day == WHOLE}
-    latest = {name: number for number, name, *_ in sorted(control.runs, key=lambda run: run[2]) if number in begun}
+    until = newest_supported([control])
+    in_order = sorted(control.runs, key=lambda run: (run[2] <= until, run[2]))
+    latest = {name: number for number, name, *_ in in_order if number in begun}
     return {number: name for name, number in latest.items()}
 
 
@@ -51,9 +67,10 @@ def shown_runs(controls: Collection[Control], begun: Iterable[StartedRuns], *, i
     would look complete.
     """
     latest_start: dict[str, int] = {}
+    until = newest_supported(controls)
     for of_task in begun:
         for name, run in of_task.items():
-            latest_start[name] = max(latest_start.get(name, NEVER), run.first)
+            latest_start[name] = max(latest_start.get(name, run.first), run.first, key=lambda first: (first <= until, first))
     runs: dict[str, list[MergedRun]] = {name: [] for name in latest_start}
     for control in controls:
         for _, name, first, last, *_ in control.runs:

@@ -120,6 +120,16 @@ def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Pa
         assert {each["experiment"] for each in experiments} == {"new"}
 
 
+@pytest.mark.parametrize(("place", "jobs"), [(0, "1"), (30, "1"), (1, "2")])
+def test_a_list_of_a_clock_that_is_a_year_ahead_does_not_become_the_experiment(tmp_path: Path, place: int, jobs: str) -> None:
+    lines = [shown(f"u{number}", NOON_MS + number, "exp") for number in range(60)]
+    lines[place] = shown("phone", NOON_MS + 365 * DAY_MS, "exp")
+    done = called("replay", write(tmp_path / "events", lines), "--report", tmp_path / "report", "--jobs", jobs)
+    assert done.returncode == 0, done.stderr
+    experiments = json.loads((tmp_path / "report").read_bytes())["experiments"]
+    assert [variant["users"] for each in experiments if each["scope"] == "start" for variant in each["variants"]] == [59]
+
+
 def test_the_names_of_files_do_not_change_experiments(tmp_path: Path) -> None:
     """One file has feedback on a day without lists; another file has the same experiment on a later day."""
     old = [

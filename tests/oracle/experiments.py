@@ -91,6 +91,8 @@ def experiments(
         ]
         exposures = [] if rollout is not None else _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
         exposures = [each for each in exposures if flush or each.ts < result.w_ms - settings.lateness_ms]
+        if flush and first > result.supported_ts > -math.inf and (name, None) in found:
+            continue  # a wrong clock began this run
         if enrolled or exposures:  # the latest run with enrolled lists or counted exposures is the experiment
             found = {key: scope for key, scope in found.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
