@@ -92,7 +92,7 @@ def _answer_of_report(settings: Settings, question: GateQuestion) -> GateAnswer:
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is not a whole report: {error}") from error
     stale = [*times.staleness(now_ms, settings.exporter.gate_stale_ms)]
-    found = find_experiment(results.experiments, question.experiment, question.scope, stale)
+    found = find_experiment(results.experiments, question.experiment, question.scope, stale, results.warnings)
     return answer_gate(found, question.variant, stale=stale, up_to_ms=results.at_ms, answered_ms=now_ms, warnings=results.warnings)
 
 

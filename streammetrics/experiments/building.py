@@ -118,6 +118,13 @@ def _gate(
     return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.reason) for each in preferences})
 
 
+def _no_control(experiment: str, seen: Sequence[str]) -> str:
+    """Say why no variant is the control. A single variant is no reason to make it the control."""
+    if len(seen) < 2:
+        return f"only {seen[0]} has users so far; a comparison needs a control, too" if seen else "no users yet"
+    return f"no variant is the control. Set {toml_control(experiment, seen)}"
+
+
 def _missing_control(experiment: str, control: str, seen: Sequence[str]) -> str:
     """Say that the configured control has no users, and which variants have some."""
     setting = toml_control(experiment, seen)
@@ -138,10 +145,7 @@ def _overall(
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
         return min((each.verdict for each in preferences), key=severity)
     if control is None:
-        names = [each.variant for each in variants]
-        return Verdict(
-            "inconclusive", f"no variant is the control. Set {toml_control(stored.experiment, names)}" if names else "no users yet"
-        )
+        return Verdict("inconclusive", _no_control(stored.experiment, [each.variant for each in variants]))
     if (seen := in_order(stored.first_exposures)) and control not in seen:
         return Verdict("inconclusive", _missing_control(stored.experiment, control, seen))
     decided = [(variant.variant, variant.verdict) for variant in variants if variant.verdict]

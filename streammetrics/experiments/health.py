@@ -115,10 +115,9 @@ def check_split(
     troubles = []
     if p < (policy.sample_ratio_alpha if alpha is None else alpha):
         counts = ", ".join(f"{name} {seen.get(name, 0):,}" for name in in_order(shares))
-        intended = toml_shares(experiment, _observed({name: seen.get(name, 0) for name in in_order(shares)}), stage)
-        troubles.append(
-            f"{things} are not split as configured ({counts}; {_chance(p)}): fix the assignment. If this split is intended, set {intended}"
-        )
+        observed = _observed({name: seen.get(name, 0) for name in in_order(shares)})
+        intended = f" If this split is intended, set {toml_shares(experiment, observed, stage)}" if len(observed) > 1 else ""
+        troubles.append(f"{things} are not split as configured ({counts}; {_chance(p)}): fix the assignment.{intended}")
     if units >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * units:
         every = toml_shares(experiment, {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}, stage)
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
@@ -152,9 +151,13 @@ def toml_control(experiment: str, variants: Collection[str]) -> str:
 
 
 def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:
-    """Return the shares seen, with two digits, without variants that no user saw."""
+    """Return the shares seen, with two digits, without variants that no user saw. Without `users`, the greatest is what the others leave."""
     total = sum(counts.values()) if users is None else users
-    return {name: float(f"{count / total:.2g}") for name, count in counts.items() if count}
+    shares = {name: float(f"{count / total:.2g}") for name, count in counts.items() if count}
+    if users is None and shares:
+        greatest = max(shares, key=lambda name: counts[name])
+        shares[greatest] = round(1 - sum(share for name, share in shares.items() if name != greatest), 6)
+    return shares
 
 
 def _key(name: str) -> str:

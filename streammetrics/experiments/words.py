@@ -40,11 +40,15 @@ def lift_words(measure: Measure, lift: float | None, against: str) -> str:
 
     >>> lift_words(Measure("hit_rate", 10, "mean", 2, 1, 40), -0.12, "control")
     '12 % fewer lists with a hit in the first 10 than control'
+    >>> lift_words(Measure("ndcg", 10, "mean", 2, 1, 40), 0.0, "control")
+    'no difference from control in ndcg@10'
     """
     less, more, thing = _THINGS.get(measure.name, ("lower", "higher", str(measure)))
     thing = thing.format(k=measure.k)
     if lift is None:
         return f"{against} has no {thing}"
+    if lift == 0:
+        return f"no difference from {against} in {thing}"
     return f"{percent(abs(lift))} {less if lift < 0 else more} {thing} than {against}"
 
 

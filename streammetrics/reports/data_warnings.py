@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from streammetrics.events.event_time import seems_seconds
@@ -50,7 +50,7 @@ def refused_sentences(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> I
     """Yield a sentence for each topic of which many events are refused. `refused`: by topic, its events and its refused events by reason.
 
     >>> print(*refused_sentences({"shop": (80, {"bad_ts": 9, "late": 50, "bad_json": 1})}))
-    12.5 % of the events of shop are refused, 10 of 80: bad_ts 9, bad_json 1. The dead letters say why.
+    12.5 % of the events of shop are refused, 10 of 80: bad_ts 9, bad_json 1. `decode` and the dead letters say why.
     """
     for topic, (events, reasons) in refused.items():
         shown = {reason: count for reason, count in reasons.items() if reason != "late"}
@@ -58,7 +58,7 @@ def refused_sentences(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> I
         if total > REFUSED_SHARE_MAX * events:
             why = ", ".join(f"{reason} {count:,}" for reason, count in shown.items())
             share = f"{100 * total / max(total, events):.1f} %"
-            yield f"{share} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}. The dead letters say why."
+            yield f"{share} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}. `decode` and the dead letters say why."
 
 
 def feedback_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], share_max: float, *, ended: bool) -> Iterator[str]:
@@ -121,6 +121,37 @@ few values in windows.segments, now query.
             f"{counted(lost, 'list')} lost a variant, because there are more than experiments.variants_max or windows.groups_max allow:"
             " do not send ids of users or requests as experiments or variants."
         )
+
+
+def experiment_sentences(named: Mapping[str, Any], sent: Collection[str], shown: Collection[str], *, ended: bool) -> Iterator[str]:
+    """Yield sentences about settings of experiments that fit no list.
+
+    `named` are the settings by experiment. `sent` are the experiments that final lists have, and `shown` those with counted lists. A
+    stream that goes on may know experiments that are over or yet to come, so only inputs that have ended have a sentence about names.
+
+    >>> named = {"ranker-v7": {"stages": [{"start": "2026-02-01T09:00:00Z"}]}, "ranker-v8": {}}
+    >>> print(*experiment_sentences(named, ["ranker-v7"], [], ended=True))
+    No final list of experiment ranker-v7 is in one of its stages, so it has no numbers. Compare the stages' starts with the times of the \
+lists.
+    >>> print(*experiment_sentences({"ranker-v8": {}}, ["ranker-v7"], ["ranker-v7"], ended=True))
+    No list is in experiment ranker-v8, which has settings. Experiments of lists without settings: ranker-v7.
+    """
+    for name in sorted(sent):
+        own = named.get(name, {})
+        if own.get("stages") and name not in shown:
+            label = own.get("stage_label")
+            compare = (
+                "starts with the times of the lists" if not label else f"names with the lists' values of the segment {isolated(label)}"
+            )
+            yield (
+                f"No final list of experiment {isolated(name)} is in one of its stages, so it has no numbers. Compare the stages' {compare}."
+            )
+    missing, others = sorted(named.keys() - set(sent)), sorted(set(sent) - named.keys())
+    if ended and missing and others:
+        have = f"{'experiment' if len(missing) == 1 else 'experiments'} {', '.join(map(isolated, missing[:NAMES_MAX]))}"
+        settings = "has" if len(missing) == 1 else "have"
+        found = ", ".join(map(isolated, others[:NAMES_MAX]))
+        yield f"No list is in {have}, which {settings} settings. Experiments of lists without settings: {found}."
 
 
 def by_topic(counts: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:

@@ -81,16 +81,23 @@ class GateAnswer:
 
 
 def find_experiment(
-    experiments: Sequence[ExperimentReport], name: str, scope: str = SINCE_START, stale: Sequence[str] = ()
+    experiments: Sequence[ExperimentReport],
+    name: str,
+    scope: str = SINCE_START,
+    stale: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> ExperimentReport:
-    """Return the report of an experiment in a scope. Raises UnknownExperimentError with the experiments that there are, and `stale`."""
+    """Return the report of an experiment in a scope.
+
+    Raises UnknownExperimentError with the experiments that there are, `stale`, and the warnings of the report.
+    """
     for each in experiments:
         if (each.experiment, each.scope) == (name, scope):
             return each
     if scopes := sorted({each.scope for each in experiments if each.experiment == name}):
         raise UnknownExperimentError(f"experiment {name!r} has no scope {scope!r}; it has: {', '.join(scopes)}")
     seen = ", ".join(fit(each) for each in in_order(each.experiment for each in experiments)) or "none"
-    raise UnknownExperimentError("; ".join((f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale)))
+    raise UnknownExperimentError("; ".join((f"no experiment {name!r} has final lists yet; experiments seen: {seen}", *stale, *warnings)))
 
 
 def answer_gate(

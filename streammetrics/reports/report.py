@@ -18,6 +18,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.reports.data_warnings import (
     UNMATCHED_SHARE_MAX,
     by_topic,
+    experiment_sentences,
     feedback_sentences,
     folded_sentences,
     no_list_sentences,
@@ -131,6 +132,9 @@ class Report:
             share_max = self.settings.get("experiments", {}).get("unmatched_share_max", UNMATCHED_SHARE_MAX)
             yield from feedback_sentences(reasons, self.unknown_names, share_max, ended=self.ended)
         yield from folded_sentences(reasons, self.settings)
+        named = self.settings.get("experiments", {}).get("named", {})
+        sent = {total.experiment for total in self.totals if total.experiment}
+        yield from experiment_sentences(named, sent, {each.experiment for each in self.experiments}, ended=self.ended)
 
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""

@@ -97,3 +97,34 @@ def test_the_text_shows_every_stage_and_which_one_runs_now(report: Path) -> None
     assert "split of lists: as configured" in text
     assert re.search(r"5 % +treatment +5\.0 % +\d+ +\d+ +\d+\.\d %", text)
     assert re.search(r"half +treatment +50\.0 % +\d+ .* runs now", text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            "stages = [{ start = 2030-01-01T00:00:00Z, shares = { control = 1, treatment = 1 } }]",
+            "Compare the stages' starts with the times",
+        ),
+        (
+            'stage_label = "ramp"\nstages = [{ shares = { control = 1, treatment = 1 } }]',
+            "names with the lists' values of the segment ramp",
+        ),
+    ],
+)
+def test_an_experiment_without_a_list_in_its_stages_is_explained(tmp_path: Path, settings: str, sentence: str) -> None:
+    (tmp_path / "config.toml").write_text(f"[experiments.named.ramp]\n{settings}\n")
+    (tmp_path / "events.ndjson").write_bytes(rollout(30))
+    report = tmp_path / "report.json"
+    done = called("replay", tmp_path / "events.ndjson", "--config", tmp_path / "config.toml", "--report", report)
+    assert "No final list of experiment ramp is in one of its stages" in done.stderr
+    assert sentence in done.stderr
+    gate = called("gate", "ramp", report, environ={"COLUMNS": "300"})
+    assert (gate.returncode, sentence in gate.stdout) == (3, True)
+
+
+def test_settings_of_a_misspelt_experiment_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[experiments.named.rmap]\nshares = { control = 1, treatment = 1 }\n")
+    (tmp_path / "events.ndjson").write_bytes(rollout(30))
+    done = called("replay", tmp_path / "events.ndjson", "--config", tmp_path / "config.toml")
+    assert "No list is in experiment rmap, which has settings. Experiments of lists without settings: labelled, mesh, ramp." in done.stderr

@@ -175,6 +175,8 @@ def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None
     assert report_of(Policy(), stored({name: moments[name] for name in ("control", "good")})).verdict.word == "improved"
     unknown = report_of(Policy(), stored({"x": moments["control"], "y": moments["good"]}))
     assert unknown.verdict.reason == 'no variant is the control. Set under [experiments.named.ranker]: control = "x" (or one of: y)'
+    alone = report_of(Policy(), stored({"x": moments["control"]}))
+    assert alone.verdict.reason == "only x has users so far; a comparison needs a control, too"
 
 
 def test_a_control_that_nobody_saw_is_reported_with_its_setting_and_the_variants_seen() -> None:

@@ -208,6 +208,14 @@ def test_messages_about_the_split_have_the_toml_that_settles_it() -> None:
     assert 'shares = { control = 1, "new ranker" = 1, typo = 0.029 }' in stray
 
 
+def test_the_shares_that_are_proposed_add_up_and_are_a_valid_setting() -> None:
+    shares = {"control": 95, "treatment": 5}
+    (split,) = health(Policy(shares=shares), "ranker", {"control": 15_453, "treatment": 175}, 0).troubles
+    assert split.endswith("shares = { control = 0.989, treatment = 0.011 }")
+    alone, _ = health(Policy(shares=shares), "ranker", {"control": 2_099, "Treatment": 115}, 0).troubles
+    assert alone.endswith("fix the assignment.")
+
+
 @given(st.text(min_size=1), st.lists(st.text(min_size=1), min_size=2, max_size=3, unique=True))
 def test_the_printed_toml_is_valid_for_any_names(experiment: str, variants: list[str]) -> None:
     table, _, line = toml_shares(experiment, dict.fromkeys(variants, 0.5)).removeprefix("under ").partition("]: ")

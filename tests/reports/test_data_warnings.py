@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.reports.report import InputPosition, Report
+from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.unknown_names import UnknownName
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
@@ -28,7 +28,7 @@ def report(counts: dict[tuple[str, str], int], **fields: Any) -> Report:
         "ended": False,
         "inputs": (InputPosition("shop", 0, 200, NOON_MS, NOON_MS),),
         "windows": (),
-        "totals": ((),),
+        "totals": (Total("", "", ()),),
         "users_open": 0,
         "sessions_open": 0,
         "withheld": 0,
@@ -57,8 +57,8 @@ def test_a_topic_with_many_refused_events_is_named_with_the_reasons() -> None:
         ("bad_id", "carts"): 9,
     }
     assert report(counts).warnings() == [
-        "5.5 % of the events of shop are refused, 11 of 200: bad_ts 6, oversized 5. The dead letters say why.",
-        "100.0 % of the events of carts are refused, 9 of 9: bad_id 9. The dead letters say why.",
+        "5.5 % of the events of shop are refused, 11 of 200: bad_ts 6, oversized 5. `decode` and the dead letters say why.",
+        "100.0 % of the events of carts are refused, 9 of 9: bad_id 9. `decode` and the dead letters say why.",
     ]
 
 

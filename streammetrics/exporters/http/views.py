@@ -149,8 +149,9 @@ class HttpViews:
             return None
         report, history = shown
         stale = [*self._stale(self._monotonic() - shown_seconds), *ReportTimes.of(report).staleness(now_ms, self._stale_ms)]
-        (found,) = with_outlook([find_experiment(report.experiments, experiment, scope, stale)], history)
-        return answer_gate(found, variant, stale=stale, up_to_ms=report.entered_ms, answered_ms=now_ms, warnings=report.warnings())
+        warnings = report.warnings()
+        (found,) = with_outlook([find_experiment(report.experiments, experiment, scope, stale, warnings)], history)
+        return answer_gate(found, variant, stale=stale, up_to_ms=report.entered_ms, answered_ms=now_ms, warnings=warnings)
 
     def _stale(self, age_seconds: float) -> Iterator[str]:
         limit_seconds = self._stale_ms / 1_000
