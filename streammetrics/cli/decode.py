@@ -1,22 +1,20 @@
-"""`decode`: shows what sample records of a file or a topic become under the configuration, or proposes mappings for them."""
+"""`decode`: shows what sample records of a file or a topic become under the configuration, or proposes settings for them."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import click
 
 from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.cli.suggestions import SampleRecord, suggestion_lines
 from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
@@ -25,22 +23,15 @@ from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.connectors.files import FileSource
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events import Decoder, Event, Exposure, Feedback
+from streammetrics.events.event_time import seems_seconds
+from streammetrics.events.grades import parse_grades
 from streammetrics.events.malformed import excerpt
-from streammetrics.events.mappings.rules import PRESETS
-from streammetrics.events.mappings.suggest import suggested_mappings
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.recognize import recognize
+from streammetrics.events.unknown_names import ACTION
 from streammetrics.reports.text import counted
+from streammetrics.reports.unknown_names import merge_names
 
 ITEMS_SHOWN_MAX = 8
-
-
-class SampleRecord(NamedTuple):
-    """A record: its topic or file, its number or offset, and its bytes."""
-
-    topic: str
-    place: str
-    value: bytes | None
 
 
 def decode_samples(settings: Settings, source: str, limit: int) -> bool:
@@ -50,34 +41,35 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     """
     out, records = standard_output(), _read(settings, source, limit)
     decoders = _decoders(settings, records)
-    counts: Counter[str] = Counter()
+    counts, actions, in_seconds = Counter[str](), Counter[str](), 0
     for record in records:
         found = decoders[record.topic](record.value)
         for event in found:
             counts[_kind(event)] += 1
+            if isinstance(event, Feedback):
+                actions[event.action] += 1
+            in_seconds += not isinstance(event, MalformedEvent) and seems_seconds(event.ts)
             click.echo(f"{record.place}: {_shown(event)}", file=out)
             if isinstance(event, MalformedEvent) and event.reason != IGNORED:
                 click.echo(f"    {excerpt(record.value or b'')}", file=out)
         if not found:
             counts["without an event"] += 1
             click.echo(f"{record.place}: holds no event", file=out)
+    if in_seconds:
+        click.echo(f"the times of {counted(in_seconds, 'event')} are in 1970: ts must be in milliseconds, not seconds", file=out)
+    if (unknown := _without_grade(settings, actions)) is not None:
+        them = "it" if len(actions) == 1 else "them"
+        click.echo(f"no grade for {unknown}: name {them} in join.grades, or rename actions by a mapping", file=out)
     total = ", ".join(counted_kind(count, kind) for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
     return any(counts[kind] for kind in KIND_NAMES.values())
 
 
-def suggest_mappings(settings: Settings, source: str, limit: int) -> None:
-    """Print mappings for these records, proposed from the names of their fields. Raises like `decode_samples`."""
+def suggest_settings(settings: Settings, source: str, limit: int) -> None:
+    """Print the settings that read these records, or mappings for them. Raises like `decode_samples`."""
     out, records = standard_output(), _read(settings, source, limit)
-    decoders = _decoders(settings, records)
-    if records and all(_is_used(decoders[record.topic](record.value)) for record in records):
-        click.echo(f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed.", file=out)
-    readers = {topic: json_of(settings, topic) for topic in decoders}
-    sent = [record._replace(value=readers[record.topic](record.value)) for record in records]
-    known = next((seems for record in sent if record.value and (seems := recognize(record.value)) and seems.name in PRESETS), None)
-    if known is not None:
-        click.echo(f"# These seem to be {known.what}. The shipped mappings may be enough: {known.advice}.", file=out)
-    click.echo(suggested_mappings(_objects(sent)), file=out, nl=False)
+    for line in suggestion_lines(settings, records):
+        click.echo(line, file=out)
 
 
 def _read(settings: Settings, source: str, limit: int) -> list[SampleRecord]:
@@ -134,18 +126,11 @@ def _with_schemas(settings: Settings, records: list[SampleRecord]) -> list[Sampl
     return [record._replace(value=loaded(record.value, schemas)) for record in records]
 
 
-def _objects(records: list[SampleRecord]) -> Iterator[dict[str, Any]]:
-    for record in records:
-        try:
-            found = json.loads(record.value or b"")
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            yield found
-
-
-def _is_used(found: Sequence[Event | MalformedEvent]) -> bool:
-    return bool(found) and not any(isinstance(event, MalformedEvent) for event in found)
+def _without_grade(settings: Settings, actions: Mapping[str, int]) -> str | None:
+    """Return the actions that join.grades does not name, with the name that is probably meant; None if there are none."""
+    known = parse_grades(settings.join.grades).table
+    names = merge_names([(ACTION, action, count) for action, count in actions.items() if action not in known], {ACTION: [*known]})
+    return ", ".join(map(str, names)) or None
 
 
 def _kind(event: Event | MalformedEvent) -> str:

@@ -17,7 +17,7 @@ from streammetrics.events.malformed import excerpt
 from streammetrics.events.mappings.rules import Format
 from streammetrics.events.mappings.text_rows import MIND_COLUMNS, SNOWPLOW_COLUMNS
 from streammetrics.events.recognize_bytes import NDJSON, RECORD_BYTES, recognize_bytes
-from streammetrics.events.recognize_object import describe_object
+from streammetrics.events.recognize_object import describe_object, is_ubi_event, is_ubi_query
 from streammetrics.events.recognized import Recognized
 
 SAMPLE_BYTES: Final = 1 << 16
@@ -71,18 +71,20 @@ def _text(sample: bytes, schema: Format) -> Recognized | None:
     if first == "<":
         return Recognized("markup", "XML or HTML", NDJSON)
     if first == "[":
-        return _array(text)
+        return _array(text, schema)
     if first == "{":
         return _objects(text, schema)
     return _other_text(text)
 
 
-def _array(text: str) -> Recognized:
+def _array(text: str, schema: Format) -> Recognized:
     line = text.split("\n", 1)[0].strip()
     try:
-        _, end = _decode_json(line)
+        found, end = _decode_json(line)
     except (ValueError, RecursionError):
-        end = 0
+        found, end = [], 0
+    if schema != "ubi" and found and isinstance(found[0], dict) and (is_ubi_event(found[0]) or is_ubi_query(found[0])):
+        return Recognized("ubi", "arrays of OpenSearch UBI documents", 'set events.format = "ubi"')
     if end == len(line) and len(line) < len(text):
         return Recognized("array_lines", "lines that are JSON arrays", "write their elements one per line (jq -c '.[]')")
     return Recognized("array", "a JSON array", "write its elements one per line (jq -c '.[]')")

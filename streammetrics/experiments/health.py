@@ -151,7 +151,7 @@ def toml_control(experiment: str, variants: Collection[str]) -> str:
 
 
 def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:
-    """Return the shares seen, with two digits, without variants that no user saw. Without `users`, the greatest is what the others leave."""
+    """Return the shares seen, with two digits, without variants that no user saw. Without `users`, the greatest is what others leave."""
     total = sum(counts.values()) if users is None else users
     shares = {name: float(f"{count / total:.2g}") for name, count in counts.items() if count}
     if users is None and shares:

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.command_line import called
 
 SHOWN = {"type": "impression", "user_id": "u", "ts": 1772366400000, "impression_id": "r", "items": list("abcdefghij")}
 CLICKED = {"type": "feedback", "user_id": "u", "ts": 1772366405000, "item_id": "b", "action": "watch", "value": 4}
 
 
-def lines(folder: Path, *records: dict[str, Any]) -> Path:
+def lines(folder: Path, *records: Any) -> Path:
     path = folder / "events.ndjson"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
@@ -63,11 +65,51 @@ def test_a_shipped_format_is_named_before_the_proposal(tmp_path: Path) -> None:
     assert called("decode", path, "--suggest").stdout.startswith("# These seem to be Metarank events.")
 
 
-def test_records_that_need_no_mapping_are_named_before_the_proposal(tmp_path: Path) -> None:
-    first, *_, last = called("decode", lines(tmp_path, SHOWN, CLICKED), "--suggest").stdout.splitlines()
-    assert first == "# 2 records read, and all are lists or feedback already: no mapping is needed."
-    assert last
+def test_records_that_need_no_mapping_get_none(tmp_path: Path) -> None:
+    done = called("decode", lines(tmp_path, SHOWN, CLICKED), "--suggest")
+    assert done.stdout == "# 2 records read, and all are lists or feedback already: no mapping is needed.\n"
     assert "no mapping is needed" not in called("decode", lines(tmp_path, SHOWN, {"type": "page"}), "--suggest").stdout
+
+
+UBI = {"action_name": "impression", "query_id": "q", "client_id": "u", "timestamp": "2026-03-01T12:00:00Z"}
+UBI_SHOWN = UBI | {"event_attributes": {"object": {"object_id": "b"}, "position": {"ordinal": 1}}}
+UBI_CLICKED = UBI_SHOWN | {"action_name": "click"}
+UBI_QUERY = {"query_id": "q", "client_id": "u", "user_query": "lamp", "timestamp": "2026-03-01T12:00:00Z", "query_response_hit_ids": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("records", "settings"),
+    [
+        ([UBI_SHOWN, UBI_CLICKED], ['format = "ubi"']),
+        ([[UBI_SHOWN], [UBI_CLICKED]], ['format = "ubi"']),
+        ([{"_index": "ubi", "_source": UBI_SHOWN}], ['envelope = "hits"', 'format = "ubi"']),
+        ([UBI_QUERY, UBI_CLICKED], ['format = "ubi"', 'ubi_lists = "hit_ids"']),
+        ([{"specversion": "1.0", "type": "a.b", "data": SHOWN}], ['envelope = "cloudevents"']),
+        ([{"topic": "t", "partition": 0, "offset": 1, "payload": json.dumps(SHOWN)}], ['envelope = "kcat"']),
+        ([SHOWN | {"impression_id": 7, "items": [1, 2]}], ["numeric_ids = true"]),
+    ],
+)
+def test_settings_that_read_the_records_are_proposed_instead_of_mappings(tmp_path: Path, records: list[Any], settings: list[str]) -> None:
+    path = lines(tmp_path, *records)
+    proposed = called("decode", path, "--suggest").stdout
+    assert [line for line in proposed.splitlines() if line and line[0] != "#"] == ["[events]", *settings]
+    (tmp_path / "proposed.toml").write_text(proposed)
+    done = called("decode", path, "--config", tmp_path / "proposed.toml")
+    assert (done.returncode, "refused" in done.stdout) == (0, False), done.stdout
+
+
+def test_other_types_among_native_events_are_ignored_by_the_proposal(tmp_path: Path) -> None:
+    path = lines(tmp_path, *[{"type": "page_view", "user_id": "u", "ts": 1772366400000}] * 30, SHOWN, CLICKED)
+    (tmp_path / "proposed.toml").write_text(called("decode", path, "--suggest").stdout)
+    done = called("decode", path, "--config", tmp_path / "proposed.toml", "--limit", "99")
+    assert done.stdout.splitlines()[-1] == "32 records: 30 ignored, 1 list, 1 feedback"
+
+
+def test_times_in_seconds_and_actions_without_a_grade_are_named(tmp_path: Path) -> None:
+    path = lines(tmp_path, SHOWN | {"ts": 1772366400}, CLICKED | {"ts": 1772366405, "action": "Clicked"})
+    *_, seconds, grade, _ = called("decode", path).stdout.splitlines()
+    assert seconds == "the times of 2 events are in 1970: ts must be in milliseconds, not seconds"
+    assert grade.startswith("no grade for Clicked 1 (did you mean click?): name it in join.grades")
 
 
 EXPOSED = {"type": "exposure", "user_id": "u", "ts": 1772366400000, "experiment": "ranker", "variant": "new"}

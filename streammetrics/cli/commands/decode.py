@@ -13,9 +13,11 @@ from streammetrics.cli.common_options import configured, load_settings
 @command
 @configured
 @click.argument("source")
-@click.option("--limit", "-n", type=click.IntRange(1, 1_000), default=20, show_default=True, help="Records to show.")
-@click.option("--suggest", is_flag=True, help="Propose mappings for these records, as TOML, from the names of their fields.")
-def decode(config_path: Path | None, settings_given: tuple[str, ...], source: str, limit: int, suggest: bool) -> None:
+@click.option(
+    "--limit", "-n", type=click.IntRange(1, 1_000), show_default="20, or 1000 with --suggest", help="Records to show, or to suggest from."
+)
+@click.option("--suggest", is_flag=True, help="Propose settings for these records, or mappings from the names of their fields, as TOML.")
+def decode(config_path: Path | None, settings_given: tuple[str, ...], source: str, limit: int | None, suggest: bool) -> None:
     """Show what sample records become: lists, feedback, ignored, or refused and why.
 
     SOURCE is a file as for `replay`, or a topic in kafka.topics. Of a topic, recent records are read. Nothing is stored or committed. The
@@ -27,10 +29,10 @@ def decode(config_path: Path | None, settings_given: tuple[str, ...], source: st
       streammetrics decode shop --config streammetrics.toml --limit 100
       streammetrics decode events.ndjson --suggest
     """
-    from streammetrics.cli.decode import decode_samples, suggest_mappings  # noqa: PLC0415
+    from streammetrics.cli.decode import decode_samples, suggest_settings  # noqa: PLC0415
 
     settings = load_settings(config_path, settings_given).settings
     if suggest:
-        suggest_mappings(settings, source, limit)
-    elif not decode_samples(settings, source, limit):
+        suggest_settings(settings, source, limit or 1_000)
+    elif not decode_samples(settings, source, limit or 20):
         raise SystemExit(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 JsonRecord: TypeAlias = Mapping[str, Any]
@@ -13,9 +13,12 @@ FieldValues: TypeAlias = Mapping[str, list[Any]]
 """The values of each path in the samples. `[]` marks the elements of an array."""
 
 DEPTH_MAX: Final = 4
+NOTHING_FOUND: Final = "# No mapping can be proposed: no field of these records has the name of an item, or holds a list of items."
 KINDS_MIN: Final = 4
 KINDS_SHOWN_MAX: Final = 20
 _REACTIONS = ("click", "select", "order", "purchase", "cart", "interaction", "feedback", "watch")
+_MEANT = (("purchase", "purchase"), ("order", "purchase"), ("click", "click"), ("select", "click"), ("watch", "watch"), ("skip", "skip"))
+"""A word in the name of an action, and the action that is probably meant."""
 _SELECTORS = ("event", "event_name", "eventname", "event_type", "eventtype", "action", "action_name", "type", "kind", "name")
 _USERS: tuple[str, ...] = (
     "user_id",
@@ -43,6 +46,7 @@ _LISTS: tuple[str, ...] = (
     "message_id",
     "messageid",
 )
+_LISTS = ("impressionid", "listid", "searchid", "requestid", *_LISTS)
 _LISTS += ("event_id", "id")
 _ITEMS = ("item_id", "itemid", "product_id", "productid", "object_id", "objectid", "sku", "asin", "item", "product", "document_id", "id")
 _POSITIONS = ("position", "rank", "ordinal", "index", "item_list_index", "place", "pos")
@@ -51,8 +55,10 @@ _VALUES = ("value", "dwell_time", "seconds", "duration", "price", "amount")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def suggested_mappings(records: Iterable[JsonRecord]) -> str:
+def suggested_mappings(records: Iterable[JsonRecord], graded: Collection[str] = ()) -> str:
     """Return TOML text with mappings for these records. Fields that it cannot find are comments.
+
+    `graded` are the actions that have a grade. Another action is renamed to one of them if its name says what it is.
 
     >>> print(suggested_mappings([{"kind": "view", "uid": "u", "t": 1, "time": 1772359200, "search": "q", "skus": ["a", "b"]}]))
     # Proposed from 1 record. Check every line, then try it: streammetrics decode SOURCE --config THIS_FILE
@@ -77,11 +83,13 @@ def suggested_mappings(records: Iterable[JsonRecord]) -> str:
     ignored = []
     user = _user(samples)
     for value, members in list(groups.items())[:KINDS_SHOWN_MAX]:
-        text = _mapping(members, selector, value, user)
+        text = _mapping(members, selector, value, user, graded)
         if text is None:
             ignored.append(value)
         else:
             lines += [*text, ""]
+    if len(ignored) == len(groups):
+        return f"{NOTHING_FOUND}\n"
     if ignored:
         lines += ["[[events.mappings]]", 'kind = "ignore"', *_when(selector, ignored), ""]
     return "\n".join(lines)
@@ -108,7 +116,9 @@ def _user(samples: Sequence[JsonRecord]) -> str | None:
     return min(found)[2] if found else None
 
 
-def _mapping(members: Sequence[JsonRecord], selector: str | None, value: Any, user: str | None) -> list[str] | None:
+def _mapping(
+    members: Sequence[JsonRecord], selector: str | None, value: Any, user: str | None, graded: Collection[str]
+) -> list[str] | None:
     """Return the lines of a mapping for one kind of records; None if they are neither lists nor feedback."""
     fields = _flat(members)
     array = _array(fields)
@@ -139,10 +149,20 @@ def _mapping(members: Sequence[JsonRecord], selector: str | None, value: Any, us
         lines.append(_line("item_id", single))
     if not is_list:
         action = _named(fields, _ACTIONS, "") or selector
-        lines.append(_line("action", action) if action else 'action = { value = "click" }')
+        lines.append(_action(action, fields[action], graded) if action in fields else 'action = { value = "click" }')
         if (amount := _named(fields, _VALUES, "")) is not None:
             lines.append(_line("value", amount))
     return lines
+
+
+def _action(path: str, values: Sequence[Any], graded: Collection[str]) -> str:
+    """Return the line of the action, with new names for those that have no grade but say what they are."""
+    names = dict.fromkeys(value for value in values if isinstance(value, str) and value not in graded)
+    meant = {name: action for name in names if (action := next((to for word, to in _MEANT if word in name.lower()), "")) in graded}
+    if not meant:
+        return _line("action", path)
+    renamed = ", ".join(f"{name if _NAME.fullmatch(name) else _text(name)} = {_text(action)}" for name, action in meant.items())
+    return f"action = {{ path = {_text(path)}, rename = {{ {renamed} }} }}"
 
 
 def _flat(records: Iterable[JsonRecord]) -> dict[str, list[Any]]:

@@ -54,8 +54,20 @@ JSON = st.recursive(
 
 @pytest.mark.parametrize("name", ["𐀀", "\x7f", "ü", '"', "\\", "\x01"])
 def test_a_type_of_any_characters_is_a_toml_string(name: str) -> None:
-    (table,) = tomllib.loads(suggested_mappings([{"event": None, "type": name}, {"event": None, "type": ""}]))["events"]["mappings"]
-    assert table["when"] == {"type": [name, ""]}
+    records = [{"event": "list", "skus": ["a", "b"]}, {"event": name}, {"event": ""}]
+    _, table = tomllib.loads(suggested_mappings(records))["events"]["mappings"]
+    assert table == {"kind": "ignore", "when": {"event": [name, ""]}}
+
+
+def test_records_that_are_neither_lists_nor_feedback_have_no_mapping() -> None:
+    assert suggested_mappings([{"type": "page_view", "user_id": "u", "ts": 1}]).startswith("# No mapping can be proposed")
+
+
+def test_actions_whose_name_says_what_they_are_are_renamed() -> None:
+    text = suggested_mappings([{"event": "select_item", "user": "u", "ts": 1772366405000, "sku": "b"}, *SHOP], ["click"])
+    tables = tomllib.loads(text)["events"]["mappings"]
+    actions = {table["when"]["event"]: table["action"] for table in tables if table["kind"] == "feedback"}
+    assert actions == {"select_item": {"path": "event", "rename": {"select_item": "click"}}, "click": "event"}
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["event", "user", "ts", "items", "type", "x y"]), JSON), max_size=6))

@@ -1,0 +1,157 @@
+"""`decode --suggest`: the settings that read sample records, or else proposed mappings, as TOML with comments."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Final, NamedTuple, get_args
+
+from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.encodings import json_of
+from streammetrics.config import Settings
+from streammetrics.errors import MalformedEvent
+from streammetrics.events import Event, Impression
+from streammetrics.events.envelopes import Envelope, without_envelope
+from streammetrics.events.grades import parse_grades
+from streammetrics.events.mappings.rules import PRESETS
+from streammetrics.events.mappings.suggest import NOTHING_FOUND, suggested_mappings
+from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.recognize import recognize
+from streammetrics.events.recognized import Recognized
+from streammetrics.reports.text import counted
+
+CHANGES_MAX: Final = 3
+"""An envelope, a format, and a setting of that format."""
+
+
+class SampleRecord(NamedTuple):
+    """A record: its topic or file, its number or offset, and its bytes."""
+
+    topic: str
+    place: str
+    value: bytes | None
+
+
+class _Read(NamedTuple):
+    """A record and what settings make of it."""
+
+    record: SampleRecord
+    events: Sequence[Event | MalformedEvent]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the record holds events, none of which is refused. Ignored ones are read."""
+        return bool(self.events) and all(not isinstance(event, MalformedEvent) or event.reason == IGNORED for event in self.events)
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self.events) and not any(isinstance(event, MalformedEvent) for event in self.events)
+
+
+def suggestion_lines(settings: Settings, records: Sequence[SampleRecord]) -> Iterator[str]:
+    """Yield lines of TOML, with the answer as comments first. Mappings follow only for records that settings alone do not read."""
+    if not records:
+        yield "# There is no record to propose anything from."
+        return
+    found = _read(settings, records)
+    if all(each.is_used for each in found):
+        yield f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed."
+        return
+    changed, found = yield from _settings_that_read(settings, found)
+    if changed is not settings and any(each.is_read for each in found):
+        return
+    otherwise = ""
+    if settings.events.format == "native" and any(each.is_used for each in found):
+        yield from ("[[events.mappings]]", 'kind = "native"', 'when = { type = ["impression", "feedback"] }', "")
+        found = [each for each in found if not each.is_used]
+        otherwise = '[[events.mappings]]\nkind = "ignore"'
+    known = parse_grades(settings.join.grades).table
+    proposed = suggested_mappings(_objects(changed, [each.record for each in found]), known).rstrip("\n")
+    yield otherwise or proposed if proposed == NOTHING_FOUND else proposed
+
+
+def _settings_that_read(settings: Settings, found: list[_Read]) -> Generator[str, None, tuple[Settings, list[_Read]]]:
+    """Yield what the records seem to be and the settings for that. Returns the changed settings, and what they make of the records."""
+    records, changed, lines = [each.record for each in found], settings, list[str]()
+    for _ in range(CHANGES_MAX):
+        seems = _most_seem(changed, found)
+        change = None if seems is None else _change(seems, changed, found)
+        if seems is None or change is None:
+            break
+        enough = " The shipped mappings may be enough:" if seems.name in PRESETS else ""
+        yield f"# These seem to be {seems.what}.{enough} {seems.advice[0].upper() if not enough else seems.advice[0]}{seems.advice[1:]}."
+        lines += [f'{key} = "{value}"' for key, value in change.items()]
+        changed = changed.model_copy(update={"events": changed.events.model_copy(update=change)})
+        found = _read(changed, records)
+    if changed is settings:
+        changed = settings.model_copy(update={"events": settings.events.model_copy(update={"numeric_ids": True})})
+        with_numbers = _read(changed, records)
+        if not all(each.is_used for each in with_numbers):
+            return settings, found
+        yield "# Their ids are whole numbers: set events.numeric_ids = true."
+        lines, found = ["numeric_ids = true"], with_numbers
+    yield from (_read_words(found), "", "[events]", *lines)
+    return changed, found
+
+
+def _read_words(found: Sequence[_Read]) -> str:
+    """Return a comment on what is read with the changed settings."""
+    good, total = sum(each.is_read for each in found), len(found)
+    share = f"all {counted(total, 'record')} are" if good == total else f"{good:,} of {counted(total, 'record')} are"
+    words = f"# With that, {share} read."
+    if good and not any(isinstance(event, Impression) for each in found for event in each.events):
+        words += " None of them is a list: `replay` says what is missing."
+    refused = [event for each in found for event in each.events if isinstance(event, MalformedEvent) and event.reason != IGNORED]
+    return words + (f" Others are refused: {refused[0].detail}." if refused and good else "")
+
+
+def _read(settings: Settings, records: Sequence[SampleRecord]) -> list[_Read]:
+    decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
+    return [_Read(record, decoders[record.topic](record.value)) for record in records]
+
+
+def _most_seem(settings: Settings, found: Sequence[_Read]) -> Recognized | None:
+    """Return what most of the records that are not read seem to be."""
+    schema, counts = settings.events.format, Counter[Recognized]()
+    for each in found:
+        if not each.is_read:
+            counts.update(seems for value in _inside(settings, each.record) if (seems := recognize(value, schema)) is not None)
+    return counts.most_common(1)[0][0] if counts else None
+
+
+def _change(seems: Recognized, settings: Settings, found: Sequence[_Read]) -> dict[str, Any] | None:
+    """Return the setting of [events] that a description asks for; None if it asks for another, or if the setting is there already."""
+    events = settings.events
+    if seems.name in get_args(Envelope):
+        return {"envelope": seems.name} if events.envelope == "none" else None
+    if seems.name in (*PRESETS, "native", "ubi"):
+        return {"format": seems.name} if events.format != seems.name and not events.mappings else None
+    has_list = any(isinstance(event, Impression) for each in found for event in each.events)
+    if seems.name == "ubi_queries" and events.ubi_lists != "hit_ids" and not has_list:
+        return {"ubi_lists": "hit_ids"}
+    return None
+
+
+def _inside(settings: Settings, record: SampleRecord) -> Iterator[bytes]:
+    """Yield the JSON of the events of a record, without encoding and envelope. What cannot be read stays as it is."""
+    value = json_of(settings, record.topic)(record.value)
+    inner: list[bytes] = []
+
+    def keep(event: bytes | None) -> Sequence[Event | MalformedEvent]:
+        if event is not None:
+            inner.append(event)
+        return ()
+
+    refused = without_envelope(settings.events.envelope, keep)(value)
+    yield from [value] if refused and value is not None else inner
+
+
+def _objects(settings: Settings, records: Sequence[SampleRecord]) -> Iterator[dict[str, Any]]:
+    for record in records:
+        for value in _inside(settings, record):
+            try:
+                found = json.loads(value)
+            except (ValueError, RecursionError):
+                continue
+            yield from (each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict))
