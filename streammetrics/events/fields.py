@@ -95,7 +95,8 @@ class Fields:
         return raw is not None and _decoded(_boolean, raw, "bad_value", rule, "send true or false")
 
     def array(self, name: str) -> list[msgspec.Raw]:
-        return _decoded(_array, self.need(name), "bad_value", f"{self.within}{name} must be an array", "send an array")
+        advice = "send an array, or a|b|c in a CSV file"
+        return _decoded(_array, self.need(name), "bad_value", f"{self.within}{name} must be an array", advice)
 
     def object(self, name: str) -> Fields:
         """Return the nested object of a name. An absent object has no fields."""
@@ -232,13 +233,37 @@ def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, value_c
 def read_ts(name: str, raw: msgspec.Raw) -> int:
     """Read an event time: an integer of epoch milliseconds in 0 … TS_MAX, or ISO-8601 with a zone (see `iso_ms`)."""
     rule = f"{name} must be an integer of epoch milliseconds in 0 … {TS_MAX}, or ISO-8601 with a zone"
-    advice = "send milliseconds without a fraction or exponent"
-    found = _decoded(_text_or_whole, raw, "bad_ts", rule, advice)
-    ts = ts_of(found)
+    try:
+        ts = ts_of(_text_or_whole(raw))
+    except (msgspec.MsgspecError, ValueError):
+        ts = None
     if ts is None:
-        as_text = "send a number, or a time such as 2026-01-31T09:00:00Z"
-        raise malformed("bad_ts", rule, raw, as_text if isinstance(found, str) else advice)
+        raise malformed("bad_ts", rule, raw, _ts_advice(raw)) from None
     return ts
+
+
+_PLAUSIBLE_SECONDS: Final = (946_684_800, 4_102_444_800)
+"""The years 2000 to 2099."""
+_UNITS: Final = (
+    ("seconds", 1, "multiply by 1000 and cut off the fraction"),
+    ("milliseconds", 1_000, "send them as a number without a fraction"),
+    ("microseconds", 1_000_000, "divide by 1000"),
+    ("nanoseconds", 1_000_000_000, "divide by 1000000"),
+)
+
+
+def _ts_advice(raw: msgspec.Raw) -> str:
+    """Return what to do about a time that cannot be read: the unit that it seems to have, if it is a number in this century."""
+    text = bytes(memoryview(raw)[:32])
+    try:
+        number = float(text.strip(b'"'))
+    except ValueError:
+        return "send a number, or a time such as 2026-01-31T09:00:00Z"
+    first, last = _PLAUSIBLE_SECONDS
+    for unit, per_second, advice in _UNITS:
+        if first <= number / per_second < last:
+            return f"it looks like {unit}: {advice}"
+    return "send milliseconds without a fraction or exponent"
 
 
 def ts_of(found: int | str) -> int | None:

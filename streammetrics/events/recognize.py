@@ -95,6 +95,8 @@ def _objects(text: str, schema: Format) -> Recognized | None:
     line = text.split("\n", 1)[0].rstrip()
     found, end = _first_value(text)
     if found is None:
+        if re.match(r'\{\s*"warnings": ?\[', text):
+            return Recognized("report", "a report of streammetrics", "show it with streammetrics report")
         if re.match(r"\{\s*'", text):
             return Recognized("python", "text that Python printed, not JSON (it has single quotes)", "write it with json.dumps")
         if line in ("{", "{ ") or (line.endswith(",") and not line.endswith("},")):
@@ -132,6 +134,8 @@ def _objects_of(text: str) -> Iterator[dict[str, Any]]:
 
 def _other_text(text: str) -> Recognized | None:
     line = text.split("\n", 1)[0].rstrip("\r")
+    if line.startswith(("row has ", "row cannot be read: ")):  # a row of a table, which says so itself
+        return None
     if (lines := _preset_lines(line)) is not None:
         return lines
     if line.startswith('"') and (inside := _json_string(line)) is not None and inside.lstrip()[:1] in ("{", "["):

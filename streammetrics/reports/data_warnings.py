@@ -58,7 +58,8 @@ def refused_sentences(refused: Mapping[str, tuple[int, Mapping[str, int]]]) -> I
         if total > REFUSED_SHARE_MAX * events:
             why = ", ".join(f"{reason} {count:,}" for reason, count in shown.items())
             share = f"{100 * total / max(total, events):.1f} %"
-            yield f"{share} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}. `decode` and the dead letters say why."
+            refusals = f"{share} of the events of {isolated(topic)} are refused, {total:,} of {events:,}: {why}"
+            yield f"{refusals}. `decode` and the dead letters say why."
 
 
 def feedback_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], share_max: float, *, ended: bool) -> Iterator[str]:
@@ -140,12 +141,9 @@ lists.
         own = named.get(name, {})
         if own.get("stages") and name not in shown:
             label = own.get("stage_label")
-            compare = (
-                "starts with the times of the lists" if not label else f"names with the lists' values of the segment {isolated(label)}"
-            )
-            yield (
-                f"No final list of experiment {isolated(name)} is in one of its stages, so it has no numbers. Compare the stages' {compare}."
-            )
+            compare = f"names with the lists' values of the segment {isolated(label)}" if label else "starts with the times of the lists"
+            nothing = f"No final list of experiment {isolated(name)} is in one of its stages, so it has no numbers"
+            yield f"{nothing}. Compare the stages' {compare}."
     missing, others = sorted(named.keys() - set(sent)), sorted(set(sent) - named.keys())
     if ended and missing and others:
         have = f"{'experiment' if len(missing) == 1 else 'experiments'} {', '.join(map(isolated, missing[:NAMES_MAX]))}"

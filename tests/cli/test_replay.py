@@ -239,7 +239,7 @@ def test_a_failed_replay_keeps_the_old_files_and_leaves_no_partial_ones(tmp_path
     letters.write_text("former letters")
     done = called("replay", cut, "--panes", panes, "--report", report, "--dead-letters", letters, *SETTINGS, *QUICK)
     assert done.returncode == 1
-    assert "cannot be read on after line" in done.stderr
+    assert "cannot be read beyond line" in done.stderr
     assert done.stdout == ""
     assert (panes.read_text(), letters.read_text()) == ("the former one", "former letters")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["cut.ndjson.gz", "events", "letters", "panes"]

@@ -51,7 +51,7 @@ def test_an_error_of_a_process_ends_the_replay(tmp_path: Path) -> None:
     cut = tmp_path / "cut"
     cut.write_bytes(gzip.compress(write(tmp_path / "events", sent(FAULTY, 200)).read_bytes())[:-20])
     done = called("replay", cut, "--jobs", "2", "--panes", tmp_path / "panes")
-    assert (done.returncode, "cut cannot be read on after line" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+    assert (done.returncode, "cut cannot be read beyond line" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
     assert not (tmp_path / "panes").exists()
 
 

@@ -191,7 +191,7 @@ class TestLines:
     @pytest.mark.parametrize("content", [b"\x1f", PACKED[:2], PACKED[:-1]])
     def test_a_file_that_only_begins_like_gzip_is_an_error_that_names_it(self, tmp_path: Path, content: bytes) -> None:
         source = started([write(tmp_path / "events", content)])
-        with pytest.raises(SourceError, match="events cannot be read on after line"):
+        with pytest.raises(SourceError, match="events cannot be read beyond line"):
             read_all(source)
         source.close()
 

@@ -205,6 +205,24 @@ def test_any_other_time_is_malformed(text: str):
     assert reason(spliced(FEEDBACK, "ts", text)) == "bad_ts"
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("1772359200000000", "it looks like microseconds: divide by 1000"),
+        ("1772359200000000000", "it looks like nanoseconds: divide by 1000000"),
+        ("1772359200.123", "it looks like seconds: multiply by 1000 and cut off the fraction"),
+        ('"1772359200000"', "it looks like milliseconds: send them as a number without a fraction"),
+        ("1772359200000.5", "it looks like milliseconds: send them as a number without a fraction"),
+        ('"yesterday"', "send a number, or a time such as 2026-01-31T09:00:00Z"),
+        ("-5", "send milliseconds without a fraction or exponent"),
+    ],
+)
+def test_a_refused_time_says_which_unit_it_seems_to_have(text: str, advice: str):
+    (error,) = decode(spliced(FEEDBACK, "ts", text))
+    assert isinstance(error, MalformedEvent)
+    assert error.detail.endswith(f"; {advice}")
+
+
 @pytest.mark.parametrize(("text", "advice"), [("1.5", "send milliseconds"), ('"2024-11-21T10:00:00"', "2026-01-31T09:00:00Z")])
 def test_the_detail_of_a_malformed_time_shows_a_valid_form(text: str, advice: str):
     found = only(spliced(FEEDBACK, "ts", text))

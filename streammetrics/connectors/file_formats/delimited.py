@@ -87,7 +87,8 @@ def _json(names: Sequence[str], converts: Sequence[Convert], cells: Sequence[str
             return _encode({name: convert(cell) for name, convert, cell in zip(names, converts, cells, strict=False) if cell})
         except UnicodeEncodeError:  # not UTF-8
             pass
-    return delimiter.join(cells).encode("utf-8", "surrogateescape")
+    why = f"row has {len(cells)} cells, and the header has {len(names)}: " if len(cells) > len(names) else ""
+    return f"{why}{delimiter.join(cells)}".encode("utf-8", "surrogateescape")
 
 
 def _text(cell: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import os
 import sys
@@ -88,8 +89,12 @@ class FileReader:
                 if len(records) >= count or self._bytes_here >= chunk_ends:
                     return records
             self.ended = True
+        except gzip.BadGzipFile as error:
+            if self.number or not self.path.endswith(".gz"):
+                raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
+            raise SourceError(f"{self.path} is named .gz and holds no gzip data: {error}; rename it, or compress it") from error
         except _DAMAGED as error:
-            raise SourceError(f"{self.path} cannot be read on after line {self.number}: {error}") from error
+            raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
         return records
 
     def _add_sample(self, number: int, value: bytes) -> None:

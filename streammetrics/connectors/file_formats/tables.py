@@ -36,7 +36,7 @@ def read_parquet(file: io.BufferedReader, path: str, file_bytes: int) -> Iterato
                 size = file_bytes * number // rows - file_bytes * (number - 1) // rows
                 yield number, value, size
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise SourceError(f"{path} cannot be read on after row {number}: {error}") from error
+        raise SourceError(f"{path} cannot be read beyond row {number}: {error}") from error
 
 
 def rows_as_json(arrow: Any, names: Sequence[str], columns: Sequence[Any]) -> Iterator[bytes]:
@@ -66,7 +66,7 @@ def read_avro(stream: io.BufferedReader, path: str) -> Iterator[Row]:
             number += 1
             yield number, _encode(_event(event) if isinstance(event, dict) else event), 0
     except Exception as error:  # a damaged file raises whatever the parser meets: EOFError, IndexError, struct.error, zlib.error, ...
-        raise SourceError(f"{path} cannot be read on after row {number}: {error or type(error).__name__}") from error
+        raise SourceError(f"{path} cannot be read beyond row {number}: {error or type(error).__name__}") from error
 
 
 def _event(event: dict[str, Any]) -> dict[str, Any]:

@@ -99,13 +99,13 @@ def test_progress_grows_to_the_size_of_the_file(form: str, packing: str, tmp_pat
 @pytest.mark.parametrize("form", ["lines", "csv", "avro"])
 def test_a_compressed_file_that_is_cut_short_is_an_error(form: str, packing: str, tmp_path: Path) -> None:
     content = PACKINGS[packing](FORMS[form](EVENTS))
-    with pytest.raises(SourceError, match=r"broken cannot be read on after (line|row) \d"):
+    with pytest.raises(SourceError, match=r"broken cannot be read beyond (line|row) \d"):
         read(write(tmp_path / "broken", content[:-5]))
 
 
 @pytest.mark.parametrize("form", ["array", "pretty array", *BINARY])
 def test_a_file_that_is_cut_short_is_an_error(form: str, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"broken cannot be read on after (line|row) \d"):
+    with pytest.raises(SourceError, match=r"broken cannot be read beyond (line|row) \d"):
         read(write(tmp_path / "broken", FORMS[form](EVENTS)[:-5]))
 
 
