@@ -17,6 +17,7 @@ from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.fields import Conflict, printable
 from streammetrics.config.model import Settings, keys
 from streammetrics.config.sources import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
+from streammetrics.config.stages import StageSettings
 from streammetrics.errors import ConfigError, Problem
 
 DEFAULT_ORIGIN = "default"
@@ -95,7 +96,13 @@ def _rules(details: Iterable[ErrorDetails]) -> dict[str, str]:
         of_key = reasons.setdefault(key, [])
         if reason and reason not in of_key:
             of_key.append(reason)
-    return {key: "; ".join([f"must be {keys()[key].allowed}", *of_key]) for key, of_key in reasons.items()}
+    rules = {key: of_key if _has_places(key) and of_key else [f"must be {keys()[key].allowed}", *of_key] for key, of_key in reasons.items()}
+    return {key: "; ".join(rule) for key, rule in rules.items()}
+
+
+def _has_places(key: str) -> bool:
+    """Whether a setting is a table of tables. The reasons of its problems say where they are, which says enough."""
+    return key in keys() and isinstance(keys()[key].default, Mapping)
 
 
 def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
@@ -105,10 +112,10 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
-                known = TopicEvents if key == "events.topics" else NamedExperiment
-                near = difflib.get_close_matches(str(detail["loc"][-1]), known.model_fields, 1, 0.7)
-                reason = f"unknown key{did_you_mean(near)}"
-            if key in keys() and isinstance(keys()[key].default, Mapping) and inside:  # a table of tables
+                known = TopicEvents if key == "events.topics" else StageSettings if "stages" in detail["loc"] else NamedExperiment
+                near = did_you_mean(difflib.get_close_matches(str(detail["loc"][-1]), known.model_fields, 1, 0.7))
+                reason = f"unknown key{near or '; the keys are ' + ', '.join(known.model_fields)}"
+            if _has_places(key) and inside:
                 reason = _with_place(detail, reason)
             yield key, reason
 

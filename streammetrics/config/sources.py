@@ -181,6 +181,8 @@ def _suggestion(key: str) -> str:
         return f"; {parent} is {keys()[parent].allowed}"
     near = difflib.get_close_matches(key, keys(), 1, 0.8)
     near += [name for name, known in keys().items() if known.leaf == leaf]
+    if not near and key.startswith("experiments."):
+        return f"; rules of one experiment go below [experiments.named.{printable(leaf)}]"
     if "." not in key:
         near += [f"[{name}]" for name in difflib.get_close_matches(key, Settings.model_fields, 1, 0.7)]
     return did_you_mean(near)

@@ -95,13 +95,7 @@ def _objects(text: str, schema: Format) -> Recognized | None:
     line = text.split("\n", 1)[0].rstrip()
     found, end = _first_value(text)
     if found is None:
-        if re.match(r'\{\s*"warnings": ?\[', text):
-            return Recognized("report", "a report of streammetrics", "show it with streammetrics report")
-        if re.match(r"\{\s*'", text):
-            return Recognized("python", "text that Python printed, not JSON (it has single quotes)", "write it with json.dumps")
-        if line in ("{", "{ ") or (line.endswith(",") and not line.endswith("},")):
-            return Recognized("pretty", "JSON over several lines", "write one object per line (jq -c .)")
-        return None
+        return _unreadable_object(text, line)
     described = next(filter(None, (describe_object(each, schema) for each in _objects_of(text))), None) or describe_object(found, schema)
     if described is not None:
         return described
@@ -112,6 +106,17 @@ def _objects(text: str, schema: Format) -> Recognized | None:
         return Recognized("concatenated", "several JSON objects on one line", "write one object per line (jq -c .)")
     if rest.lstrip(" ").startswith(","):
         return Recognized("commas", "JSON objects with commas between them", "write one object per line, without commas")
+    return None
+
+
+def _unreadable_object(text: str, line: str) -> Recognized | None:
+    """Recognize text that begins like an object and is none, or is cut. `line` is its first line."""
+    if re.match(r'\{\s*"warnings": ?\[', text):
+        return Recognized("report", "a report of streammetrics", "show it with streammetrics report")
+    if re.match(r"\{\s*'", text):
+        return Recognized("python", "text that Python printed, not JSON (it has single quotes)", "write it with json.dumps")
+    if line in ("{", "{ ") or (line.endswith(",") and not line.endswith("},")):
+        return Recognized("pretty", "JSON over several lines", "write one object per line (jq -c .)")
     return None
 
 

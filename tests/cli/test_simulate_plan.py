@@ -72,6 +72,7 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
         (SimulateOptions(out=(STDOUT,), variants=("a=0.9", "b=0.9")), ["--variant"]),
         (SimulateOptions(out=(STDOUT,), variants=("a.b=-1", "c=0.5:0")), ["--variant a.b.share", "--variant c.quality"]),
         (SimulateOptions(out=(STDOUT,), regression="nobody:0.5"), ["--regression variant"]),
+        (SimulateOptions(out=(STDOUT,), ramps=("0.5@2m", "0.2@1m")), ["--ramp"]),
         (SimulateOptions(out=(STDOUT,), experiment="", interleaved=True), ["--experiment"]),
         (SimulateOptions(out=(STDOUT,), variants=("a=1",), interleaved=True), ["--interleaved"]),
         (

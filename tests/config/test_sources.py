@@ -111,6 +111,13 @@ def test_an_unknown_key_without_a_similar_one_gets_no_suggestion():
     assert problem_of(zzz__qqq=1).allowed == "unknown key"
 
 
+def test_an_experiment_in_the_wrong_table_is_sent_to_the_right_one():
+    assert (
+        problem_of(**{"experiments.ranker-v7": "{}"}).allowed
+        == "unknown key; rules of one experiment go below [experiments.named.ranker-v7]"
+    )
+
+
 def test_a_key_inside_a_value_is_rejected_with_the_parent_key():
     parent = "experiments.named is a table of tables; in the environment or by --set, a JSON object of objects"
     assert problem_of(**{"experiments.named.x.control": "a"}).allowed == f"unknown key; {parent}"

@@ -47,6 +47,7 @@ BYTES = {
     "python": repr(LIST).encode(),
     "concatenated": b'{"a":1}{"a":2}',
     "commas": b'{"a":1},\n{"a":2}\n',
+    "report": b'{\n  "warnings": [],\n  "version": "1"',
     "table": b"type,impression_id,user_id,ts\nimpression,r,u,1\n",
     "markup": b"<html><body></body></html>",
     "encoded_twice": json.dumps(json.dumps(LIST)).encode(),

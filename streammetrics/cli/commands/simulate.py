@@ -69,8 +69,11 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
 )
 @click.option(
     "--ramp",
+    "ramps",
+    multiple=True,
     metavar="SHARE@AFTER",
-    help="Give the second variant this share of users after some event time, such as 0.5@30m. They come from the first variant.",
+    help="Give the second variant this share of users after some event time, such as 0.5@30m. They come from the first variant."
+    " May be repeated, in order of time.",
 )
 @click.option("--interleaved", is_flag=True, help="Interleave the rankings of the two variants in every list (team draft).")
 @click.option("--exposures", is_flag=True, help="Send exposures, which say who is in which variant. Lists carry no labels then.")

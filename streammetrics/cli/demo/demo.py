@@ -190,7 +190,7 @@ def demo_traffic(scenario: Scenario, start_ms: int, seed: int, rate: float) -> T
         impressions_per_second=rate / TIME_FACTOR,
         experiment=EXPERIMENT,
         variants=scenario.variants,
-        ramp=None if scenario.ramp is None else scenario.ramp._replace(after_ms=scenario.ramp.after_ms * TIME_FACTOR),
+        ramps=() if scenario.ramp is None else (scenario.ramp._replace(after_ms=scenario.ramp.after_ms * TIME_FACTOR),),
         duplicate_rate=0.005,
         late_rate=0.002,
         malformed_rate=0.002,

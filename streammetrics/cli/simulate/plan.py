@@ -33,7 +33,7 @@ _OPTIONS = {
     "experiment": "--experiment",
     "variants": "--variant",
     "regression": "--regression",
-    "ramp": "--ramp",
+    "ramps": "--ramp",
     "interleaved": "--interleaved",
     "exposures": "--exposures",
     "disorder_ms": "--disorder-ms",
@@ -63,7 +63,7 @@ class SimulateOptions:
     experiment: str = "ranker"
     variants: tuple[str, ...] = ()
     regression: str | None = None
-    ramp: str | None = None
+    ramps: Sequence[str] = ()
     interleaved: bool = False
     exposures: bool = False
     disorder_ms: int = 2_000
@@ -107,7 +107,7 @@ def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> Sim
         problems.append(Problem("kafka.topics", ",".join(topics), f"simulate needs {rule}"))
     variants = [_variant(given, problems) for given in options.variants]
     regression = _regression(options.regression, problems) if options.regression else None
-    ramp = _ramp(options.ramp, problems) if options.ramp else None
+    ramps = [_ramp(given, problems) for given in options.ramps]
     start_ms = _start_ms(options.start, now_ms, problems) if options.start else None
     in_real_time = options.pace == "real" or (options.pace is None and options.kafka)
     if problems:
@@ -123,7 +123,7 @@ def plan_of(options: SimulateOptions, topics: Sequence[str], now_ms: int) -> Sim
             experiment=options.experiment,
             variants=tuple(variant for variant in variants if variant) or Traffic().variants,
             regression=regression,
-            ramp=ramp,
+            ramps=tuple(ramp for ramp in ramps if ramp is not None),
             interleaved=options.interleaved,
             exposures=options.exposures,
             disorder_ms=options.disorder_ms,

@@ -17,10 +17,8 @@ def variant_of(traffic: Traffic, user_id: str, ts: int | None = None) -> Variant
     'control'
     """
     place = digest(f"{traffic.seed}/{traffic.experiment}/{user_id}") / 2**64
-    ramp = traffic.ramp
-    moved = 0.0
-    if ramp is not None and ts is not None and ts >= traffic.start_ms + ramp.after_ms:
-        moved = ramp.share - traffic.variants[1].share
+    begun = () if ts is None else [ramp for ramp in traffic.ramps if ts >= traffic.start_ms + ramp.after_ms]
+    moved = begun[-1].share - traffic.variants[1].share if begun else 0.0
     for number, variant in enumerate(traffic.variants):
         place -= variant.share + (-moved if number == 0 else moved if number == 1 else 0.0)
         if place < 0:

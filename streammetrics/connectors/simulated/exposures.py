@@ -35,8 +35,8 @@ def exposures_before(traffic: Traffic, visit: int, place: int, user_id: str, ts:
     """
     chance = digest(f"{traffic.seed}/exposure/{visit}-{place}")
     exposed_ms = max(ts - 1 - chance % EXPOSURE_LEAD_MS, traffic.start_ms)
-    if traffic.ramp and ts >= (ramp_ms := traffic.start_ms + traffic.ramp.after_ms):
-        exposed_ms = max(exposed_ms, ramp_ms)
+    begun_ms = [start_ms for ramp in traffic.ramps if (start_ms := traffic.start_ms + ramp.after_ms) <= ts]
+    exposed_ms = max([exposed_ms, *begun_ms])
     yield from _exposed(traffic, user_id, exposed_ms)
     if place == 0 and (chance >> 32) / 2**32 < LEFT_SHARE:
         yield from _exposed(traffic, f"u{traffic.users + visit}", exposed_ms)

@@ -147,7 +147,7 @@ def _following(traffic: Traffic, draw: Draw, turn: DueList) -> DueList | None:
     if not goes_on:
         return None
     ts = turn.ts + 1 + int(pause_ms)
-    variant = turn.variant if traffic.ramp is None else variant_of(traffic, turn.user_id, ts)
+    variant = variant_of(traffic, turn.user_id, ts) if traffic.ramps else turn.variant
     return DueList(ts, turn.visit, turn.place + 1, turn.user_id, turn.taste, variant, variant is not turn.variant)
 
 

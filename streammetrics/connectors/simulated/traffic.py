@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from streammetrics.errors import ConfigError, Problem
@@ -60,7 +61,7 @@ class Traffic:
     seconds on average. If that is short, a user may have two visits at once, as with two tabs. The rate of impressions is in
     event time, over all users. It is reached some minutes after the start, when the first visits have ended.
 
-    **Experiment.** A user always sees the same variant, unless a ramp moves them. Users beyond the variants' shares are in no
+    **Experiment.** A user always sees the same variant, unless one of the `ramps` moves them. Users beyond the variants' shares are in no
     experiment and get quality 1. The quality of a variant changes the order of its lists and thereby the clicks, and nothing else.
 
     **Interleaved.** All users of the experiment see the variant `interleaved`. The rankers of its two variants draft each list
@@ -97,7 +98,7 @@ class Traffic:
     experiment: str = "ranker"
     variants: tuple[Variant, ...] = (Variant("control", 0.5), Variant("treatment", 0.5))
     regression: Regression | None = None
-    ramp: Ramp | None = None
+    ramps: tuple[Ramp, ...] = ()
     interleaved: bool = False
     exposures: bool = False
     segments: tuple[Segment, ...] = (Segment("surface", ("home", "search")),)
@@ -208,8 +209,10 @@ def _ramp_problems(ramp: Ramp, variants: Sequence[Variant]) -> Iterator[Problem]
 
 
 def _conflicts(traffic: Traffic) -> Iterator[Problem]:
-    if traffic.ramp:
-        yield from _ramp_problems(traffic.ramp, traffic.variants)
+    for ramp in traffic.ramps:
+        yield from _ramp_problems(ramp, traffic.variants)
+    if any(later.after_ms <= earlier.after_ms for earlier, later in pairwise(traffic.ramps)):
+        yield Problem("ramps", ", ".join(f"{ramp.share:g}@{ramp.after_ms}ms" for ramp in traffic.ramps), "each after the one before it")
     if traffic.items_per_list > traffic.catalogue:
         yield Problem("items_per_list", str(traffic.items_per_list), f"at most the catalogue, which has {traffic.catalogue} items")
     if traffic.interleaved and len(traffic.variants) != 2:

@@ -242,6 +242,7 @@ class TestDelimited:
         path = write(tmp_path / "events", b"type,item_id\n" + row + b"\nfeedback,c\n")
         records = read(path, kept=100)
         assert records[-1] == (3, b'{"type":"feedback","item_id":"c"}') or row.endswith(b"x")
+        assert records[0][1].startswith(b"row has 3 cells, and the header has 2: ") == (row == b"feedback,a,b")
         assert [event.reason for event in decode(records[0][1])] == ["bad_json"]
         assert all(len(value) <= 210 for _, value in records)
 

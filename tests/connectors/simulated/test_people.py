@@ -12,6 +12,7 @@ import pytest
 
 from streammetrics.connectors.simulated import Ramp, Regression, Segment, SimulatedRecord, Traffic, Variant, generate, variant_of
 from streammetrics.connectors.simulated.people import Catalogue
+from streammetrics.errors import ConfigError
 from streammetrics.events import Feedback, Impression
 from tests.support.simulated_traffic import (
     FEEDBACK_MS_MAX,
@@ -189,7 +190,7 @@ def test_a_regression_begins_at_its_time_to_the_millisecond() -> None:
 
 def test_a_ramp_moves_users_from_the_first_variant_to_the_second_at_its_time() -> None:
     variants = (Variant("control", 0.8), Variant("treatment", 0.1), Variant("other", 0.05))
-    traffic = Traffic(users=20_000, seed=5, variants=variants, ramp=Ramp(0.5, after_ms=60_000))
+    traffic = Traffic(users=20_000, seed=5, variants=variants, ramps=(Ramp(0.5, after_ms=60_000),))
     users = [f"u{number}" for number in range(20_000)]
     before, after = ([variant_of(traffic, user, traffic.start_ms + at) for user in users] for at in (59_999, 60_000))
     assert [variant_of(traffic, user) for user in users] == before
@@ -201,8 +202,20 @@ def test_a_ramp_moves_users_from_the_first_variant_to_the_second_at_its_time() -
     assert moved == {("control", "treatment")}
 
 
+def test_several_ramps_follow_each_other() -> None:
+    ramps = (Ramp(0.05, after_ms=60_000), Ramp(0.5, after_ms=120_000))
+    traffic = Traffic(users=20_000, seed=5, variants=(Variant("control", 0.99), Variant("treatment", 0.01)), ramps=ramps)
+    for at, share in ((0, 0.01), (60_000, 0.05), (120_000, 0.5)):
+        found = [variant_of(traffic, f"u{number}", traffic.start_ms + at) for number in range(20_000)]
+        assert_share(sum(each is not None and each.name == "treatment" for each in found), 20_000, share)
+    with pytest.raises(ConfigError, match="each after the one before it"):
+        replace(traffic, ramps=ramps[::-1])
+
+
 def test_each_list_has_the_variant_of_its_time() -> None:
-    traffic = Traffic(users=200, seed=5, variants=(Variant("control", 0.9), Variant("treatment", 0.1)), ramp=Ramp(0.5, after_ms=300_000))
+    traffic = Traffic(
+        users=200, seed=5, variants=(Variant("control", 0.9), Variant("treatment", 0.1)), ramps=(Ramp(0.5, after_ms=300_000),)
+    )
     shown = [json.loads(record.value) for record in generate(traffic, until_ms=traffic.start_ms + 600_000)]
     lists = [each for each in shown if each["type"] == "impression"]
     assert lists
