@@ -43,8 +43,8 @@ def variant_by_the_rule(exposures: list[dict[str, Any]], user: str, ts: int) -> 
         {},
         {"variants": THIRDS},
         {"interleaved": True},
-        {"ramp": Ramp(0.9, 600_000)},
-        {"variants": THIRDS, "ramp": Ramp(0.1, 600_123)},
+        {"ramps": (Ramp(0.9, 600_000),)},
+        {"variants": THIRDS, "ramps": (Ramp(0.1, 600_123),)},
         {"variants": ()},
     ],
 )
@@ -59,7 +59,7 @@ def test_a_list_has_the_variant_of_its_label_by_the_rule_of_exposures(changes: d
 
 @pytest.mark.parametrize("changes", [{}, {"duplicate_rate": 0.1, "late_rate": 0.1, "malformed_rate": 0.1, "feedback_without_id_rate": 0.2}])
 def test_lists_lose_their_labels_and_nothing_else_changes(changes: dict[str, Any]) -> None:
-    traffic = replace(TRAFFIC, ramp=Ramp(0.9, 600_000), **changes)
+    traffic = replace(TRAFFIC, ramps=(Ramp(0.9, 600_000),), **changes)
 
     def others(traffic: Traffic, *, labels: bool) -> list[tuple[bytes, int, object]]:
         """All records but exposures, in order of arrival, without labels. Of malformed ones, the bytes may have a label in them."""
@@ -75,7 +75,7 @@ def test_lists_lose_their_labels_and_nothing_else_changes(changes: dict[str, Any
 
 
 def test_each_visit_begins_with_an_exposure_and_each_move_of_a_ramp_with_another() -> None:
-    traffic = replace(TRAFFIC, users=100_000, ramp=Ramp(0.9, 600_000))  # hardly any user comes twice
+    traffic = replace(TRAFFIC, users=100_000, ramps=(Ramp(0.9, 600_000),))  # hardly any user comes twice
     exposures = of_type(contents(traffic), "exposure")
     lists: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for shown in of_type(contents(replace(traffic, exposures=False), MINUTES_MS), "impression"):
@@ -115,7 +115,7 @@ def test_exposures_are_shortly_before_their_lists_and_often_arrive_after_them() 
 
 @pytest.mark.parametrize("after_ms", [0, 1, 600_000])
 def test_no_exposure_is_before_the_start(after_ms: int) -> None:
-    found = contents(replace(TRAFFIC, ramp=Ramp(0.9, after_ms)))
+    found = contents(replace(TRAFFIC, ramps=(Ramp(0.9, after_ms),)))
     assert min(event["ts"] for event in found) == START_MS
 
 
