@@ -107,7 +107,7 @@ def test_the_text_shows_every_stage_and_which_one_runs_now(report: Path) -> None
             "Compare the stages' starts with the times",
         ),
         (
-            'stage_label = "ramp"\nstages = [{ shares = { control = 1, treatment = 1 } }]',
+            'stage_label = "ramp"\nstages = [{ name = "half", shares = { control = 1, treatment = 1 } }]',
             "names with the lists' values of the segment ramp",
         ),
     ],
