@@ -30,7 +30,7 @@ STUCK_SECONDS = 30.0
 STALE_MS = 120_000
 """By how much a report, or the data in it, may be older than usual before the gate waits."""
 NO_HISTORY = History()
-UNREAD = "no committed state has been read yet"
+UNREAD = "no committed state has been read yet; it comes when workers with the same redis.url and redis.namespace have committed"
 
 
 class ReadinessFinding(NamedTuple):

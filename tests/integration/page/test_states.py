@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from streammetrics.events.model import Impression
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.views import UNREAD, HttpViews
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.report import Report
@@ -47,8 +47,8 @@ class TestStates:
         port = serve(story.views())
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".pill")).to_have_text("Not ready")
-        banner = "The server has not read committed state yet.store: connection refused (for 3 s, 2 tries)"
-        expect(found.page.locator(".banner")).to_have_text(banner)
+        banner = ["The server shows no numbers yet.", "store: connection refused (for 3 s, 2 tries)", f"publisher: {UNREAD}"]
+        expect(found.page.locator(".banner p")).to_have_text(banner)
         expect(found.page.locator("main")).to_have_text("No numbers yet.")
         story.status.store_trouble = None
         port.views.show(reports[-1])

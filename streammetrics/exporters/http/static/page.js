@@ -21,7 +21,6 @@ const PROBLEMS = {
   TypeError: "does not respond (no connection)",
 };
 const READING = "Reading the report …";
-const UNREAD = "publisher: no committed state has been read yet";
 const BEHIND_MS = 300000;
 const CLOCK_MS = 2000; // the Date header has whole seconds, so smaller differences are ignored
 
@@ -115,7 +114,7 @@ function state() {
   if (inside !== null) return ["file", "Report", []];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
-  if (now.unready) return ["unready", "Not ready", [`The server has not read committed state yet.${last}`, ...now.missing.filter((line) => line !== UNREAD)]];
+  if (now.unready) return ["unready", "Not ready", [`The server shows no numbers yet.${last}`, ...now.missing]];
   const oldSeconds = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
   if (pulse && (pulse.report_age_seconds > oldSeconds || now.missing.some((line) => line.startsWith("publisher:")))) {
     return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing]];

@@ -15,7 +15,7 @@ function content(found) {
   const band = Math.round(found.confidence * 100);
   const sample = found.sampled_share < 1 ? ` The limit position_bias.items_max is reached: a sample of ${share(found.sampled_share)} of all items is counted.` : "";
   const rows = found.ranks.map((each) => [String(each.rank), share(each.examination),
-    isNumber(each.lower) ? `${share(each.lower)} to ${share(each.upper)}` : each.why_not, countText(each.shared_clicks), countText(each.clicks)]);
+    each.rank === 1 && each.lower === each.upper ? "the reference" : isNumber(each.lower) ? `${share(each.lower)} to ${share(each.upper)}` : each.why_not, countText(each.shared_clicks), countText(each.clicks)]);
   const variants = found.variants.flatMap((each) => Object.entries(each.corrected_dcg).map(([metric, value]) =>
     [[new Name(each.experiment), " ", new Name(each.variant)], metric, value.toFixed(4), each.dcg[metric].toFixed(4), countText(each.lists)]));
   return [
