@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import structlog
-from kafka import KafkaProducer
 from kafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, require_reachable, starting
-from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.client import KafkaConnection, describe_error, require_reachable
 from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.events.encodings.sent_value import SentValue
@@ -71,7 +70,6 @@ class KafkaDeadLetters:
     """
 
     def __init__(self, settings: KafkaConnection, topic: str) -> None:
-        client_log()
         self._topic = topic
         self._producer: Any = None
         if not topic:
@@ -82,21 +80,18 @@ class KafkaDeadLetters:
             )
         describe_topics(settings, [topic]).require_all("kafka.dead_letter_topic", ", or leave the setting empty")
         require_reachable(settings)
-        with starting("the Kafka producer for dead letters", settings) as network:
-            self._producer = KafkaProducer(
-                kafka_client=network,
-                **connection_options(settings) | {"request_timeout_ms": WRITE_MS_MAX // 2},
-                acks="all",
-                # After one record that is too large, this client's idempotent producer fails for ever.
-                # A letter may be repeated anyway, with the same key.
-                enable_idempotence=False,
-                linger_ms=5,
-                max_block_ms=WRITE_MS_MAX // 2,
-                delivery_timeout_ms=WRITE_MS_MAX,
-                max_request_size=64 << 20,  # the topic's limit decides, not the client's
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-            )
+        self._producer = new_producer(
+            settings,
+            "the Kafka producer for dead letters",
+            request_timeout_ms=WRITE_MS_MAX // 2,
+            # After one record that is too large, this client's idempotent producer fails for ever.
+            # A letter may be repeated anyway, with the same key.
+            enable_idempotence=False,
+            linger_ms=5,
+            max_block_ms=WRITE_MS_MAX // 2,
+            delivery_timeout_ms=WRITE_MS_MAX,
+            max_request_size=64 << 20,  # the topic's limit decides, not the client's
+        )
 
     def write(self, letters: Iterable[DeadLetter]) -> None:
         """Write letters and wait until all replicas have them. Raises SourceError; some letters may then be written."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import structlog
-from kafka import ConsumerRebalanceListener, KafkaProducer
+from kafka import ConsumerRebalanceListener
 from kafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -27,11 +27,11 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
-from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
 from streammetrics.connectors.kafka.consumer import REQUEST_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
 from streammetrics.connectors.source import Input
 from streammetrics.errors import MalformedEvent, SourceError
@@ -98,7 +98,6 @@ class Repartitioner:
     """
 
     def __init__(self, settings: KafkaConnection, plan: RepartitionPlan, decoder_of: Callable[[str], Decoder]) -> None:
-        client_log()
         self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
         self._settings = replace(settings, group_id=plan.group_id, group_instance_id=None, isolation_level="read_committed")
         self.records = self.unreadable = 0
@@ -106,26 +105,25 @@ class Repartitioner:
         self._paused: set[Input] = set()
         self._assigned: set[TopicPartition] | None = None
         self._consumer: Any = None
-        with starting("the Kafka producer", self._settings) as network:
-            self._producer: Any = KafkaProducer(
-                **connection_options(self._settings),
-                kafka_client=network,
-                transactional_id=plan.transactional_id,
-                transaction_timeout_ms=TRANSACTION_MS_MAX,
-                acks="all",
-                linger_ms=5,
-                batch_size=1 << 17,
-                max_block_ms=WRITE_MS_MAX,
-                delivery_timeout_ms=WRITE_MS_MAX,
-                max_request_size=64 << 20,  # the topic's own limit decides, not the client's
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-            )
-        with self._explained():
-            self._producer.init_transactions()  # ends what a former process of this name left open, before offsets are read
-        self._consumer, cluster = new_consumer(self._settings)
-        await_metadata(cluster)
-        self._consumer.subscribe(list(plan.outputs), listener=_Listener(self))
+        self._producer = new_producer(
+            self._settings,
+            "the Kafka producer",
+            transactional_id=plan.transactional_id,
+            transaction_timeout_ms=TRANSACTION_MS_MAX,
+            linger_ms=5,
+            batch_size=1 << 17,
+            max_block_ms=WRITE_MS_MAX,
+            delivery_timeout_ms=WRITE_MS_MAX,
+            max_request_size=64 << 20,  # the topic's own limit decides, not the client's
+        )
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.close)
+            with self._explained():
+                self._producer.init_transactions()  # ends what a former process of this name left open, before offsets are read
+            self._consumer, cluster = new_consumer(self._settings)
+            await_metadata(cluster)
+            self._consumer.subscribe(list(plan.outputs), listener=_Listener(self))
+            undo.pop_all()
 
     def turn(self, timeout_ms: int = 500) -> int:
         """Read some records and copy what can be copied now; returns how many records were copied.

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import structlog
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
-from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
 from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topic_settings import topic_settings
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import SourceError
@@ -25,23 +23,13 @@ class KafkaResults:
     """A sink for results. The constructor raises ConfigError when the topic is missing, and SourceError when Kafka fails."""
 
     def __init__(self, settings: KafkaConnection, topic: str) -> None:
-        client_log()
         self._topic = topic
         describe_topics(settings, [topic]).require_all("kafka.results_topic", ", or leave the setting empty")
         policy = topic_settings(settings, [topic]).get(topic)
         if policy is not None and "compact" not in policy.cleanup_policy:
             log.warning("the topic of results keeps every repeated record: set its cleanup.policy to compact", topic=topic)
-        with starting("the Kafka producer for results", settings) as network:
-            self._producer: Any = KafkaProducer(
-                **connection_options(settings),
-                kafka_client=network,
-                acks="all",
-                linger_ms=10,
-                max_block_ms=WRITE_MS_MAX,
-                delivery_timeout_ms=WRITE_MS_MAX,
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-            )
+        limits = {"linger_ms": 10, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
+        self._producer = new_producer(settings, "the Kafka producer for results", **limits)
 
     def write(self, records: Iterable[tuple[bytes, bytes, int]]) -> None:
         """Write records (key, value, timestamp in ms) and wait until all replicas have them. Raises SourceError; some may be written."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, describe_error, starting
-from streammetrics.connectors.kafka.client_log import client_log
+from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
 from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import SourceError
@@ -26,22 +25,11 @@ class KafkaSink:
     """Writes simulated traffic. Raises ConfigError when a topic is missing, and SourceError when Kafka fails."""
 
     def __init__(self, settings: KafkaConnection, topics: Sequence[str]) -> None:
-        client_log()
         describe_topics(settings, topics).require_all("kafka.topics")
         self._failure: BaseException | None = None
         self._waiting = 0
-        with starting("the Kafka producer", settings) as network:
-            self._producer: Any = KafkaProducer(
-                **connection_options(settings),
-                kafka_client=network,
-                acks="all",
-                linger_ms=10,
-                batch_size=1 << 17,
-                max_block_ms=WRITE_MS_MAX,
-                delivery_timeout_ms=WRITE_MS_MAX,
-                allow_auto_create_topics=False,
-                metrics_enabled=False,
-            )
+        limits = {"linger_ms": 10, "batch_size": 1 << 17, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
+        self._producer = new_producer(settings, "the Kafka producer", **limits)
 
     def write(self, record: SimulatedRecord, timestamp_ms: int | None) -> None:
         """Send a record. `timestamp_ms` (epoch) is its timestamp in the log; None means now."""

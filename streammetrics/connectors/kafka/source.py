@@ -58,7 +58,6 @@ class KafkaSource:
     """
 
     def __init__(self, settings: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
-        client_log()
         self._settings, self._clock = settings, clock
         topics = require_copartitioned(settings)
         self.topic_ids: Mapping[str, str] = {name: topics[name].topic_id for name in settings.topics}
