@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import msgspec
 
+from streammetrics.config.addresses import http_parts
+from streammetrics.connectors.http_client import HttpClient, HttpError
+from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
 from streammetrics.metrics.names import parse_metric
 from streammetrics.metrics.offline.tables import DataTable
@@ -121,18 +122,30 @@ def read_report(source: str | os.PathLike[str]) -> ReportTables:
     events  3
     """
     text = os.fspath(source)
-    try:
-        if text.startswith(("http://", "https://")):
-            with urlopen(text, timeout=READ_SECONDS) as answer:
-                content = answer.read()
-        else:
-            content = Path(text).read_bytes()
-    except (OSError, URLError) as error:
-        raise StreammetricsError(f"{text}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    content = _downloaded(text) if text.startswith(("http://", "https://")) else _file_content(text)
     try:
         plain = msgspec.json.decode(content)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise StreammetricsError(f"{text}: not a report: it is not JSON ({error})") from error
     if not isinstance(plain, dict) or not {"windows", "totals", "counters"} <= plain.keys():
         raise StreammetricsError(f"{text}: not a report; allowed is what `streammetrics replay --report` or /api/report gives")
     return ReportTables(plain)
+
+
+def _file_content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise StreammetricsError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _downloaded(url: str) -> bytes:
+    client = HttpClient(timeout_seconds=READ_SECONDS, certificates=CertificateFiles(section="client"))
+    try:
+        http_parts(url)
+        answer = client.request("GET", url, {"accept": "application/json"})
+    except (ValueError, HttpError) as error:
+        raise StreammetricsError(f"{url}: cannot be read: {error.why if isinstance(error, HttpError) else error}") from error
+    if answer.status != 200:
+        raise StreammetricsError(f"{url}: cannot be read: the server answered {answer.status}")
+    return answer.body

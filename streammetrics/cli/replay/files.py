@@ -163,6 +163,7 @@ def _in_shards(whole: ReplayRun, jobs: int, progress: ReplayProgress, *, flush: 
         flush=flush,
         letters=whole.letters,
         write_panes=whole.write_panes,
+        wants_panes=whole.wants_panes,
         history=history,
         progress=progress,
     )

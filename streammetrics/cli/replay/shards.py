@@ -183,12 +183,13 @@ class Shards:
         flush: bool,
         letters: Any,
         write_panes: WritePanes,
+        wants_panes: bool,
         history: ReplayHistory | None,
         progress: ReplayProgress,
     ) -> None:
         self._settings, self._files, self._jobs, self._flush = settings, files, jobs, flush
         self._letters: IO[bytes] | None = letters
-        self._write_panes, self._history, self._progress = write_panes, history, progress
+        self._write_panes, self._wants_panes, self._history, self._progress = write_panes, wants_panes, history, progress
         self._panes = MergedPanes(jobs)
         self._snapshots: list[deque[Snapshot]] = [deque() for _ in range(jobs)]
         self._done: dict[int, Done] = {}
@@ -217,19 +218,20 @@ class Shards:
             for shard in range(self._jobs):
                 ours, theirs = context.Pipe(duplex=False)
                 job = Job(
-                    self._settings,
-                    self._files,
-                    shard,
-                    self._jobs,
-                    self._flush,
-                    self._history is not None,
-                    True,
-                    letters[shard],
+                    settings=self._settings,
+                    files=self._files,
+                    shard=shard,
+                    shards=self._jobs,
+                    flush=self._flush,
+                    snapshots=self._history is not None,
+                    panes=self._wants_panes,
+                    letters=letters[shard],
                 )
                 process = context.Process(target=run_job, args=(job, theirs), daemon=True)
                 process.start()
                 theirs.close()
                 stack.callback(_end, process)
+                stack.callback(ours.close)  # a process that still sends ends then
                 channels[ours] = shard
             while channels:
                 for channel in wait(list(channels)):

@@ -19,6 +19,7 @@ from streammetrics.cli.notebook.report_tables import ReportTables
 from streammetrics.errors import ConfigError, StreammetricsError
 from tests.cli.notebook.conftest import GIVEN
 from tests.support.command_line import called
+from tests.support.sockets import receiver, replying
 
 WORDS = [word for key, value in GIVEN.items() for word in ("--set", f"{key}={','.join(value) if isinstance(value, list) else value}")]
 
@@ -133,6 +134,15 @@ def test_what_is_no_report_is_rejected(tmp_path: Path) -> None:
             streammetrics.read_report(path)
     with pytest.raises(StreammetricsError, match="cannot be read: No such file"):
         streammetrics.read_report(tmp_path / "none")
+
+
+def test_a_server_without_a_report_is_rejected() -> None:
+    refusal = b"HTTP/1.1 503 no\r\nContent-Length: 0\r\n\r\n"
+    for sent, why in ((b"220 smtp ready\r\n", r"cannot be read: .*220 smtp"), (refusal, "the server answered 503")):
+        with receiver(replying(sent)) as url, pytest.raises(StreammetricsError, match=why):
+            streammetrics.read_report(url)
+    with pytest.raises(StreammetricsError, match="not a URL"):
+        streammetrics.read_report("http://localhost:port/api/report")
 
 
 def test_settings_may_be_a_file_and_errors_name_the_key(events: Path, tmp_path: Path) -> None:
