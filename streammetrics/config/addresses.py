@@ -19,7 +19,20 @@ def http_parts(url: str) -> SplitResult:
         raise ValueError("not a URL") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError("a URL begins with http:// or https://, and has a host")
+    require_host(parts.hostname)
     return parts
+
+
+def require_host(name: str) -> None:
+    """Raise ValueError for the name of a host that cannot be looked up. The look-up itself would raise an error of another kind.
+
+    >>> require_host("broker-1.internal"), require_host("10.0.0.1"), require_host("::1")
+    (None, None, None)
+    """
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        raise ValueError("a part of the host's name is empty or too long") from None
 
 
 def is_this_machine(host: str | None) -> bool:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Secret, SecretStr
 
+from streammetrics.config.addresses import require_host
 from streammetrics.config.password_hash import PasswordHash
 from streammetrics.config.times import MS_MAX, Duration
 from streammetrics.errors import ConfigError
@@ -124,6 +125,7 @@ def _server(address: str) -> str:
     match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+):([0-9]{1,5})", address)
     if match is None or not address.isprintable() or not 0 < int(match[1]) <= PORT_MAX:
         raise ValueError(f"a server is host:port with a port from 1 to {PORT_MAX}")
+    require_host(address.rpartition(":")[0].strip("[]"))
     return address
 
 

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field
 
+from streammetrics.config.addresses import require_host
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     Conflict,
@@ -57,6 +58,8 @@ def _usable_address(url: MaskedUrl) -> MaskedUrl:
             raise ValueError("a unix:// URL needs the path of the socket")
     elif not parts.hostname or not re.fullmatch(r"/?|/[0-9]{1,5}", parts.path) or parts.fragment:
         raise ValueError("the part after the scheme must be host:port/database; percent-encode special characters in the password")
+    else:
+        require_host(parts.hostname)
     return url
 
 

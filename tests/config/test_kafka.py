@@ -17,6 +17,12 @@ def test_a_server_without_host_and_port_is_rejected(server):
     assert "host:port" in problem.allowed
 
 
+@pytest.mark.parametrize("server", ["kafka..internal:9092", ".kafka:9092", f"{64 * 'a'}:9092"])
+def test_a_server_that_cannot_be_looked_up_is_rejected(server):
+    problem = problem_of(kafka__bootstrap_servers=[server])
+    assert "a part of the host's name is empty or too long" in problem.allowed
+
+
 def test_servers_can_be_names_or_addresses():
     servers = ("kafka:1", "10.0.0.1:65535", "[::1]:9092")
     assert by_flags({"kafka.bootstrap_servers": list(servers)}).settings.kafka.bootstrap_servers == servers

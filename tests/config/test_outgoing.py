@@ -14,7 +14,7 @@ def test_a_url_of_an_exporter_is_http(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["exporter:9464", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x y", "http://x#a", "http://é"]
+    "url", ["exporter:9464", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x y", "http://x#a", "http://é", "http://a..b"]
 )
 def test_another_url_is_refused(url: str) -> None:
     (problem,) = problems_of(flags={"client.url": url})

@@ -32,6 +32,7 @@ def test_sentinels_need_the_name_of_a_service():
         "redis://cache/x",
         "redis://cache:x/0",
         "redis://cache:70000",
+        "redis://cache..internal:6379/0",
         "unix://",
         "redis://[::1",
     ],
