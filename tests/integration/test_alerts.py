@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
@@ -33,9 +34,21 @@ LABEL_VALUES_MAX = 8
 """Room for the usual variants, and for few more."""
 
 
+FILE_SECONDS, BEHIND_SECONDS = 60, 90
+"""The event time of a file of results, which is the shortest possible, and how far the files may be behind."""
+
+
 @pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    with Stack(settings={"exporter.label_values_max": str(LABEL_VALUES_MAX)}) as stack:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory for files of results."""
+    return tmp_path_factory.mktemp("stack") / "results"
+
+
+@pytest.fixture(scope="module")
+def stack(results: Path) -> Iterator[Stack]:
+    files = {"results.directory": str(results), "results.file_ms": str(1_000 * FILE_SECONDS)}
+    thresholds = {"results_seconds": BEHIND_SECONDS}
+    with Stack(settings={"exporter.label_values_max": str(LABEL_VALUES_MAX), **files}, thresholds=thresholds) as stack:
         yield stack
 
 
@@ -55,8 +68,8 @@ class Listening:
     def one(self, name: str) -> ReceivedAlert:
         return next(alert for alert in self.alerts if alert.name == name)
 
-    def wait_for(self, name: str, status: str = "firing") -> None:
-        wait_until(lambda: name in self.of(status), what=f"the webhook has received {name} as {status}", deadline_seconds=PATIENCE_SECONDS)
+    def wait_for(self, name: str, status: str = "firing", patience_seconds: float = PATIENCE_SECONDS) -> None:
+        wait_until(lambda: name in self.of(status), what=f"the webhook has received {name} as {status}", deadline_seconds=patience_seconds)
 
 
 def wait_until_quiet(stack: Stack) -> None:
@@ -216,6 +229,22 @@ class TestFaults:
         failing = heard.one("StreammetricsCommitsFailing")
         assert failing.path == "page"
         assert re.search(r"Commits per second by status:.* conflict ", failing.annotations["description"])
+
+    def test_files_of_results_that_cannot_be_written(self, stack: Stack, results: Path) -> None:
+        """Somebody puts a file in the place of the directory. Retry pauses are not shortened, so the lag tells before the failed tries."""
+        away = results.with_name("away")
+        wait_until(results.exists, what="the directory was made", deadline_seconds=PATIENCE_SECONDS)
+        with listening(stack) as heard:
+            results.rename(away)
+            results.write_text("not a directory", encoding="utf-8")
+            heard.wait_for("StreammetricsResultsFailing", patience_seconds=BEHIND_SECONDS + PATIENCE_SECONDS)
+            results.unlink()
+            away.rename(results)
+        assert heard.of("firing") == {"StreammetricsResultsFailing"}
+        message = heard.one("StreammetricsResultsFailing")
+        assert (message.path, message.labels["problem"]) == ("ticket", "behind")
+        assert re.search(r"Files of results are 1m \d+(\.\d+)?s behind", message.annotations["summary"])
+        assert any(results.glob("panes/date=*/*.parquet"))
 
     def test_a_stranger_who_comes_and_goes_in_our_consumer_group(self, stack: Stack) -> None:
         def come_and_go() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.exporters.prometheus.rules.model import Alert
-from streammetrics.exporters.prometheus.rules.templates import down, listed, rates, risk
+from streammetrics.exporters.prometheus.rules.templates import down, failing, listed, rates, risk
 
 _COMMITS = "sum by (status) (rate(streammetrics_commits_total{job='%s'}[5m])) > 0"
 """The commits of all workers by result. Each worker counts its own."""
@@ -158,6 +158,19 @@ PIPELINE_ALERTS = (
         '{{ if eq $labels.problem "waiting" }}The receiver refuses the messages or does not answer. They are tried again, in their order, '
         "until webhook.give_up_ms.{{ else }}The receiver accepted no try within webhook.give_up_ms, so these messages are lost.{{ end }} "
         "Verdicts and gates are right; only these messages are affected.",
+    ),
+    Alert(
+        "StreammetricsResultsFailing",
+        "warning",
+        "15m",
+        f"{failing('topic', 'results_total')}\n"
+        f"or {failing('files', 'result_files_total')}\n"
+        'or label_replace(max by (job) (streammetrics_result_files_lag_seconds) > @results_seconds, "problem", "behind", "", "")',
+        '{{ if eq $labels.problem "topic" }}Results cannot be sent to their topic{{ else if eq $labels.problem "files" }}'
+        "Results cannot be written to files{{ else }}Files of results are {{ $value | humanizeDuration }} behind{{ end }}",
+        '{{ if eq $labels.problem "behind" }}So much event time of final panes is in no file yet.{{ else }}Each try has failed for a '
+        "quarter of an hour. Tries go on.{{ end }} Nothing is lost while Redis keeps the panes, which is as long as the longest window. "
+        "The page, series, verdicts and gates are right.",
     ),
     Alert(
         "StreammetricsRebalanceStorm",

@@ -42,6 +42,7 @@ INHIBITIONS = (
             "StreammetricsNoTraffic",
             "StreammetricsRebalanceStorm",
             "StreammetricsClientDeaf",
+            "StreammetricsResultsFailing",
         ),
     ),
     Inhibition("StreammetricsRegistryDown", ("StreammetricsWatermarkStalled", "StreammetricsLagGrowing", "StreammetricsNoTraffic")),

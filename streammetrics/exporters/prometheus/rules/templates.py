@@ -22,6 +22,12 @@ def down(gauge: str) -> str:
     return f'{{{{ range query (printf "{query}" $labels.job) | sortByLabel "instance" }}}} {{{{ .Labels.instance }}}}{{{{ end }}}}'
 
 
+def failing(problem: str, counter: str) -> str:
+    """Return an expression for failed tries of the last minutes, by their counter. `problem` becomes a label."""
+    tries = f'sum by (job) (increase(streammetrics_{counter}{{status="failed"}}[5m])) > 0'
+    return f'label_replace({tries}, "problem", "{problem}", "", "")'
+
+
 def risk(risk: str, value: str, bound: str) -> str:
     """Return an expression for Redis servers with a value beyond a bound. `risk` becomes a label."""
     return f'label_replace(max by (job, node) ({value}) {bound}, "risk", "{risk}", "", "")'

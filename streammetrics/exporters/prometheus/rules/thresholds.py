@@ -28,5 +28,8 @@ THRESHOLDS = (
     Threshold("rebalances", 5, "Changes of a worker's tasks in a quarter of an hour. A start makes two."),
     Threshold("store_share", 0.8, "Share of its maxmemory that a Redis uses."),
     Threshold("webhook_seconds", 600, "How long a change of a verdict may wait to be sent by the webhook.", is_seconds=True),
+    Threshold(
+        "results_seconds", 7_200, "Event time that may be in no file of results yet. It must be more than results.file_ms.", is_seconds=True
+    ),
     Threshold("series_share", 0.9, "Share of the largest number of series."),
 )
