@@ -72,7 +72,7 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
         for number, line in enumerate(file, 1):
             try:
                 yield msgspec.json.decode(line)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise StreammetricsError(f"{path}: line {number} is not JSON ({error}); {_PANES_ADVICE}") from error
 
 

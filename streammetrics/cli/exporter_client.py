@@ -48,7 +48,7 @@ class ExporterClient:
         self._require_content(answer)
         try:
             return msgspec.json.decode(answer.body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise StreammetricsError(f"{self.url}/api/report is not JSON ({error}); is it an exporter?") from error
 
     def _get(self, path: str) -> HttpAnswer:

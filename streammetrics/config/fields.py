@@ -89,10 +89,7 @@ def _list(given: object) -> object:
     if not isinstance(given, str):
         return given
     if given.strip().startswith("["):
-        try:
-            return json.loads(given)
-        except (json.JSONDecodeError, RecursionError):
-            raise ValueError("not a JSON array") from None
+        return parsed_json(given, "a JSON array")
     return [piece.strip() for piece in given.split(",")] if given.strip() else []
 
 
@@ -167,14 +164,19 @@ Server = Annotated[str, AfterValidator(_server)]
 Grades = Annotated[str, AfterValidator(_grades)]
 
 
+def parsed_json(text: str, what: str) -> object:
+    """Parse JSON text. Raises ValueError, which says `what` it is not."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"not {what}") from None
+
+
 def table_or_json(given: object) -> object:
     """Return a table, or parse one from JSON text."""
     if not isinstance(given, str):
         return given
-    try:
-        return json.loads(given) if given.strip() else {}
-    except (json.JSONDecodeError, RecursionError):
-        raise ValueError("not a JSON object") from None
+    return parsed_json(given, "a JSON object") if given.strip() else {}
 
 
 def setting(default: Any, description: str, allowed: str | None = None, **rules: Any) -> Any:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from streammetrics.config.fields import Listed, Number, Section, Text, Whole, milliseconds, setting, shown
+from streammetrics.config.fields import Listed, Number, Section, Text, Whole, milliseconds, parsed_json, setting, shown
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
 from streammetrics.metrics.assessment import AssessmentLayout
@@ -27,10 +26,7 @@ def _metric(name: str) -> str:
 def _table(given: object) -> object:
     """Read a table that is given as text, as the environment and flags do: `0,1,3` or a JSON array. Names stay text."""
     if isinstance(given, str) and (given.lstrip().startswith("[") or given.replace(".", "").replace(",", "").replace(" ", "").isdecimal()):
-        try:
-            given = json.loads(given if given.lstrip().startswith("[") else f"[{given}]")
-        except json.JSONDecodeError:
-            raise ValueError("not a list of numbers") from None
+        given = parsed_json(given if given.lstrip().startswith("[") else f"[{given}]", "a list of numbers")
     return tuple(given) if isinstance(given, list) else given
 
 

@@ -5,7 +5,6 @@ Two runs over the same events give the same numbers if these settings are equal.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
@@ -23,6 +22,7 @@ from streammetrics.config.fields import (
     Whole,
     WholeOrOff,
     milliseconds,
+    parsed_json,
     setting,
     table_or_json,
     whole,
@@ -41,10 +41,7 @@ PANES_MAX = 100_000
 def _mappings(given: object) -> tuple[Any, ...]:
     """Return the tables of mappings, checked. Raises ValueError with all problems."""
     if isinstance(given, str):
-        try:
-            given = json.loads(given) if given.strip() else []
-        except (json.JSONDecodeError, RecursionError):
-            raise ValueError("not a JSON array") from None
+        given = parsed_json(given, "a JSON array") if given.strip() else []
     parse_mappings(given)
     tables: tuple[Any, ...] = _frozen(given)
     return tables

@@ -59,6 +59,7 @@ def test_every_form_gives_the_same_catalogue(tmp_path: Path, form: str) -> None:
     [
         ("", "has no items"),
         ("[1]", "row 1 is not an object with columns"),
+        (100_000 * '{"a":', "row 1 is not an object with columns"),
         ('{"id": "a"}', "row 1 has no id in column 'item_id', but None; its columns are id"),
         ('{"item_id": "a"}', "no row has a column 'genre'; the columns are item_id"),
         (json.dumps(ROWS[0]) + "\n" + json.dumps({**ROWS[1], "item_id": "a"}), "row 2 has item 'a' again"),

@@ -41,6 +41,7 @@ def test_every_metric_is_computed_at_every_cutoff_and_r_precision_once() -> None
     [
         ({"metrics.gain": "quadratic"}, "metrics.gain", "got 'quadratic'; allowed are linear, exp2, binary, or a table"),
         ({"metrics.gain": "[0, 1"}, "metrics.gain", "not a list of numbers"),
+        ({"metrics.gain": 100_000 * "["}, "metrics.gain", "not a list of numbers"),
         ({"metrics.gain": "1,2,3,4"}, "metrics.gain", "got 1.0 at index 0 of the table; allowed are 0"),
         (
             {"metrics.gain": "0,1"},

@@ -76,7 +76,7 @@ def _rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             for record in reader.take(_ROWS_AT_ONCE):
                 try:
                     row = msgspec.json.decode(record.value or b"")
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, RecursionError):
                     row = None
                 if not isinstance(row, dict):
                     raise _problem(path, f"row {record.offset} is not an object with columns")
