@@ -608,7 +608,7 @@ PIPELINE = (
             fired(
                 "warning",
                 "worker:9464 cannot be scraped",
-                "This process does not respond to Prometheus. If it was a worker, others have taken over its tasks.",
+                "This process does not respond to Prometheus. If it was a worker, the other workers take over its tasks.",
                 instance=WORKER,
             ),
         ),

@@ -75,7 +75,7 @@ PIPELINE_ALERTS = (
         "5m",
         'up{job="@job"} == 0',
         "{{ $labels.instance }} cannot be scraped",
-        "This process does not respond to Prometheus. If it was a worker, others have taken over its tasks.",
+        "This process does not respond to Prometheus. If it was a worker, the other workers take over its tasks.",
     ),
     Alert(
         "StreammetricsWatermarkStalled",
