@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
@@ -30,7 +31,10 @@ _PREFIX: Final = "webhook:"
 
 
 class RecordedChange(msgspec.Struct, frozen=True):
-    """One change of an experiment since its start. `key` is the same whenever it is sent again. Times are epoch ms."""
+    """One change of an experiment since its start. `key` is the same whenever it is sent again. Times are epoch ms.
+
+    stale: why the report must not be acted on, in sentences, when the change was recorded; empty if it was recent and complete.
+    """
 
     key: str
     experiment: str
@@ -43,6 +47,7 @@ class RecordedChange(msgspec.Struct, frozen=True):
     users: int
     up_to_ms: int | None
     changed_ms: int
+    stale: tuple[str, ...] = ()
 
 
 class ChangeRecord(msgspec.Struct, frozen=True):
@@ -90,22 +95,23 @@ def decode_records(stored: Mapping[str, bytes]) -> dict[str, ChangeRecord]:
 
 
 def due_records(
-    stored: Mapping[str, bytes], report: Report, watched: Collection[Watched], *, source: str, now_ms: int
+    stored: Mapping[str, bytes], report: Report, watched: Collection[Watched], *, source: str, now_ms: int, stale_ms: int
 ) -> dict[str, tuple[bytes | None, bytes | None]]:
     """Return the changes of records that a report makes, for `Store.compare_and_set`; empty for none.
 
-    source: the name of the deployment, part of each key. Only what is in `watched` makes a change. The record of an experiment that has
-    ended is removed once its changes are sent.
+    source: the name of the deployment, part of each key. stale_ms: how old a report may be; see `ReportTimes.staleness`. Only what is in
+    `watched` makes a change. The record of an experiment that has ended is removed once its changes are sent.
     """
-    position = sum(each.offset or 0 for each in report.inputs)
     known, due = decode_records(stored), dict[str, tuple[bytes | None, bytes | None]]()
+    stale = tuple(ReportTimes.of(report).staleness(now_ms, stale_ms))
     running = {record_name(each.experiment): each for each in report.experiments if each.scope == SINCE_START}
     for name, experiment in running.items():
         before = known.get(name, NO_RECORD)
-        after = _after(before, experiment, position, watched, source, report.entered_ms, now_ms)
+        after = _after(before, experiment, report, watched, source, now_ms, stale)
         if after is not before:
             due[name] = (stored.get(name), after.encode())
     if report.entered_ms is not None:
+        position = _position(report)
         for name, record in known.items():
             if name not in running and not record.pending and position > record.position:
                 due[name] = (stored[name], None)
@@ -115,12 +121,13 @@ def due_records(
 def _after(
     before: ChangeRecord,
     experiment: ExperimentReport,
-    position: int,
+    report: Report,
     watched: Collection[Watched],
     source: str,
-    up_to_ms: int | None,
     now_ms: int,
+    stale: tuple[str, ...],
 ) -> ChangeRecord:
+    position = _position(report)
     verdict, gate = experiment.verdict.word, "wait" if experiment.gate is None else experiment.gate.word
     moved = ("verdict" in watched and verdict != before.verdict) or ("gate" in watched and gate != before.gate)
     if position <= before.position or not moved:
@@ -137,11 +144,17 @@ def _after(
         reason=experiment.verdict.reason,
         gate_reason="" if experiment.gate is None else experiment.gate.reason,
         users=sum(each.users for each in experiment.variants),
-        up_to_ms=up_to_ms,
+        up_to_ms=report.entered_ms,
         changed_ms=now_ms,
+        stale=stale,
     )
     pending = (*before.pending, change)[-PENDING_MAX:]
     return msgspec.structs.replace(before, position=position, number=number, verdict=verdict, gate=gate, pending=pending)
+
+
+def _position(report: Report) -> int:
+    """Return how many records the report has read."""
+    return sum(each.offset or 0 for each in report.inputs)
 
 
 def without(record: ChangeRecord, key: str) -> ChangeRecord:
@@ -205,6 +218,7 @@ def json_message(change: RecordedChange, source: str) -> dict[str, Any]:
         "experiment": change.experiment,
         "verdict": {"before": change.verdict_before, "after": change.verdict, "reason": change.reason},
         "gate": {"before": change.gate_before, "after": change.gate, "reason": change.gate_reason},
+        "stale": list(change.stale),
         "users": change.users,
         "up_to_ms": change.up_to_ms,
         "changed_ms": change.changed_ms,
@@ -216,7 +230,7 @@ def slack_message(change: RecordedChange, source: str) -> dict[str, Any]:
     moves = [f"{what} {before} → *{after}*" for what, before, after in _moves(change)]
     reason = change.reason if change.verdict != change.verdict_before else change.gate_reason
     text = f"*{_escaped(change.experiment)}*: {', '.join(moves)}\n{_escaped(reason)}\n{counted(change.users, 'user')} · {_escaped(source)}"
-    return {"text": text}
+    return {"text": "\n".join((text, *(f"Do not act on it: {_escaped(sentence)}" for sentence in change.stale)))}
 
 
 def _moves(change: RecordedChange) -> list[tuple[str, str, str]]:

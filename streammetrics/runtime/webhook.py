@@ -73,10 +73,10 @@ class WebhookRules:
 
 
 class ChangeRecorder:
-    """Records the changes of each report. For the publisher's thread."""
+    """Records the changes of each report. For the publisher's thread. `stale_ms`: how old a report may be to be acted on."""
 
-    def __init__(self, store: RecordStore, watched: Collection[Watched], source: str, clock: Clock) -> None:
-        self._store, self._watched, self._source, self._clock = store, watched, source, clock
+    def __init__(self, store: RecordStore, watched: Collection[Watched], source: str, clock: Clock, stale_ms: int) -> None:
+        self._store, self._watched, self._source, self._clock, self._stale_ms = store, watched, source, clock, stale_ms
         self._done: Report | None = None
 
     def take(self, report: Report) -> None:
@@ -85,7 +85,8 @@ class ChangeRecorder:
             return
         stored = self._store.compare_and_set({})
         for _ in range(_TRIES_MAX):
-            due = due_records(stored, report, self._watched, source=self._source, now_ms=self._clock.wall_ms())
+            now_ms = self._clock.wall_ms()
+            due = due_records(stored, report, self._watched, source=self._source, now_ms=now_ms, stale_ms=self._stale_ms)
             if not due:
                 break
             stored = self._store.compare_and_set(due)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from tests.support.committed_state import START_MS
 from tests.support.gates import failing, passing, report_at, waiting
 
 BOTH: tuple[Watched, ...] = ("verdict", "gate")
+STALE_MS = 120_000
 
 
 def at(position: int, *experiments: ExperimentReport) -> Report:
@@ -45,10 +47,10 @@ class Records:
     def __init__(self) -> None:
         self.store = MemoryStore()
 
-    def take(self, report: Report, watched: tuple[Watched, ...] = BOTH) -> int:
+    def take(self, report: Report, watched: tuple[Watched, ...] = BOTH, now_ms: int = START_MS) -> int:
         """Take a report and return the number of changed records."""
         stored = self.store.compare_and_set({})
-        due = due_records(stored, report, watched, source="sm", now_ms=START_MS)
+        due = due_records(stored, report, watched, source="sm", now_ms=now_ms, stale_ms=STALE_MS)
         self.store.compare_and_set(due)
         return len(due)
 
@@ -89,7 +91,7 @@ def test_a_report_of_an_earlier_position_undoes_nothing() -> None:
 
 def test_two_processes_record_the_same_change_once() -> None:
     store, report = MemoryStore(), at(5, failing("ranker"))
-    due = [due_records({}, report, BOTH, source="sm", now_ms=now) for now in (START_MS, START_MS + 7)]
+    due = [due_records({}, report, BOTH, source="sm", now_ms=now, stale_ms=STALE_MS) for now in (START_MS, START_MS + 7)]
     for changes in due:
         store.compare_and_set(changes)
     (record,) = decode_records(store.compare_and_set({})).values()
@@ -150,6 +152,24 @@ def change(**given: object) -> RecordedChange:
         "changed_ms": START_MS,
     }
     return RecordedChange(**(values | given))  # type: ignore[arg-type]
+
+
+def test_a_change_says_that_it_comes_from_stale_numbers() -> None:
+    """The words are those of the numbers: a treatment passes, although the gate would answer `wait`."""
+    recent, hours_later = Records(), Records()
+    recent.take(at(1, passing("ranker")))
+    hours_later.take(at(1, passing("ranker")), now_ms=START_MS + 5 * 3_600_000)
+    messages = []
+    for records in (recent, hours_later):
+        record = records.of()
+        assert record is not None
+        messages.append((json_message(record.pending[0], "sm"), slack_message(record.pending[0], "sm")["text"]))
+    assert [message["gate"]["after"] for message, _ in messages] == ["pass", "pass"]
+    assert messages[0][0]["stale"] == []
+    assert "act" not in messages[0][1]
+    (sentence,) = messages[1][0]["stale"]
+    assert re.match(r"the data is stale: the watermark is [\d.]+ h", sentence)
+    assert messages[1][1].splitlines()[-1] == f"Do not act on it: {sentence}"
 
 
 def test_a_json_message_has_everything() -> None:

@@ -44,6 +44,9 @@ class TestClock:
         self.now_ms += int(1_000 * seconds)
 
 
+STALE_MS = 120_000
+
+
 @dataclass
 class Exporter:
     """One process: it records changes and sends them."""
@@ -56,7 +59,7 @@ class Exporter:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        self.recorder = ChangeRecorder(self.store, BOTH, "sm", self.clock)
+        self.recorder = ChangeRecorder(self.store, BOTH, "sm", self.clock, STALE_MS)
         client = HttpClient(timeout_seconds=self.timeout_seconds, certificates=CertificateFiles(section="webhook"))
         sends = WebhookReceiver(url=self.receiver.url, client=client, wall_ms=self.clock.wall_ms, secret=SECRET)
         rules = WebhookRules(

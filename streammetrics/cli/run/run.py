@@ -163,7 +163,8 @@ class _Process:
         stack.callback(history_blob.close)
         takers = [HistoryStore(show, history_blob).take]
         if settings.webhook.url:
-            takers.append(ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, self.clock).take)
+            stale_ms = settings.exporter.gate_stale_ms
+            takers.append(ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, self.clock, stale_ms).take)
         if settings.kafka.results_topic:
             sink = self.startup.reached("source", lambda: KafkaResults(kafka_connection(settings), settings.kafka.results_topic))
             stack.callback(sink.close)
