@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from streammetrics.connectors.kafka.partitioner import partition_of
@@ -39,19 +40,20 @@ def consumed(broker: KafkaBroker, topic: str) -> dict[int, list[tuple[bytes, byt
         consumer.close()
 
 
+@pytest.mark.parametrize(("kinds", "options"), [(("shown", "done"), []), (("shown", "done", "exposed"), ["--exposures"])])
 def test_a_burst_brings_the_same_records_as_a_file_to_the_partitions_of_their_users(
-    kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path
+    kafka_broker: KafkaBroker, topic_name: str, tmp_path: Path, kinds: tuple[str, ...], options: list[str]
 ) -> None:
-    topics = [f"{topic_name}-shown", f"{topic_name}-done"]
+    topics = [f"{topic_name}-{kind}" for kind in kinds]
     for topic in topics:
         kafka_broker.create_topic(topic, partitions=4)
-    wishes = ["--events", "6000", "--start", "1700000000000", "--malformed", "0.01", "--lates", "0.01"]
+    wishes = ["--events", "6000", "--start", "1700000000000", "--malformed", "0.01", "--lates", "0.01", *options]
     done = streammetrics("simulate", *words(kafka_broker, *topics), "--pace", "fast", *wishes)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("streammetrics: 6,000 records")
-    decode = decoder("native", EventLimits())
-    files = [tmp_path / "shown", tmp_path / "done"]
-    assert streammetrics("simulate", "--out", files[0], "--out", files[1], *wishes).returncode == 0
+    decode = decoder("native", EventLimits(exposures=bool(options)))
+    files = [tmp_path / kind for kind in kinds]
+    assert streammetrics("simulate", *(word for file in files for word in ("--out", file)), *wishes).returncode == 0
     for topic, file in zip(topics, files, strict=True):
         found = consumed(kafka_broker, topic)
         assert sorted(value for records in found.values() for _, value, _ in records) == sorted(file.read_bytes().split(b"\n")[:-1])
