@@ -9,12 +9,15 @@ import traceback
 from collections.abc import Callable
 from functools import wraps
 from io import BufferedWriter, FileIO, TextIOWrapper
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
+
+PROBLEMS_MAX: Final = 20
+"""Problems of usage that are printed. The rest are counted."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 
@@ -74,7 +77,8 @@ def with_exit_codes(function: Callable[..., None], failed: int = 1) -> Callable[
         try:
             function(**options)
         except ConfigError as error:
-            _exit(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems)]))
+            more = [f"and {len(error.problems) - PROBLEMS_MAX:,} more"] if len(error.problems) > PROBLEMS_MAX else []
+            _exit(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems[:PROBLEMS_MAX]), *more]))
         except StreammetricsError as error:
             _exit(failed, str(error))
         except BrokenPipeError:

@@ -7,6 +7,7 @@ a file may have is in `file_formats`.
 from __future__ import annotations
 
 import base64
+import errno
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import IO
@@ -65,6 +66,10 @@ class FileSource:
             try:
                 self._readers[place] = FileReader(path, max(event_bytes_max + 1, LINE_BYTES_MAX))
             except OSError as error:
+                if error.errno == errno.EMFILE:
+                    self.close()
+                    rule = f"are {len(paths):,} files, more than this process may have open; raise the limit: ulimit -n {len(paths) + 100}"
+                    raise ConfigError([Problem("FILE", f"{paths[0]} …", rule)]) from error
                 problems.append(Problem("FILE", path, _file_problem(path, error)))
         self._turns = list(self._readers)
         if problems:

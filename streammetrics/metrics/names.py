@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
@@ -174,7 +175,9 @@ class Metric:
 
     def __post_init__(self) -> None:
         if self.name not in FORMS:
-            raise MetricError("metric name", f"got {self.name!r}; allowed are {', '.join(FORMS)}")
+            near = difflib.get_close_matches(self.name, FORMS, 1, 0.7)
+            meant = f", perhaps for {near[0]!r}" if near else ""
+            raise MetricError("metric name", f"got {self.name!r}{meant}; allowed are {', '.join(FORMS)}")
         if type(self.k) is not int or not 0 <= self.k <= K_MAX:
             raise MetricError(f"cut-off of {self.name}", f"got {self.k!r}; allowed are whole numbers 1..{K_MAX}")
         cutoff = FORMS[self.name].cutoff
@@ -228,7 +231,7 @@ def parse_metric(text: str) -> Metric:
     >>> parse_metric("ndgc@5")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
       ...
-    streammetrics.metrics.names.MetricError: metric name: got 'ndgc'; allowed are ndcg, ...
+    streammetrics.metrics.names.MetricError: metric name: got 'ndgc', perhaps for 'ndcg'; allowed are ndcg, ...
     """
     if isinstance(text, str):
         if found := _BETA.fullmatch(text):

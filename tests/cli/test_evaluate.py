@@ -318,7 +318,7 @@ def test_documents_that_are_written_differently_are_an_error(command: Folder) ->
     ("words", "message"),
     [
         (("run",), "the following arguments are required: QRELS"),
-        (("run", "qrels", "-m", "ndgc@10"), "metric name: got 'ndgc'; allowed are ndcg"),
+        (("run", "qrels", "-m", "ndgc@10"), "metric name: got 'ndgc', perhaps for 'ndcg'; allowed are ndcg"),
         (("run", "qrels", "-m", "ndcg@10,"), "metric: got ''"),
         (("run", "qrels", "--spec", "lucene"), "invalid choice: 'lucene'"),
         (("run", "qrels", "--format", "xml"), "invalid choice: 'xml'"),

@@ -8,7 +8,9 @@ import itertools
 import json
 import os
 import random
+import shlex
 import signal
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +22,8 @@ from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.events.outcomes import MALFORMED
 from tests.connectors.file_formats.forms import FORMS, array
 from tests.servers.process import wait_until
-from tests.support.command_line import called, is_asleep, started
+from tests.support.command_line import COMMAND, called, environment, is_asleep, started
+from tests.support.paths import ROOT
 from tests.support.replays import CLEAN, DAY_MS, FAULTY, NOON_MS, QUICK, SETTINGS, replayed, sent, write
 
 
@@ -260,6 +263,22 @@ def test_an_interrupted_replay_keeps_the_old_files_and_leaves_no_partial_ones(nu
     assert stderr.endswith("streammetrics: interrupted; no partial file was written\n")
     assert report.read_text() == "former"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
+
+
+def test_more_files_than_may_be_open_are_one_problem(tmp_path: Path) -> None:
+    for number in range(80):
+        (tmp_path / f"{number}.ndjson").write_text("{}\n")
+    words = shlex.join(["exec", *COMMAND, "replay", str(tmp_path)])
+    done = subprocess.run(["sh", "-c", f"ulimit -n 64; {words}"], check=False, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 2
+    assert "are 80 files, more than this process may have open; raise the limit: ulimit -n 180" in done.stderr
+
+
+def test_only_the_first_of_many_problems_are_printed(tmp_path: Path) -> None:
+    done = called("replay", *[tmp_path / f"missing{number}" for number in range(50)])
+    lines = done.stderr.splitlines()
+    assert (lines[0], len(lines), lines[-1]) == ("streammetrics: 50 problems:", 22, "  and 30 more")
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import signal
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from streammetrics.cli.replay.shards import MergedPanes, merged_panes
 from streammetrics.connectors.simulated import Traffic
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.windows.panes import Group
-from tests.support.command_line import called
+from tests.servers.process import wait_until
+from tests.support.command_line import called, started
 from tests.support.replays import FAULTY, replayed, sent, write
 
 MANY: Traffic = replace(FAULTY, users=600, impressions_per_second=20)
@@ -53,6 +56,27 @@ def test_an_error_of_a_process_ends_the_replay(tmp_path: Path) -> None:
     done = called("replay", cut, "--jobs", "2", "--panes", tmp_path / "panes")
     assert (done.returncode, "cut cannot be read beyond line" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
     assert not (tmp_path / "panes").exists()
+
+
+def test_ctrl_c_never_reaches_the_processes_of_a_replay(tmp_path: Path) -> None:
+    """Not even while they start: they would print a traceback."""
+    path = write(tmp_path / "many", sent(MANY, 40_000))
+    with started("replay", path, "--jobs", "2", "--quiet") as process:
+        listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        workers: dict[str, int] = {}
+
+        def seen() -> bool:
+            for child in listed.read_text().split():
+                with suppress(OSError):
+                    if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text():
+                        masks = dict(line.split(":\t") for line in Path(f"/proc/{child}/status").read_text().splitlines() if ":\t" in line)
+                        workers.setdefault(child, int(masks["SigBlk"], 16) | int(masks["SigIgn"], 16))
+            return len(workers) == 2
+
+        wait_until(seen, what="both processes have started")
+        process.terminate()
+        process.communicate(timeout=60)
+    assert all(mask >> (signal.SIGINT - 1) & 1 for mask in workers.values())
 
 
 def test_a_limit_on_labels_that_is_reached_is_refused(tmp_path: Path) -> None:

@@ -16,11 +16,13 @@ from streammetrics.cli.demo.scenarios import CONTROL
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, number, window_rows
 from streammetrics.cli.output.terminal import FittingTable
+from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
+from streammetrics.experiments import SINCE_START
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import counted
+from streammetrics.reports.text import counted, fit
 from streammetrics.runtime.status import ProcessStatus, Rate
 from streammetrics.windows.panes import WindowView
 
@@ -89,7 +91,7 @@ class Screen:
         lines = [Text(TITLE, style="bold"), Text(self._urls, style="cyan")]
         if self._report is None:
             return Group(*lines, Text("starting …"))
-        return Group(*lines, Text(self._status_line()), self._table(self._report))
+        return Group(*lines, Text(self._status_line()), self._table(self._report), *verdict_summary(self._report.experiments))
 
     @property
     def _events(self) -> int:
@@ -121,7 +123,9 @@ class Screen:
         window = max(self._windows, key=lambda each: each.ms)
         control, treatment = self._pair(self._report, window.ms, "final")
         metrics = [f"{metric} {_value(control, metric)} / {_value(treatment, metric)}" for metric in self._metrics]
-        return " · ".join([self._status_line(), f"final, last {window}, {CONTROL} / {self._treatment}: {', '.join(metrics)}"])
+        verdicts = [f"{fit(each.experiment)}: {each.verdict.word}" for each in self._report.experiments if each.scope == SINCE_START]
+        values = f"final, last {window}, {CONTROL} / {self._treatment}: {', '.join(metrics)}"
+        return " · ".join([self._status_line(), values, *verdicts])
 
     def _pair(self, report: Report, window_ms: int, view: WindowView) -> tuple[VariantRow | None, VariantRow | None]:
         arms = {arm.variant: arm for arm in window_rows(report, window_ms, view)}
@@ -138,4 +142,4 @@ def _compared(pair: tuple[VariantRow | None, VariantRow | None], metric: str) ->
     if not control or treatment is None:
         return number(control), number(treatment), Text("-")
     change = treatment / control - 1
-    return number(control), number(treatment), Text(f"{change:+.1%}", style="red" if change < 0 else "green")
+    return number(control), number(treatment), Text(f"{100 * change:+.1f} %", style="red" if change < 0 else "green")

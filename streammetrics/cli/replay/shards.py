@@ -13,8 +13,9 @@ import pickle
 import shutil
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -228,7 +229,8 @@ class Shards:
                     letters=letters[shard],
                 )
                 process = context.Process(target=run_job, args=(job, theirs), daemon=True)
-                process.start()
+                with _without_interrupts():
+                    process.start()
                 theirs.close()
                 stack.callback(_end, process)
                 stack.callback(ours.close)  # a process that still sends ends then
@@ -268,6 +270,17 @@ class Shards:
         """Take each snapshot that all processes have reached."""
         while self._history is not None and all(self._snapshots):
             self._history.take([waiting.popleft() for waiting in self._snapshots])
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Block Ctrl-C, so that a process that starts has it blocked from its first moment on. `run_job` comes later, after the imports."""
+    resource_tracker.ensure_running()  # its own start would unblock it
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 def _end(process: Any) -> None:
