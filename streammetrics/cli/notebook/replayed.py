@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ from streammetrics.cli.replay.files import replay as replay_files
 from streammetrics.cli.unusable_files import require_usable, unusable_files
 from streammetrics.config import Settings, load
 from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.errors import CallerError, ConfigError
 from streammetrics.metrics.offline.tables import DataTable
 from streammetrics.reports.pane_rows import PaneRow
 
@@ -64,6 +65,8 @@ def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], set
     True
     """
     chosen = settings_of(settings)
+    if not isinstance(paths, str | os.PathLike | Iterable):
+        raise CallerError("paths", f"got {paths!r}; allowed are a path or several")
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     files = expanded_paths([os.fspath(path) for path in several])
     with quiet_logs(chosen.log.level, chosen.log.format), tempfile.TemporaryDirectory() as folder:
@@ -81,5 +84,8 @@ def settings_of(given: SettingsLike) -> Settings:
     if isinstance(given, Settings):
         return given
     if given is None or isinstance(given, Mapping):
-        return load(None, {}, dict(given or {})).settings
+        try:
+            return load(None, {}, dict(given or {})).settings
+        except ConfigError as error:  # there is no command line here
+            raise ConfigError([replace(problem, origin="settings") for problem in error.problems]) from None
     return load(Path(given), {}, {}).settings

@@ -54,6 +54,9 @@ def from_run(
     >>> judged.lists, judged.positions, judged.grades, judged.unseen_grades, judged.only_ranked
     (('q1',), array([1]), array([1.]), array([2.]), ('q2',))
     """
+    for subject, given in (("run", run), ("qrels", qrels)):
+        if not isinstance(given, Mapping):
+            raise MetricError(subject, f"got {type(given).__name__}; allowed is a mapping of list ids to mappings of item ids to numbers")
     kept = [name for name in run if name in qrels]
     only_judged = [name for name in qrels if name not in run]
     require_common_lists(run.keys(), qrels.keys())

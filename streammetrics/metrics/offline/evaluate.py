@@ -46,13 +46,18 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     >>> result.frame()
     {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
     """
+    _require_judged(judged)
     return evaluate_requests(judged, requests_of(metrics, spec), Spec() if spec is None else spec)
+
+
+def _require_judged(judged: Judged) -> None:
+    if not isinstance(judged, Judged):
+        raise MetricError("judged", f"got {type(judged).__name__}; allowed is what from_run, from_lists, from_grades and their like return")
 
 
 def evaluate_requests(judged: Judged, requests: Sequence[Request], spec: Spec) -> Evaluation:
     """Like `evaluate`, with a Spec per metric. spec: the one to show if they differ."""
-    if not isinstance(judged, Judged):
-        raise MetricError("judged", f"got {type(judged).__name__}; allowed is what from_run, from_lists, from_grades and their like return")
+    _require_judged(judged)
     check_requests(tuple(requests))
     scored = score(judged, requests)
     specs = {request.metric: request.spec for request in requests}

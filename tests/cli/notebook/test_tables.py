@@ -153,3 +153,10 @@ def test_settings_may_be_a_file_and_errors_name_the_key(events: Path, tmp_path: 
         streammetrics.replay(events, {"metrics.names": ["ndgc"]})
     with pytest.raises(ConfigError):
         streammetrics.replay(tmp_path / "none.ndjson")
+
+
+def test_what_is_no_path_or_no_setting_is_named(events: Path) -> None:
+    with pytest.raises(ValueError, match="paths: got 5; allowed are a path or several"):
+        streammetrics.replay(5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"join.gap = .* \(from settings\): unknown key; did you mean join.gap_ms"):
+        streammetrics.replay(events, {"join.gap": 3})

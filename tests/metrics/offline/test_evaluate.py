@@ -219,3 +219,10 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MetricError, match="to_polars: got no polars; allowed is an environment with it: pip install polars"):
         evaluate(from_grades([[1]]), ["mrr@1"]).to_polars()
+
+
+def test_a_run_in_the_place_of_judged_lists_is_named() -> None:
+    with pytest.raises(MetricError, match="judged: got dict; allowed is what from_run"):
+        evaluate({"q1": {"d1": 2.5}}, {"q1": {"d1": 1}})  # type: ignore[arg-type]
+    with pytest.raises(MetricError, match="run: got list; allowed is a mapping"):
+        from_run([1], {"q1": {"d1": 1}})  # type: ignore[arg-type]
