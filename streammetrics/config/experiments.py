@@ -110,7 +110,7 @@ class ExperimentSettings(Section):
     alpha: Number = setting(_POLICY.alpha, "Probability that an interval is ever wrong.", "a number between 0 and 1")
     margin: Number = setting(
         _POLICY.margin,
-        "The tolerated relative drop. `safe` has to detect an effect of this size. Without a difference it takes about 316,000 users at"
+        "The tolerated relative drop. `safe` has to detect an effect of this size. Without a difference it takes about 308,000 users at"
         " 0.01 and 11,600 at 0.05.",
         "a number from 0 to below 1",
     )
