@@ -94,7 +94,7 @@ class TestRules:
             (["--job", 'a"b'], "job: got 'a\"b'; allowed are printable characters without quotes, backslashes and braces"),
             (["--job", "{{ .Job }}"], "job: got '{{ .Job }}'; allowed are"),
             (["--job", ""], "job: got ''; allowed are"),
-            (["--metric", "ndgc@10"], "metric name: got 'ndgc'; allowed are ndcg, "),
+            (["--metric", "ndgc@10"], "metric name: got 'ndgc', perhaps for 'ndcg'; allowed are ndcg, "),
             (["--metric", "mrr"], "each with a cut-off"),
             (["--metric", "item_hit_rate@5"], "metric: got 'item_hit_rate@5'; allowed are ndcg, "),
             (["--runbooks", "wiki"], "runbooks: got 'wiki'; allowed are addresses that begin with https://, http:// or /"),
