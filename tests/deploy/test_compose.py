@@ -77,7 +77,7 @@ def test_prometheus_scrapes_every_process_that_serves_and_loads_every_rule_file(
 def test_alertmanager_posts_its_alerts_to_the_exporter() -> None:
     options = RuleOptions(marks="http://exporter:9464")
     written = (DEPLOY / "compose" / "alertmanager.yml").read_text(encoding="utf-8")
-    assert written == files(options)["alertmanager.yml"], "run streammetrics rules --marks http://exporter:9464 and copy alertmanager.yml"
+    assert written == files(options)["alertmanager.yml"], "write it again: streammetrics rules --marks http://exporter:9464"
     assert "./compose/alertmanager.yml:/etc/alertmanager/alertmanager.yml:ro" in COMPOSE["services"]["alertmanager"]["volumes"]
     assert "exporter" in OURS
 
