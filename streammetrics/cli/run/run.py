@@ -1,62 +1,34 @@
-"""The `run` process: worker, publisher and HTTP port, from start to stop.
+"""The `run` process: the HTTP port around what the process does.
 
-The HTTP port opens first and closes last, so that start-up and shutdown can be monitored. If Kafka or Redis is unavailable at the
-start, the process retries with back-off. If the configuration or the stored state does not fit, it exits with the reason.
+The port opens first and closes last, so that start-up and shutdown can be monitored.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 
 import structlog
 
 from streammetrics import __version__
-from streammetrics.cli.process.gc_tuning import collect_garbage, tune_garbage_collection
+from streammetrics.cli.process.gc_tuning import tune_garbage_collection
 from streammetrics.cli.process.logs import configure_logs
-from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.run.first_events_log import FirstEventsLog
-from streammetrics.cli.run.startup import Startup, Stopped
+from streammetrics.cli.run.service import serve
 from streammetrics.cli.run.worker_pool import WorkerPool
-from streammetrics.cli.wiring.connections import kafka_connection, redis_connection, result_directory
-from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
-from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
-from streammetrics.cli.wiring.http import http_server, webhook_sender
-from streammetrics.cli.wiring.registry import with_schemas
-from streammetrics.cli.wiring.reports import build_report_builder, control_of, window_names
+from streammetrics.cli.wiring.connections import redis_connection
+from streammetrics.cli.wiring.engine import build_engine
+from streammetrics.cli.wiring.http import http_server
+from streammetrics.cli.wiring.reports import control_of, window_names
 from streammetrics.config import Settings
-from streammetrics.connectors.clock import Clock, SystemClock
-from streammetrics.connectors.first_refusals import FirstRefusals
-from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
-from streammetrics.connectors.kafka.partitioner import misplaced_keys
-from streammetrics.connectors.kafka.results import KafkaResults
-from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.redis.blob import RedisBlobStore
-from streammetrics.connectors.redis.namespaces import client_name
-from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.engine import Engine
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.mark_store import MARKS_KEY, MarkStore
-from streammetrics.runtime.publisher import Publisher
-from streammetrics.runtime.refusal_log import log_first_refusal
-from streammetrics.runtime.result_files import ResultFiles
-from streammetrics.runtime.results_feed import ResultsFeed
-from streammetrics.runtime.stage_check import check_stages
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
-from streammetrics.runtime.webhook import ChangeRecorder
-
-COMMITS_AT_ONCE = 32
-"""Maximum threads that send commits to a cluster, one per commit in flight. They start when needed."""
 
 log = structlog.get_logger("streammetrics.cli.run.run")
 
@@ -101,131 +73,8 @@ def run(settings: Settings, stop: threading.Event) -> None:
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
     try:
-        serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, show).take, pool)
+        serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, show).take, None if pool is None else pool.run)
     finally:
         server.stop()
         marks_blob.close()
     log.info("stopped")
-
-
-def serve(
-    settings: Settings,
-    engine: Engine,
-    clock: Clock,
-    status: ProcessStatus,
-    stop: threading.Event,
-    show: Callable[[Report, History], None],
-    pool: WorkerPool | None = None,
-) -> None:
-    """Publish and consume, as the role says, until `stop` is set. With a pool, its processes consume."""
-    role = settings.worker.role
-    store = RedisStore(replace(redis_connection(settings), client_name=client_name(role, settings.redis.namespace)))
-    startup = Startup(settings, status, clock, stop)
-    process = _Process(settings, engine, clock, status, stop, store, startup)
-    with contextlib.ExitStack() as stack:
-        stack.callback(store.close)
-        process.start("garbage collection", collect_garbage, stack)
-        with contextlib.suppress(Stopped):
-            startup.check_store(store)
-            if role != "exporter":
-                startup.reached("store", lambda: check_stages(store, engine))
-            if role != "worker":
-                process.publish(show, stack)
-            if role == "exporter":
-                stop.wait()
-            elif pool is not None:
-                pool.run(stop)
-            else:
-                process.consume()
-
-
-@dataclass(frozen=True, slots=True)
-class _Process:
-    """What the parts of one process share."""
-
-    settings: Settings
-    engine: Engine
-    clock: Clock
-    status: ProcessStatus
-    stop: threading.Event
-    store: RedisStore
-    startup: Startup
-
-    def start(self, name: str, body: Callable[[threading.Event], None], stack: contextlib.ExitStack) -> None:
-        """Start a thread. The stack ends it; if it fails, the process stops."""
-        stack.enter_context(StoppableThread(name, body, self.stop))
-
-    def publish(self, show: Callable[[Report, History], None], stack: contextlib.ExitStack) -> None:
-        """Start the threads that read committed state and pass reports on. The stack ends them, then closes what they used."""
-        settings, store, status = self.settings, self.store, self.status
-        builder = build_report_builder(settings, self.engine)
-        history_blob = RedisBlobStore(store.settings, HISTORY_KEY)
-        stack.callback(history_blob.close)
-        takers = [HistoryStore(show, history_blob).take]
-        if settings.webhook.url:
-            stale_ms = settings.exporter.gate_stale_ms
-            takers.append(ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, self.clock, stale_ms).take)
-        if settings.kafka.results_topic:
-            sink = self.startup.reached("source", lambda: KafkaResults(kafka_connection(settings), settings.kafka.results_topic))
-            stack.callback(sink.close)
-            feed = ResultsFeed(builder, sink, status)
-            self.start("results", feed.run, stack)
-            takers.append(feed.take)
-        if settings.results.directory:
-            files = ResultFiles(builder, result_directory(settings), settings.results.file_ms, status)
-            self.start("result files", files.run, stack)
-            takers.append(files.take)
-
-        def take(report: Report) -> None:
-            for each in takers:
-                each(report)
-
-        publisher = Publisher(
-            builder=builder,
-            store=store,
-            publish_ms=settings.exporter.publish_ms,
-            clock=self.clock,
-            status=status,
-            on_report=take,
-            retry_seconds_max=settings.worker.retry_seconds_max,
-        )
-        self.start("publisher", publisher.run, stack)
-        if settings.webhook.url:
-            records = RedisStore(store.settings)  # a connection of its own, so that a slow receiver holds up no report
-            stack.callback(records.close)
-            self.start("webhook", webhook_sender(settings, records, self.clock, status).run, stack)
-
-    def consume(self) -> None:
-        """Consume until `stop` is set. Always leaves the consumer group, so that other workers take over without a timeout."""
-        settings, store, startup = self.settings, self.store, self.startup
-        kafka = kafka_connection(settings)
-        with contextlib.ExitStack() as stack:
-            source = startup.reached("source", lambda: KafkaSource(kafka, self.clock.monotonic))
-            stack.callback(source.close)
-            reading = with_schemas(source, settings)
-            stack.callback(reading.close)
-            letters = startup.reached("source", lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic))
-            stack.callback(letters.close)
-            partitions = source.partitions
-            startup.announce(store, partitions)
-            # In a cluster, a primary that hangs must not delay commits to the others.
-            commits = ThreadPoolExecutor(COMMITS_AT_ONCE if settings.redis.cluster else 1, "streammetrics-commit")
-            stack.callback(commits.shutdown, wait=False, cancel_futures=True)  # unfinished commits are read again later
-            worker = Worker(
-                TaskRunner(
-                    engine=self.engine,
-                    decode=build_decoder(settings),
-                    topic_decoders=build_topic_decoders(settings, settings.kafka.topics),
-                    source=reading,
-                    store=store,
-                    letters=FirstRefusals(letters, log_first_refusal),
-                    rules=build_worker_rules(settings),
-                    clock=self.clock,
-                    status=self.status,
-                    commits=commits,
-                    misplaced=lambda task, user_ids: misplaced_keys(user_ids, task, partitions),
-                    group_id=settings.kafka.group_id,
-                    topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
-                )
-            )
-            worker.run(self.stop)
