@@ -87,6 +87,8 @@ def with_exit_codes(function: Callable[..., None], failed: int = 1) -> Callable[
             _exit(failed, "standard output was closed")
         except OSError as error:
             _exit(failed, _os_error_text(error))
+        except KeyboardInterrupt:
+            _exit(failed, "interrupted")
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception:

@@ -20,7 +20,7 @@ from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.stored_panes import write_stored_panes
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import standard_input
-from streammetrics.errors import ConfigError, Problem, StreammetricsError
+from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
 from streammetrics.reports.outlook import report_json
 from streammetrics.reports.text import fit, isolated
 
@@ -66,7 +66,10 @@ def read_plain(settings: Settings, file: Path | None, panes: Path | None = None)
     if settings.client.url:
         client = ExporterClient(settings.client)
         return client.report(), client.url
-    return live_report(settings, panes), f"redis.namespace {settings.redis.namespace!r}"
+    try:
+        return live_report(settings, panes), f"redis.namespace {settings.redis.namespace!r}"
+    except StoreError as error:
+        raise StoreError(str(error), "or name a report FILE, or an exporter by client.url") from error
 
 
 def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:

@@ -205,7 +205,8 @@ def test_unavailable_servers_and_damaged_files_exit_with_1(tmp_path: Path) -> No
     for words in (["namespaces", "list"], ["report"]):
         result = invoke(*words, *places)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.endswith("Connection refused; check that Redis runs, and redis.url\n")
+        instead = "; or name a report FILE, or an exporter by client.url" if words == ["report"] else ""
+        assert result.stderr.endswith(f"Connection refused; check that Redis runs, and redis.url{instead}\n")
     damaged = tmp_path / "events.ndjson.gz"
     damaged.write_bytes(gzip.compress(b"{}\n" * 10_000)[:-20])
     result = invoke("replay", str(damaged))

@@ -265,6 +265,16 @@ def test_an_interrupted_replay_keeps_the_old_files_and_leaves_no_partial_ones(nu
     assert sorted(path.name for path in tmp_path.iterdir()) == ["events", "report.json"]
 
 
+def test_ctrl_c_ends_a_command_without_a_loop_with_a_message(tmp_path: Path) -> None:
+    pipe = tmp_path / "events"
+    os.mkfifo(pipe)
+    with started("decode", pipe) as process, pipe.open("wb"):
+        wait_until(lambda: is_asleep(process), what="it waits for events")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stderr) == (1, "streammetrics: interrupted\n")
+
+
 def test_more_files_than_may_be_open_are_one_problem(tmp_path: Path) -> None:
     for number in range(80):
         (tmp_path / f"{number}.ndjson").write_text("{}\n")

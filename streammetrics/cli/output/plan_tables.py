@@ -146,4 +146,4 @@ def _count(users: float) -> str:
 def _days(days: float | None) -> str:
     if days is None or not math.isfinite(days):
         return "never"
-    return f"{days:.2f}" if days < 10 else f"{days:,.0f}"
+    return f"{days:.1g}" if days < 0.01 else f"{days:.2f}" if days < 10 else f"{days:,.0f}"

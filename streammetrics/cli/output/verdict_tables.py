@@ -94,8 +94,10 @@ def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[Rende
     shown = None if all_measures else headline_measures(experiment)
     if experiment.preferences:
         yield _preferences(experiment)
-    yield _measures(experiment, shown)
-    if any(each.reduced for _, each in _compared(experiment, shown)):
+    compared = list(_compared(experiment, shown))
+    if compared:
+        yield _measures(experiment, shown)
+    if any(each.reduced for _, each in compared):
         yield _reduced(experiment, shown)
     measured = {(each.metric, each.k) for variant in experiment.variants for each in variant.measures}
     if shown is not None and len(measured) > len(shown):

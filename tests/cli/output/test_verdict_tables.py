@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from rich.text import Text
 
 from streammetrics.cli.output.report_reader import read_report
@@ -37,3 +39,12 @@ def test_a_few_variants_say_what_they_need_and_the_others_are_counted(treatments
     for all_measures, count in ((False, len(summary)), (True, treatments)):
         shown = [line.plain for line in verdict_lines(whole, all_measures) if isinstance(line, Text)]
         assert len(lines_about_users(shown)) == count
+
+
+def test_an_experiment_without_a_comparison_has_no_table_of_measures() -> None:
+    console = Console(record=True, width=120, file=io.StringIO())
+    for line in verdict_lines(read_report(plain(experiment({"control": 0.5})), "x"), all_measures=False):
+        console.print(line)
+    text = console.export_text()
+    assert "effective users" in text
+    assert " measure " not in text
