@@ -13,7 +13,7 @@ EVENTS: Final = "events"
 _EXPLAINS: Final = {
     EVENTS: "records that only one side has read",
     "late": "late events are not joined: a late list is missing, late feedback gives no grade",
-    "future": "refused because of the record's time; files have none, so a replay refuses none",
+    "future": "too far ahead of the record's time, which files do not have, or of the other events of its input",
     "session_full": "events beyond the limit of a session count nowhere",
     "too_many_lists": "lists beyond the limit of a user count nowhere",
     "matched": "feedback that grades a list; counted when its session closes",
