@@ -204,7 +204,7 @@ def test_a_terminal_shows_the_variants_side_by_side() -> None:
     seen = b""
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
-        both_views = rb"ndcg@10 +0\.\d{4} +0\.\d{4} .*-\d+\.\d%.* 0\.\d{4} +0\.\d{4} .*-\d+\.\d%"
+        both_views = rb"ndcg@10 +0\.\d{4} +0\.\d{4} .*-\d+\.\d %.* 0\.\d{4} +0\.\d{4} .*-\d+\.\d %"
         while not (re.search(both_views, seen) and b"events/s" in seen):
             assert time.monotonic() < deadline, seen
             ready, _, _ = select.select([ours], [], [], 0.5)
@@ -217,7 +217,7 @@ def test_a_terminal_shows_the_variants_side_by_side() -> None:
     finally:
         process.kill()
         os.close(ours)
-    for shown in (b"control", b"treatment", b"last 10s", b"last 1m", b"/metrics", b"final up to"):
+    for shown in (b"control", b"treatment", b"last 10s", b"last 1m", b"/metrics", b"final up to", b"verdict   ranker: "):
         assert shown in seen
 
 
