@@ -31,7 +31,8 @@ STALE_MAX = 1_000
 
 @dataclass(slots=True)
 class _Task:
-    """One task. `queue` is a heap of (due_ms, user). An entry is stale if `due` has another time for the user.
+    """One task. `queue` is a heap of (due_ms, user). An entry is stale if `due` has another time for the user. `taken` are the entries of
+    the users that were returned last. Most of them are stale after the next commit.
 
     `most` is the largest number of users, due times or totals since the last `tidy`.
     """
@@ -49,6 +50,7 @@ class _Task:
     totals: dict[str, bytes] = field(default_factory=dict)
     experiments: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[int, str]] = field(default_factory=list)
+    taken: list[tuple[int, str]] = field(default_factory=list)
     most: int = 0
 
     def write(self, commit: Commit) -> None:
@@ -84,25 +86,28 @@ class _Task:
         """Rebuild the collections to free memory: neither a heap nor a dict shrinks by itself."""
         self.users, self.due, self.totals = dict(self.users), dict(self.due), dict(self.totals)
         self.most = max(len(self.users), len(self.due), len(self.totals))
-        self.queue = [(due_ms, user) for user, due_ms in self.due.items()]
+        self.queue, self.taken = [(due_ms, user) for user, due_ms in self.due.items()], []
         heapq.heapify(self.queue)
 
     def first_due(self, wanted: DueQuery) -> tuple[list[str], int | None]:
         """Return the due users, and when the next one is due."""
+        queue, due = self.queue, self.due
+        for entry in self.taken:  # these users stay due until a commit changes that
+            if due.get(entry[1]) == entry[0]:
+                heapq.heappush(queue, entry)
         taken: list[tuple[int, str]] = []
-        taken_bytes = 0
-        self._drop_stale(taken)
-        while self.queue and self.queue[0][0] < wanted.ms and len(taken) < wanted.users_max:
-            if len(taken) % READ_SLICE == 0 and taken_bytes >= wanted.bytes_max:
+        room = wanted.bytes_max
+        while queue and queue[0][0] < wanted.ms and len(taken) < wanted.users_max:
+            if len(taken) % READ_SLICE == 0 and room <= 0:
                 break
-            taken.append(heapq.heappop(self.queue))
-            user = taken[-1][1]
-            taken_bytes += len(self.users.get(user, b"")) + len(self.totals.get(user, b""))
-            self._drop_stale(taken)
-        next_due_ms = self.queue[0][0] if self.queue else None
-        for entry in taken:  # they stay due until a commit changes that
-            heapq.heappush(self.queue, entry)
-        return [user for _, user in taken], next_due_ms
+            entry = heapq.heappop(queue)
+            user = entry[1]
+            if due.get(user) == entry[0] and not (taken and taken[-1] == entry):
+                taken.append(entry)
+                room -= len(self.users.get(user, b"")) + len(self.totals.get(user, b""))
+        self._drop_stale(taken)
+        self.taken = taken
+        return [user for _, user in taken], queue[0][0] if queue else None
 
     def count_within(self, users: Sequence[str], bytes_wanted: int) -> int:
         """Return how many of these users to read until their states have `bytes_wanted` bytes."""

@@ -131,8 +131,11 @@ class Engine:
         state.sessions.close_due(due, state.progress.closed_before)
         return processor.result
 
-    def save(self, state: TaskState) -> SaveResult:
+    def save(self, state: TaskState, *, with_sessions: bool = True) -> SaveResult:
         """Return what to commit. The state counts as saved from now on; if the commit is rejected, drop the state.
+
+        Without sessions, step 3 encodes no users: they stay unsaved. Readers see all that such a commit has counted, but no task can be
+        restored from it.
 
         The steps, in order; each later one needs the results of those before:
 
@@ -149,7 +152,7 @@ class Engine:
         panes = state.panes.changes(state.progress, state.labels, state.list_labels.labelled_before)
         oldest_kept = state.panes.oldest_kept
         enrolled = state.enrolments.changes(state.sessions.users, state.unique_users, bound, oldest_kept)
-        sessions = state.sessions.changes(enrolled.due)
+        sessions = state.sessions.changes(enrolled.due, with_sessions=with_sessions)
         enrolled_before = state.enrolments.advance(bound, state.sessions.next_due)
         unique_users = state.unique_users.changes(enrolled_before, oldest_kept)
         entered = NEVER if bound == FOREVER else min(enrolled_before, state.progress.newest)

@@ -167,6 +167,11 @@ class Enrolments:
         else:  # records of the time when users were counted
             self.records.update({user_id: stored[user_id] for user_id in due if user_id in stored})
 
+    def forget_record(self, user_id: str) -> None:
+        """Drop the loaded record of a user, unless lists of the user wait to be enrolled."""
+        if user_id not in self.waiting:
+            self.records.pop(user_id, None)
+
     def add_exposures(self, user_id: str, user: User, bound: int) -> None:
         """Let the exposures before `bound` (ms) wait to be counted: no earlier one is admitted any more. The user is due."""
         if user.exposures is None or self._rules.experiments is None or bound == NEVER:

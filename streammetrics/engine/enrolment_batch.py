@@ -55,6 +55,8 @@ class EnrolmentBatch:
     def _add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun], exposed: Sequence[FinalExposure]) -> UserRecord:
         """Read a user's record and add the user's lists and exposures."""
         record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self._totals, self._seen, self._split
+        if self._is_flushed(user) and not (label_runs or exposed):
+            return record
         if stored is not None:
             stored_totals, earlier, last_seen, counted = decode_user_totals(stored)
             if counted:
@@ -81,12 +83,15 @@ class EnrolmentBatch:
             seen.add_lists(record.last_seen, label_runs)
         return record
 
+    def _is_flushed(self, user: User) -> bool:
+        """Whether no more lists of a user can follow, so that the record is deleted."""
+        return self._bound == FOREVER and not user.sessions
+
     def changes(self, lifetimes: RecordLifetimes | None) -> RecordChanges:
         """Return what to commit, after the sums of both batches. `lifetimes` is None if experiments are not counted."""
         changes, bound = RecordChanges({}, [], {}), self._bound
         for (user_id, stored), record in zip(self._stored.items(), self._records, strict=True):
-            flushed = bound == FOREVER and not self._users[user_id].sessions
-            if flushed or not (record.entries or record.earlier or record.last_seen or record.exposed):
+            if self._is_flushed(self._users[user_id]) or not (record.entries or record.earlier or record.last_seen or record.exposed):
                 if stored is not None:
                     changes.gone.append(user_id)
                 continue

@@ -51,8 +51,9 @@ class SessionStore:
     """Users in memory. A user is due when a session may close, a list may get its variants or be enrolled, or the last exposure expires.
 
     `users` includes users without sessions and exposures until they are saved. `dirty` are the users that the next commit writes.
-    `due_changed` are the users that need a new due time. No stored user is due before `next_due` (ms). `open` is the number of open
-    sessions of all users of the task, in memory or not. `without_sessions` is the number of its stored users that have exposures only.
+    `due_changed` are the users that need a new due time. `put_off` are users that need nothing before a later due time (ms). No stored
+    user is due before `next_due` (ms). `open` is the number of open sessions of all users of the task, in memory or not.
+    `without_sessions` is the number of its stored users that have exposures only.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class SessionStore:
         "due_changed",
         "next_due",
         "open",
+        "put_off",
         "turns",
         "users",
         "without_sessions",
@@ -79,6 +81,7 @@ class SessionStore:
         self.users: dict[str, User] = {}
         self.dirty: dict[str, User] = {}
         self.due_changed: set[str] = set()
+        self.put_off: dict[str, int] = {}
         self.next_due = NEVER
         self.open = self.without_sessions = 0
 
@@ -113,14 +116,28 @@ class SessionStore:
         self.next_due = FOREVER if next_due_ms is None else next_due_ms
 
     def close_due(self, due: Iterable[str], bound: int) -> None:
-        """Label the lists of users that are due, close their ended sessions, and pass on those of their lists that can be enrolled."""
+        """Label the lists of users that are due, close their ended sessions, and pass on those of their lists that can be enrolled.
+
+        A session's end moves with each event, and the stored due time does not. A user who needs nothing yet only gets a new due time.
+        """
         for user_id in due:
-            self.due_changed.add(user_id)
             user = self.users[user_id]
+            if (later := self._later_due(user_id, user, bound)) is not None:
+                self.put_off[user_id] = later
+                self._enrolments.forget_record(user_id)
+                continue
+            self.due_changed.add(user_id)
             if user.exposures is not None:
                 self._enrolments.add_exposures(user_id, user, bound)
             self.close_ended(user_id, user, bound)
             self._enrolments.add_open_sessions(user_id, user, bound)
+
+    def _later_due(self, user_id: str, user: User, bound: int) -> int | None:
+        """Return when (ms) a user is due if that is not before `bound`; None if the user needs something now, or may."""
+        if self._has_exposures or not user.sessions or user.next_due(self._rules.join.gap_ms) < bound:
+            return None
+        due = self._due_of(user_id, user)
+        return due if due >= bound else None
 
     def close_ended(self, user_id: str, user: User, bound: int) -> None:
         """Close those sessions of a user that no event can extend any more, and pass their lists on to enrolment.
@@ -145,13 +162,17 @@ class SessionStore:
                 self.due_changed.add(user_id)
         self._list_labels.advance(bound, self.next_due)
 
-    def changes(self, records_due: Mapping[str, int]) -> SessionChanges:
-        """Return what to commit, and drop users without sessions and exposures. `records_due`: when (ms) users' totals no longer matter."""
+    def changes(self, records_due: Mapping[str, int], *, with_sessions: bool = True) -> SessionChanges:
+        """Return what to commit, and drop users without sessions and exposures. `records_due`: when (ms) users' totals no longer matter.
+
+        Without sessions, only due times are written and users deleted. All other users stay unsaved.
+        """
         users: dict[str, bytes] = {}
         pieces: dict[str, StatePiece] = {}
         pieces_gone: dict[str, int] = {}
         gone: list[str] = []
-        for user_id, user in self.dirty.items():
+        dirty = self.dirty if with_sessions else self._take_ended(records_due)
+        for user_id, user in dirty.items():
             before, saved = user.stored.pieces, save_user(user) if user.is_kept else None
             if user.stored.without_sessions or user.exposures:
                 self._count_without_sessions(user, saved is not None and not user.sessions)
@@ -166,13 +187,30 @@ class SessionStore:
                 gone.append(user_id)
             else:
                 user.recently_saved = True
-        due = {user_id: self._due_of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in users or user_id in pieces}
-        due |= {user_id: records_due[user_id] for user_id in gone if user_id in records_due}
+        due = self._take_due(gone, records_due)
+        if with_sessions:
+            self.dirty = {}
+        return SessionChanges(users, pieces, pieces_gone, due, gone)
+
+    def _take_ended(self, enrolled: Iterable[str]) -> dict[str, User]:
+        """Return the users without sessions and exposures among those that were due or enrolled. They are not dirty any more."""
+        known = ((user_id, self.dirty.get(user_id)) for user_id in self.due_changed.union(enrolled))
+        ended = {user_id: user for user_id, user in known if user is not None and not user.is_kept}
+        for user_id in ended:
+            del self.dirty[user_id]
+        return ended
+
+    def _take_due(self, gone: Iterable[str], records_due: Mapping[str, int]) -> dict[str, int]:
+        """Return the new due times (ms) of users. `gone` are the users that are deleted. Users may be requested again after this."""
+        due = self.put_off | {user_id: self._due_of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in self.users}
+        for user_id in gone:
+            due.pop(user_id, None)
+            if user_id in records_due:
+                due[user_id] = records_due[user_id]
         if due:
             self.next_due = min(self.next_due, *due.values())
-        self.dirty, self.due_changed = {}, set()
-        self._due_requested = False
-        return SessionChanges(users, pieces, pieces_gone, due, gone)
+        self.due_changed, self.put_off, self._due_requested = set(), {}, False
+        return due
 
     def _count_without_sessions(self, user: User, now: bool) -> None:
         self.without_sessions += now - user.stored.without_sessions

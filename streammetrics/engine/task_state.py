@@ -68,7 +68,7 @@ class TaskState:
     @property
     def changed(self) -> bool:
         """Whether a commit has something to write."""
-        return self.progress.changed or bool(self.sessions.dirty) or self.enrolments.changed
+        return self.progress.changed or bool(self.sessions.dirty or self.sessions.put_off) or self.enrolments.changed
 
     def restore(
         self,

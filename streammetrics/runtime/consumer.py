@@ -101,6 +101,11 @@ class Worker:
             while task.state is not None and (task.backlog or task.has_uncommitted or self.runner.has_due_users(task)):
                 self.runner.advance(task, commit_now=True)
 
+    def enrol(self) -> None:
+        """Close the sessions and enrol the lists that are due, and write the result for readers: see `TaskRunner.enrol`."""
+        for task in self.tasks.values():
+            self.runner.enrol(task)
+
     def unfinished_panes(self) -> Iterator[tuple[int, Pane]]:
         """Return the panes of owned tasks that may still change, by start; for inputs that have ended."""
         for task in self.tasks.values():

@@ -24,6 +24,8 @@ class WorkerRules:
 
     A commit may process as many bytes of due users on top.
     """
+    due_with_commits: bool = False
+    """Whether users that are due wait for the next commit. Otherwise the first step after a commit reads them."""
     cached_users_max: int = 200_000
     cached_bytes_max: int = 256 << 20
     """Bytes of stored state that the large users in memory may have."""

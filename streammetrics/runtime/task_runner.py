@@ -103,13 +103,22 @@ class TaskRunner:
                 if task.state is None:
                     return True
         self._tick(task)
-        if self.has_due_users(task):
+        if self.has_due_users(task) and (commit_now or not self.rules.due_with_commits):
             self.step(task, None)
         if task.has_changes and (commit_now or (task.commits.in_flight is None and self._is_commit_due(task))):
             self._commit(task)
         if commit_now:
             self._take_reply(task, wait=True)
         return True
+
+    def enrol(self, task: OwnedTask) -> None:
+        """Close the sessions and enrol the lists that are due, and write the result for readers, without users' sessions.
+
+        The store must be in this process: no task can be restored from it until the next commit. It is for results at an exact time.
+        """
+        self._commit(task, with_sessions=False)
+        while self.has_due_users(task):
+            self._commit(task, with_sessions=False)
 
     def has_due_users(self, task: OwnedTask) -> bool:
         """Return whether due users must be read. False while a commit is in flight, because it changes which users are due."""
@@ -123,7 +132,7 @@ class TaskRunner:
         needs = engine.needs(state, batch)
         if task.commits.in_flight is not None:  # until it is written, the store returns old totals and misses due users
             needs = needs._replace(due_before_ms=None, totals=frozenset())
-        elif batch is not None and self._users.request_due(task, needs):
+        elif batch is not None and (self.rules.due_with_commits or self._users.request_due(task, needs)):
             needs = needs._replace(due_before_ms=None)  # the next step gets them
         loaded = self._users.read(task, chunk, needs)
         if chunk is not None and loaded.unread:
@@ -204,7 +213,7 @@ class TaskRunner:
         is_behind = task.is_behind(self.source.ends())
         return task.commits.is_due(self.rules, self.clock.monotonic(), is_behind)
 
-    def _commit(self, task: OwnedTask) -> None:
+    def _commit(self, task: OwnedTask, *, with_sessions: bool = True) -> None:
         """Commit what the task has processed.
 
         1. Wait for the commit in flight.
@@ -220,8 +229,11 @@ class TaskRunner:
             self.step(task, None)
         self._write_letters(task)
         assert task.backlog.due is None, "due users were requested and not processed"
-        changes, final_panes = self.engine.save(task.state)
-        task.backlog.sizes.commit_made(changes.users, changes.pieces, changes.users_gone)
+        changes, final_panes = self.engine.save(task.state, with_sessions=with_sessions)
+        if with_sessions:
+            task.backlog.sizes.commit_made(changes.users, changes.pieces, changes.users_gone)
+        else:
+            task.backlog.sizes.forget(changes.users_gone)
         if changes.totals:  # totals are not measured one by one: those of the next commit are about as large
             task.backlog.users_max = self.rules.users_max(sum(map(len, changes.totals.values())) // len(changes.totals))
         if final_panes and self._on_final is not None:

@@ -46,6 +46,10 @@ class UserSizes:
         self.observe(stored)
         for user_id, piece in pieces.items():
             self._note(user_id, piece.state_bytes)
+        self.forget(gone)
+
+    def forget(self, gone: Collection[str]) -> None:
+        """Forget users that a commit deletes."""
         for user_id in gone if self.large else ():
             self.total_bytes -= self.large.pop(user_id, 0)
 

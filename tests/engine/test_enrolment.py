@@ -70,6 +70,38 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     assert [sum(of_day[place] for of_day in machine.state.enrolments.feedback.by_day.values()) for place in (0, 1)] == joined
 
 
+@given(st.data(), cases(), RULES, DUE_MAX)
+def test_commits_without_sessions_show_what_whole_commits_show(
+    data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int
+) -> None:
+    whole, part = machine_for(case, rules, due_max), machine_for(case, rules, due_max)
+    for steps in data.draw(batches(case.steps)):
+        for machine in (whole, part):
+            machine.take(steps)
+        if data.draw(st.booleans()):
+            whole.finish(flush=False)
+            part.enrol()
+            assert found(part) == found(whole)
+            assert part.state.enrolments.enrolled_before == whole.state.enrolments.enrolled_before
+            assert part.state.sessions.open == whole.state.sessions.open
+        elif data.draw(st.booleans()):
+            part.commit()
+    part.finish(flush=True)
+    assert found(part) == expected(case, part, rules, flush=True)
+    assert not part.state.sessions.users
+
+
+def test_a_user_who_is_due_too_early_is_not_written_again() -> None:
+    machine = machine_of()
+    take(machine, shown("u", NOON_MS, RANKER), clicked("u", NOON_MS + SETTINGS.gap_ms))
+    clock_ms = NOON_MS + SETTINGS.gap_ms + SETTINGS.out_of_orderness_ms + SETTINGS.lateness_ms + 1
+    machine.take([clock(clock_ms)])  # the session could have ended by its first event
+    machine.enrol()
+    machine.take([clock(clock_ms)])
+    commit = machine.prepare().changes
+    assert (sorted(commit.users), commit.due.get("u")) == (["clock"], None)
+
+
 def test_a_fragment_extends_its_run_even_if_its_list_exceeds_the_item_limit() -> None:
     under = Settings(inputs=("events",), gap_ms=0, lateness_ms=2, attribution_ms=5, pane_ms=4, windows_ms=(4,), items_max=2)
     arms = (("ranker", "control"),)

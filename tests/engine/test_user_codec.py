@@ -82,7 +82,7 @@ def saves(visits: int) -> tuple[Machine, list[SaveResult]]:
     found: list[SaveResult] = []
     save = machine.engine.save
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine.engine, "save", lambda state: found.append(save(state)) or found[-1])
+        patch.setattr(machine.engine, "save", lambda state, **options: found.append(save(state, **options)) or found[-1])
         for number in range(visits):
             machine.take(visit(number))
             machine.commit()
@@ -113,7 +113,7 @@ def test_pieces_are_deleted_when_the_state_is_whole_again_or_gone() -> None:
     last = machine.engine.save
     gone: list[SaveResult] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine.engine, "save", lambda state: gone.append(last(state)) or gone[-1])
+        patch.setattr(machine.engine, "save", lambda state, **options: gone.append(last(state, **options)) or gone[-1])
         machine.finish(flush=True)
     assert [changes.pieces_gone["u"] for changes, _ in gone if changes.users_gone] == [numbers]
 

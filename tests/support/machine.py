@@ -163,10 +163,19 @@ class Machine:
         assert self.store.commit(commit) is CommitOutcome.WRITTEN
         self.committed()
 
-    def prepare(self) -> Commit:
+    def enrol(self) -> None:
+        """Write all that is due without users' sessions. The task cannot be restored until the next commit."""
+        is_due = True
+        while is_due:
+            self._step(None)
+            assert self.store.commit(self.prepare(with_sessions=False)) is CommitOutcome.WRITTEN
+            self._seq += 1
+            is_due = self.engine.needs(self.state, None).due_before_ms is not None
+
+    def prepare(self, *, with_sessions: bool = True) -> Commit:
         if self.engine.needs(self.state, None).totals:
             self._step(None)
-        save = self.engine.save(self.state)
+        save = self.engine.save(self.state, with_sessions=with_sessions)
         self.finals.extend(save.final_panes)
         return Commit(0, self._epoch, self._token, self._seq + 1, save.changes)
 

@@ -135,4 +135,5 @@ def _worker_rules(settings: Settings) -> WorkerRules:
         commit_behind_ms=COMMIT_MS,
         commit_users_max=max(COMMIT_USERS_MAX, rules.commit_users_max),
         commit_bytes_max=max(COMMIT_BYTES_MAX, rules.commit_bytes_max),
+        due_with_commits=True,
     )

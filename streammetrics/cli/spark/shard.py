@@ -122,7 +122,7 @@ class Shard:
             progress.changed = True
 
     def _snapshot(self) -> Iterator[Snapshot]:
-        self._drain()
+        self._drain(with_sessions=False)
         enrolled_ms = self._state.enrolments.enrolled_before
         if enrolled_ms != NEVER:
             view = self._store.view([0], {}, {0: FOREVER}, {0: FOREVER})[0]
@@ -132,27 +132,30 @@ class Shard:
     def _step(self, batch: Batch | None, flush: bool = False) -> None:
         engine, state, store = self._engine, self._state, self._store
         needs = engine.needs(state, batch)
+        if batch is not None:
+            needs = needs._replace(due_before_ms=None)  # the next commit reads the users that are due
         due = None if needs.due_before_ms is None else DueQuery(needs.due_before_ms, COMMIT_USERS_MAX, COMMIT_BYTES_MAX)
         loaded = with_due(store, 0, store.load(0, needs.users, due, needs.totals), state.sessions.users)
         users = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, None, loaded.totals)
         idle = self._all if batch is None else self._all - {batch.topic}
         engine.step(state, batch, users, idle, None, flush)
 
-    def _drain(self) -> None:
+    def _drain(self, *, with_sessions: bool = True) -> None:
         """Commit until no user is due."""
-        self._commit()
+        self._commit(with_sessions=with_sessions)
         while self._engine.needs(self._state, None).due_before_ms is not None:
-            self._commit()
+            self._commit(with_sessions=with_sessions)
 
-    def _commit(self) -> None:
+    def _commit(self, *, with_sessions: bool = True) -> None:
         engine, state = self._engine, self._state
         needs = engine.needs(state, None)
         if needs.due_before_ms is not None or needs.totals:
             self._step(None)
-        changes, panes = engine.save(state)
+        changes, panes = engine.save(state, with_sessions=with_sessions)
         self._seq += 1
         self._store.commit(Commit(0, self._claim.epoch, _TOKEN, self._seq, changes))
-        engine.forget(state, COMMIT_USERS_MAX)
-        self._events = 0
+        if with_sessions:
+            engine.forget(state, COMMIT_USERS_MAX)
+            self._events = 0
         if panes:
             self._on_final(panes)
