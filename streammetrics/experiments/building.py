@@ -19,14 +19,16 @@ from streammetrics.experiments.preferences import PreferenceReport, preferences_
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import Verdict, combined, invalid, severity
+from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 
 
-def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> ExperimentReport:
+def build_report(
+    measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float], shown: Collection[str] | None = None
+) -> ExperimentReport:
     """Return the report of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
-    An arm with fewer than `min_users` users shows only users, lists and first exposures. Raises ExperimentError for moments of
-    another layout.
+    An arm with fewer than `min_users` users shows only users, lists and first exposures. `shown` are the names of measures to show;
+    None: all. The measures that the verdicts need are always shown. Raises ExperimentError for moments of another layout.
     """
     for variant, sums in stored.moments.items():
         if len(sums) != measures.moments_width:
@@ -42,11 +44,12 @@ def build_report(measures: Measures, policy: Policy, stored: Stored, scales: Map
     else:
         state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined, stored.exposed)
         arms, stages = Arms(measures, policy, control, scales, stored), ()
+    if shown is not None:
+        arms.show({*shown, *needed_by_verdicts(policy)})
     treatments = policy.treatments(control, stored.first_exposures)
     known = {*stored.moments, *stored.first_exposures, *stored.exposed}
     names = in_order({*known, *(policy.arms or ())}, first=control)
-    shown = {name: measures_of(arms, state, name, max(1, len(treatments))) for name in names}
-    variants = tuple(_variant(arms, name, shown[name], treatments) for name in names)
+    variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments) for name in names)
     preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if in_cells else stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(

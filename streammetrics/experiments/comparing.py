@@ -50,6 +50,10 @@ class Arms:
         self.moments = {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
         self.found = {measure: _estimates(measures, measure, self.moments) for measure in measures}
 
+    def show(self, names: Collection[str]) -> None:
+        """Leave out the measures without one of these names."""
+        self.found = {measure: found for measure, found in self.found.items() if str(measure) in names}
+
     def alone(self, measure: Measure, variant: str) -> ArmEstimate | None:
         """Return a variant's own estimate; None while it has too few users."""
         return self.found[measure].get(variant)

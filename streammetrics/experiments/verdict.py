@@ -193,6 +193,12 @@ def _contradictions(
     return mixed
 
 
+def needed_by_verdicts(policy: Policy) -> set[str]:
+    """Return the names of the deciding measures, and of the plain gains that may contradict them."""
+    split = (name.partition("@") for name in policy.paging)
+    return {*policy.paging, *(GAINS[name] + at + k for name, at, k in split if name in GAINS)}
+
+
 def _pairs(policy: Policy, measures: Mapping[str, Measure]) -> Iterator[tuple[str, str]]:
     deciding = [name for name in policy.paging if name in measures]
     for at, one in enumerate(deciding):

@@ -7,17 +7,17 @@ the histories of two processes can be merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments import THIS_DAY, ExperimentReport, MeasureReport
+from streammetrics.experiments import THIS_DAY, ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
 from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.verdict import Word
-from streammetrics.reports.headline_metrics import headline_measures
+from streammetrics.reports.headline_metrics import MEASURES_MAX, choose_headline, headline_measures
 
 T = TypeVar("T")
 
@@ -178,6 +178,18 @@ def snapshot_of(experiment: ExperimentReport) -> HistorySnapshot:
     compared = [variant for variant in experiment.variants if variant.variant != experiment.control][:VARIANTS_MAX]
     points = (_point(variant.variant, each) for variant in compared for each in variant.measures if (each.metric, each.k) in headline)
     return HistorySnapshot(experiment.verdict.word, sum(variant.users for variant in experiment.variants), tuple(points))
+
+
+def stored_snapshot(measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float]) -> HistorySnapshot:
+    """Return the snapshot of an experiment from its stored sums: that of the whole report, but from the headline measures alone."""
+    deciding = policy.deciding(measures).paging
+    named = {(each.name, each.k): str(each) for each in measures}
+    headline = choose_headline(named, [each for each, name in named.items() if name in deciding], at_most=MEASURES_MAX)
+    report = build_report(measures, policy, stored, scales, [named[each] for each in headline])
+    found = {(each.metric, each.k) for variant in report.variants for each in variant.measures}
+    if not found.issuperset(headline):  # others may take the place of measures that have no value yet
+        report = build_report(measures, policy, stored, scales)
+    return snapshot_of(report)
 
 
 def _point(variant: str, each: MeasureReport) -> Point:

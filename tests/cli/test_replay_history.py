@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from streammetrics.cli.replay.history import Snapshot
 from streammetrics.cli.replay.worker import ReplayWorker
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import load
 from streammetrics.connectors.files import FileSource
 from streammetrics.connectors.simulated import Traffic
+from streammetrics.runtime.consumer import Worker
 from tests.support.replays import CLEAN, DAY_MS, NOON_MS, replayed, sent, write
 
 
@@ -61,7 +64,7 @@ def test_ended_experiments_make_room_in_the_history(tmp_path: Path) -> None:
     assert [(trail["experiment"], trail["scope"]) for trail in report["history"]] == [("late", "day"), ("late", "start")]  # type: ignore[attr-defined]
 
 
-def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Path) -> None:
+def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traffic = Traffic(users=300, seed=4, impressions_per_second=3, late_rate=0.02, late_ms=400_000)
     topics = ("impressions", "feedback")
     files = [str(write(tmp_path / topic, (each for each in sent(traffic) if each.topic == topic))) for topic in topics]
@@ -81,6 +84,8 @@ def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Pa
     assert len([sums for _, sums, _ in expected if sums]) > 4
     assert snapshots(files, 7) == expected
     assert snapshots(files[::-1], 400) == expected
+    monkeypatch.setattr(Worker, "enrol", lambda worker: worker.drain(flush=False))
+    assert snapshots(files, 1_000) == expected, "a snapshot shows what a whole commit shows"
 
 
 def days_of(trail: dict[str, dict[str, list[tuple[int, object]]]]) -> list[int]:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments import ExperimentReport
-from streammetrics.reports.history import SERIES_MAX, SNAPSHOT_MS, SNAPSHOTS_MAX, Downsampled, History
-from tests.experiments.samples import experiment
+from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales
+from streammetrics.reports.history import SERIES_MAX, SNAPSHOT_MS, SNAPSHOTS_MAX, Downsampled, History, snapshot_of, stored_snapshot
+from tests.experiments.columns import MEASURES
+from tests.experiments.samples import experiment, stored
 
 START_MS = 1_732_183_200_000
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
@@ -85,6 +86,26 @@ def test_a_snapshot_has_lift_and_interval_of_the_compared_variants() -> None:
     point = snapshot.points[0]
     assert (point.metric, point.k) == (measure.metric, measure.k)
     assert point[3:] == tuple(round(end, 6) for end in (measure.lift, measure.lift_lower, measure.lift_upper) if end is not None)
+
+
+@pytest.mark.parametrize("users", [4, 60, 2_000])
+@pytest.mark.parametrize("paging", [(), ("mrr@10",), ("item_hit_rate@10", "ndcg@10")])
+def test_a_snapshot_of_stored_sums_is_that_of_the_whole_report(users: int, paging: tuple[str, ...]) -> None:
+    policy, arms = Policy(paging=paging), stored({"control": 0.5, "treatment": 0.4, "other": 0.5}, users=users)
+    scales = choose_scales(MEASURES, policy, arms.moments, {})
+    for frozen in (scales, {}):
+        whole = build_report(MEASURES, policy, arms, frozen)
+        assert stored_snapshot(MEASURES, policy, arms, frozen) == snapshot_of(whole)
+
+
+def test_a_report_of_some_measures_has_the_verdicts_of_the_whole_report() -> None:
+    arms = stored({"control": 0.5, "treatment": 0.4})
+    scales = choose_scales(MEASURES, Policy(), arms.moments, {})
+    whole, part = (build_report(MEASURES, Policy(), arms, scales, shown) for shown in (None, ["mrr@10"]))
+    assert part.verdict == whole.verdict
+    shown = [each for each in whole.variants[1].measures if each.paging or each.metric in ("mrr", "dcg")]
+    assert [*part.variants[1].measures] == shown
+    assert len(shown) < len(whole.variants[1].measures)
 
 
 def test_a_second_snapshot_within_a_minute_changes_nothing() -> None:

@@ -1,7 +1,8 @@
 """Takes snapshots of experiments during a replay, at even steps of event time, like the history of a live process.
 
 A snapshot keeps the stored totals. At the end the snapshots become a history, with the scales of the final report, so that the last
-snapshot and the report agree. Snapshots cause extra commits, which change no result.
+snapshot and the report agree. For each snapshot the lists that are due are enrolled, which changes no result. Users' sessions are not
+written.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Event, Exposure
-from streammetrics.experiments import Stored, build_report
+from streammetrics.experiments import Stored
 from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import (
@@ -26,8 +27,7 @@ from streammetrics.reports.history import (
     Downsampled,
     History,
     HistorySeries,
-    HistorySnapshot,
-    snapshot_of,
+    stored_snapshot,
 )
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales
@@ -111,11 +111,14 @@ class SnapshotHolds:
             worker.hold(next(self._times))
 
     def take(self, worker: Worker) -> None:
-        """Commit, and take a snapshot if a list with an experiment or an exposure was read. Also called once at the end of the inputs."""
+        """Enrol what is due, and take a snapshot if a list with an experiment or an exposure was read.
+
+        Also called once at the end of the inputs.
+        """
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if state is None or not self._watch.seen:
             return
-        worker.drain(flush=False)
+        worker.enrol()
         if (enrolled_ms := state.enrolments.enrolled_before) != NEVER:
             view = self._store.view([0], {}, {0: FOREVER}, {0: FOREVER})[0]
             is_changed, self._sums = view.experiments != self._sums, view.experiments
@@ -157,8 +160,9 @@ class ReplayHistory:
         for each in report.experiments:
             name = each.experiment
             stored = self._stored.get((name, each.scope), _EMPTY).since(each.known_from_ms)
-            reports = ((at, build_report(view.measures_of(kept), view.policy(name), kept, scales[name])) for at, kept in stored.kept)
-            snapshots: tuple[tuple[int, HistorySnapshot], ...] = tuple((at, snapshot_of(each_report)) for at, each_report in reports)
+            snapshots = tuple(
+                (at, stored_snapshot(view.measures_of(kept), view.policy(name), kept, scales[name])) for at, kept in stored.kept
+            )
             if snapshots:
                 series.append(HistorySeries(name, each.scope, Downsampled(stored.width_ms, snapshots)))
         return History(tuple(sorted(series, key=lambda one: (name_order(one.experiment), one.scope))))
