@@ -37,14 +37,15 @@ def _text(at_ms: int, clock: str) -> str:
 
 
 def span_text(ms: int) -> str:
-    """Return a span of time with its largest unit, rounded down to two of its digits.
+    """Return a span of time with its largest unit, rounded to two digits, or to whole units from 10 on.
 
-    >>> [span_text(ms) for ms in (900, 61_000, 150_000, 3 * 3_600_000, 5_400_000, 50 * 3_600_000, -61_000)]
-    ['900 ms', '61 s', '2.5 min', '3 h', '90 min', '2 days', '-61 s']
+    >>> [span_text(ms) for ms in (900, 61_000, 150_000, 3 * 3_600_000, 5_400_000, 50 * 3_600_000, 5 * 86_400_000 - 1, -61_000)]
+    ['900 ms', '61 s', '2.5 min', '3 h', '90 min', '2.1 days', '5 days', '-61 s']
     """
     if ms < 0:
         return f"-{span_text(-ms)}"
     for unit, name in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
         if ms >= 2 * unit:
-            return f"{ms // unit} {name}" if ms >= 10 * unit or ms % unit < unit // 10 else f"{ms // (unit // 10) / 10:g} {name}"
+            count = ms / unit
+            return f"{count:.0f} {name}" if count >= 10 else f"{count:.1f}".removesuffix(".0") + f" {name}"
     return f"{ms / 1_000:.3g} s" if ms >= 1_000 else f"{ms} ms"

@@ -32,7 +32,7 @@ def test_a_recent_report_is_not_stale() -> None:
 
 def test_a_watermark_beyond_the_limit_is_stale() -> None:
     (reason,) = stale(NOW_MS - BEHIND_MS - 1)
-    assert reason == "the data is stale: the watermark is 2.5 min behind the clock, and at most 2.5 min is allowed"
+    assert reason == "the data is stale: the watermark is 2.6 min behind the clock, and at most 2.6 min is allowed"
     (reason,) = stale(NOW_MS - 7 * 86_400_000)
     assert "7 days behind" in reason
 
