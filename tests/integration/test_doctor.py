@@ -70,11 +70,11 @@ def test_a_healthy_setup_has_only_ok_findings(kafka_broker: KafkaBroker, redis_u
 
 def test_it_changes_nothing(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topic_name: str) -> None:
     missing = [f"{topic_name}-{part}" for part in ("shown", "done", "refused")]
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, missing))
+    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, missing, kafka__group_id=topic_name))
     assert done.returncode == 1
     with kafka_broker.admin() as admin:
         assert not set(missing) & set(admin.list_topics())
-        assert not [group for group in admin.list_groups() if group["group_id"] == "streammetrics"]
+        assert topic_name not in [group["group_id"] for group in admin.list_groups()]
     with redis.Redis.from_url(redis_url) as client:
         assert client.dbsize() == 0
     for name in missing:
