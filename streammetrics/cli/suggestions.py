@@ -46,6 +46,7 @@ class _Read(NamedTuple):
 
     @property
     def is_used(self) -> bool:
+        """Whether the record holds lists or feedback, with nothing refused or ignored."""
         return bool(self.events) and not any(isinstance(event, MalformedEvent) for event in self.events)
 
 

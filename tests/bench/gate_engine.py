@@ -68,8 +68,8 @@ OUTAGE_RATE = 0.05
 OUTAGE_LOOKS = 4.0
 """Chance that the engine stops at a look, and the mean number of looks for which it then stands still."""
 ENOUGH_USERS = (305, 512, 700)
-"""Treated users by whom ramps are told apart. With 700, the planner expects a failure in 95 of 100 ramps at a coefficient of variation of
-1.22. That is the one of `ndcg@10` in the large logs, in the 5 % stage.
+"""Numbers of treated users from which ramps are counted as large enough to fail in the 5 % stage. The planner expects a failure in 95 of
+100 ramps with 700 users, at a coefficient of variation of 1.22. `ndcg@10` has that variation in the large logs.
 """
 ITEMS = tuple(f"i{place}" for place in range(10))
 

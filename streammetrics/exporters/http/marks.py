@@ -36,7 +36,7 @@ def marks_route(views: HttpViews) -> Route:
             posted = parse_marks(await request.body(), views.wall_ms())
             await run_in_threadpool(views.add_marks, posted)
         except ClientDisconnect:
-            return Response(status_code=408)  # nobody reads it
+            return Response(status_code=408)  # the client has gone
         except CallerError as error:
             return _json({"error": str(error)}, 400)
         except StreammetricsError as error:

@@ -93,7 +93,7 @@ class TestReportFile:
         expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(7)
         expect(found.page.locator("#choices")).to_be_hidden()
         assert found.page.locator("summary").count() > 0
-        expect(found.page.locator("summary:visible")).to_have_count(0)  # nobody can open it on paper
+        expect(found.page.locator("summary:visible")).to_have_count(0)  # paper cannot be unfolded
         assert len(found.page.pdf()) > 20_000
         found.page.emulate_media(media="screen")
         expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(1)

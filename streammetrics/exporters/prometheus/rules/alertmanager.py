@@ -49,12 +49,12 @@ RECEIVERS: Final[Mapping[str, tuple[Mapping[str, Any], ...]]] = {
 }
 """Receivers by the value of --notify. The first gets critical alerts, the last one all others."""
 NOTES: Final[Mapping[str, str]] = {
-    "none": "`page` is for alerts that need someone now, `ticket` for the rest. Nobody is notified until you configure both.\n"
+    "none": "`page` is for alerts that need someone now, `ticket` for the rest. No notification is sent until you configure both.\n"
     "`streammetrics rules --notify slack` (or pagerduty, or webhook) writes examples.",
     "slack": "`page` is for alerts that need someone now, `ticket` for the rest. Set both channels. The file holds the address of\n"
     "Slack's incoming webhook.",
     "pagerduty": "`page` is for alerts that need someone now. The file holds the integration key (Events API v2) of the service.\n"
-    "`ticket` is for the rest, and notifies nobody until you configure it.",
+    "`ticket` is for the rest, and sends no notification until you configure it.",
     "webhook": "`page` is for alerts that need someone now, `ticket` for the rest. Alertmanager sends JSON to the address by POST.",
 }
 """What to set, by the value of --notify."""
