@@ -122,5 +122,5 @@ def _add_to_scope(layout: CrossLayout, one: VariantTarget, other: VariantTarget,
 
 
 def _place(cell: VariantTarget) -> tuple[str, str, int]:
-    """The stage and the variant. The cells of a pair are in this order."""
+    """The stage, the variant, and the number of the part. The cells of a pair are in this order."""
     return cell.part.stage, cell.variant, cell.part.number
