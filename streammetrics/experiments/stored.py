@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from streammetrics.experiments.arrivals import NO_ARRIVALS, Arrivals
 from streammetrics.experiments.health import NO_FEEDBACK, Joined
 from streammetrics.experiments.stages import ExperimentUnit
 
@@ -20,6 +21,8 @@ class StoredStage:
     moments, first_exposures, multi_exposed_users, exposed: as in Stored, of this stage. With unit "list" a user is in the moments of each
     variant that they saw, and no user is counted as multi-exposed.
     last_ms: event time of its latest list.
+    arrivals: users by variant over time, or lists with unit "list". They are those of `exposed` if there are any, else of
+    `first_exposures`.
     """
 
     key: str
@@ -29,6 +32,7 @@ class StoredStage:
     multi_exposed_users: int = 0
     last_ms: int | None = None
     exposed: Mapping[str, int] = field(default_factory=dict)
+    arrivals: Arrivals = NO_ARRIVALS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,7 @@ class Stored:
     from_ms, to_ms: the event time that the scope covers so far.
     stages: its stages in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
     pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
+    arrivals: as in StoredStage, over all stages: a user counts with their first list of all. Empty in the scope of a day.
     """
 
     experiment: str
@@ -63,6 +68,7 @@ class Stored:
     stages: tuple[StoredStage, ...] = ()
     pairs: Mapping[tuple[Cell, Cell], Sequence[int]] = field(default_factory=dict)
     exposed: Mapping[str, int] = field(default_factory=dict)
+    arrivals: Arrivals = NO_ARRIVALS
 
     @property
     def in_cells(self) -> bool:
