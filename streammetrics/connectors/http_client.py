@@ -1,7 +1,8 @@
 """Sends one HTTP request and returns the answer, within one deadline for all of it. Follows no redirect and uses no proxy.
 
-A receiver that accepts a connection and then sends nothing, or one byte at a time, must not hold the caller. So a timer closes the
-connection at the deadline. A redirect could pass a password or a signed message to another host.
+A receiver that accepts a connection and then sends nothing, or one byte at a time, must not hold the caller. Neither may a slow look-up of
+its name. So a thread does the work, and the caller waits for it until the deadline. Then the connection is closed, which ends the thread.
+A redirect could pass a password or a signed message to another host.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from streammetrics.connectors.tls import CertificateFiles
@@ -21,6 +23,9 @@ from streammetrics.errors import StreammetricsError
 
 ANSWER_BYTES_MAX: Final = 64 << 20
 """Most bytes of an answer. A report of 50,000 series has about 20 MB."""
+
+
+_Result = TypeVar("_Result")
 
 
 class HttpError(StreammetricsError):
@@ -54,41 +59,25 @@ class HttpClient:
 
     def reach(self, url: str) -> None:
         """Connect to a receiver, with its certificate checked, and send nothing. Raises HttpError, and ConfigError for wrong files."""
-        connection = self._connection(url)
-        try:
-            _connect(connection)
-        except OSError as error:
-            raise HttpError(_text(error), server_of(url)) from error
-        finally:
-            connection.close()
+        self._bounded(url, lambda call: None)
 
     def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
         """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for wrong files."""
-        parts, place = urlsplit(url), server_of(url)
+        parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        late = HttpError(f"no answer within {self.timeout_seconds:g} s", place)
-        connection = self._connection(url)
-        is_late = threading.Event()
-        timer = threading.Timer(self.timeout_seconds, _end, (connection, is_late))
-        timer.daemon = True
-        timer.start()
+        return self._bounded(url, lambda call: call.answer(method, path, headers, body))
+
+    def _bounded(self, url: str, work: Callable[[_Call], _Result]) -> _Result:
+        """Connect and do the work, within the deadline."""
+        place, call = server_of(url), _Call(self._connection(url))
         try:
-            _connect(connection)
-            if is_late.is_set():  # the timer found no connection to close
-                raise late
-            connection.request(method, path, body, dict(headers))
-            answer = connection.getresponse()
-            content = answer.read(ANSWER_BYTES_MAX + 1)
+            return within(self.timeout_seconds, lambda: call.run(work), call.end)
+        except TimeoutError as error:
+            raise HttpError(f"no answer within {self.timeout_seconds:g} s", place) from error
         except (OSError, http.client.HTTPException) as error:
-            raise (late if is_late.is_set() or isinstance(error, TimeoutError) else HttpError(_text(error), place)) from error
-        finally:
-            timer.cancel()
-            connection.close()
-        if is_late.is_set():
-            raise late
-        if len(content) > ANSWER_BYTES_MAX:
-            raise HttpError(f"the answer has more than {ANSWER_BYTES_MAX >> 20} MiB", place)
-        return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
+            raise HttpError(_text(error), place) from error
+        except _TooLongError:
+            raise HttpError(f"the answer has more than {ANSWER_BYTES_MAX >> 20} MiB", place) from None
 
     def _connection(self, url: str) -> http.client.HTTPConnection:
         """Return a connection that is not open yet."""
@@ -104,11 +93,73 @@ class HttpClient:
         return context
 
 
-def _connect(connection: http.client.HTTPConnection) -> None:
+class _TooLongError(Exception):
+    """The answer has more bytes than `ANSWER_BYTES_MAX`."""
+
+
+class _Call:
+    """One connection, which `end` closes from another thread, whatever it is doing."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._socket: socket.socket | None = None
+        """The socket of the connection, which forgets it before the end of an answer without a length."""
+        self._ended = False
+
+    def run(self, work: Callable[[_Call], _Result]) -> _Result:
+        """Connect and do the work. Raises OSError, HTTPException and _TooLongError."""
+        try:
+            self._connect()
+            return work(self)
+        finally:
+            self._connection.close()
+
+    def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
+        self._connection.request(method, path, body, dict(headers))
+        answer = self._connection.getresponse()
+        with answer:
+            content = answer.read(ANSWER_BYTES_MAX + 1)
+        if len(content) > ANSWER_BYTES_MAX:
+            raise _TooLongError
+        return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
+
+    def end(self) -> None:
+        """Close the connection under the thread that works with it. It then gets an error, and sends nothing more."""
+        self._ended = True
+        sock: socket.socket | None = self._socket or self._connection.sock
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it was closed already
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self) -> None:
+        try:
+            self._connection.connect()
+        except UnicodeError:  # such as an empty part, which is refused without a look-up
+            raise socket.gaierror(socket.EAI_NONAME, "it is not the name of a host") from None
+        self._socket = self._connection.sock
+        if self._ended:  # `end` found no socket
+            raise TimeoutError
+
+
+def within(seconds: float, work: Callable[[], _Result], end: Callable[[], None] = lambda: None) -> _Result:
+    """Return what `work` returns, or raise what it raises. After so many seconds, call `end` and raise TimeoutError.
+
+    The work has a thread of its own, which is left alone at the deadline. `end` should make it end soon.
+    """
+    done: Future[_Result] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # the caller gets it
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="streammetrics-request", daemon=True).start()
     try:
-        connection.connect()
-    except UnicodeError:  # such as an empty part, which is refused without a look-up
-        raise socket.gaierror(socket.EAI_NONAME, "it is not the name of a host") from None
+        return done.result(seconds)
+    except TimeoutError:
+        end()
+        raise
 
 
 def server_of(url: str) -> str:
@@ -120,15 +171,6 @@ def server_of(url: str) -> str:
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{parts.scheme}://{host}{'' if parts.port is None else f':{parts.port}'}"
-
-
-def _end(connection: http.client.HTTPConnection, is_late: threading.Event) -> None:
-    """Close the connection under a request that takes too long. Its thread then gets an error."""
-    is_late.set()
-    sock: socket.socket | None = connection.sock
-    if sock is not None:
-        with contextlib.suppress(OSError):  # it was closed already
-            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _text(error: Exception) -> str:

@@ -17,13 +17,14 @@ TOO_WEAK = ("EE_KEY_TOO_SMALL", "CA_MD_TOO_WEAK", "CA_KEY_TOO_SMALL")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFiles:
-    """The files of one configuration section; None: not given. `repr` shows no secret.
+    """The files of one configuration section; None: not given. `repr` shows no secret. The names of the settings begin with `prefix`.
 
     `cafile` has the trusted authorities. `certfile` has our own certificate, and its key if `keyfile` is None. If the section
     has no setting for a password (`takes_password` is false), the key must not have one.
     """
 
     section: str
+    prefix: str = "ssl_"
     cafile: str | None = None
     certfile: str | None = None
     keyfile: str | None = None
@@ -42,14 +43,17 @@ class CertificateFiles:
         """Check the files for a client that reads them itself each time it connects."""
         self.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
+    def _key(self, name: str) -> str:
+        return f"{self.section}.{self.prefix}{name}"
+
     def _require_readable(self) -> None:
         problems = []
-        for name, path in (("ssl_cafile", self.cafile), ("ssl_certfile", self.certfile), ("ssl_keyfile", self.keyfile)):
+        for name, path in (("cafile", self.cafile), ("certfile", self.certfile), ("keyfile", self.keyfile)):
             if path is not None:
                 try:
                     Path(path).open("rb").close()
                 except OSError as error:
-                    problems.append(Problem(f"{self.section}.{name}", path, f"must be a file that can be read ({error.strerror})"))
+                    problems.append(Problem(self._key(name), path, f"must be a file that can be read ({error.strerror})"))
         if problems:
             raise ConfigError(problems)
 
@@ -58,7 +62,7 @@ class CertificateFiles:
             context.load_verify_locations(path)
         except ssl.SSLError:
             allowed = "must hold the certificates of authorities in PEM (-----BEGIN CERTIFICATE-----)"
-            raise ConfigError([Problem(f"{self.section}.ssl_cafile", path, allowed)]) from None
+            raise ConfigError([Problem(self._key("cafile"), path, allowed)]) from None
 
     def _load_own(self, context: ssl.SSLContext, certfile: str) -> None:
         asked = []
@@ -74,24 +78,24 @@ class CertificateFiles:
 
     def _mismatch(self, certfile: str, reason: str, password_asked: bool) -> Problem:
         """Return what is wrong with readable files that do not work together."""
-        section = self.section
-        name, path = ("ssl_keyfile", self.keyfile) if self.keyfile else ("ssl_certfile", certfile)
+        name, path = ("keyfile", self.keyfile) if self.keyfile else ("certfile", certfile)
+        key, certificate_key = self._key(name), self._key("certfile")
         if reason == "KEY_VALUES_MISMATCH":
-            allowed = f"must hold the key of the first certificate in {section}.ssl_certfile ({certfile}); it holds another"
-            return Problem(f"{section}.{name}", path, allowed)
+            allowed = f"must hold the key of the first certificate in {certificate_key} ({certfile}); it holds another"
+            return Problem(key, path, allowed)
         if password_asked and not self.takes_password:
-            return Problem(f"{section}.{name}", path, "must hold a key without a password")
+            return Problem(key, path, "must hold a key without a password")
         if password_asked:
             message = "does not open" if self.password else "is empty and must open"
             shown = "***" if self.password else "(empty)"
-            return Problem(f"{section}.ssl_password", shown, f"{message} the key in {section}.{name} ({path})")
+            return Problem(self._key("password"), shown, f"{message} the key in {key} ({path})")
         if not _holds_certificate(certfile):
-            return Problem(f"{section}.ssl_certfile", certfile, "must hold a certificate in PEM (-----BEGIN CERTIFICATE-----)")
+            return Problem(certificate_key, certfile, "must hold a certificate in PEM (-----BEGIN CERTIFICATE-----)")
         if reason in TOO_WEAK:
             allowed = f"must hold a certificate that is strong enough for today's peers ({reason})"
-            return Problem(f"{section}.ssl_certfile", certfile, allowed)
-        also = "" if self.keyfile else f"; or name the file of the key in {section}.ssl_keyfile"
-        return Problem(f"{section}.{name}", path, f"must hold the private key in PEM (-----BEGIN PRIVATE KEY-----){also}")
+            return Problem(certificate_key, certfile, allowed)
+        also = "" if self.keyfile else f"; or name the file of the key in {self._key('keyfile')}"
+        return Problem(key, path, f"must hold the private key in PEM (-----BEGIN PRIVATE KEY-----){also}")
 
 
 def _holds_certificate(path: str) -> bool:

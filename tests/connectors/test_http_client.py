@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from tests.servers.certificates import Authority
 from tests.servers.process import free_port
 from tests.support.committed_state import answering
 from tests.support.gates import shown_views
-from tests.support.sockets import receiver, replying
+from tests.support.sockets import dripping, read_until_closed, receiver, replying
 
 
 def http_client(timeout_seconds: float = 20, cafile: Path | None = None) -> HttpClient:
@@ -46,41 +45,40 @@ def hang(connection: socket.socket, done: threading.Event) -> None:
     done.wait()
 
 
-def drip(connection: socket.socket, done: threading.Event) -> None:
-    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-    while not done.wait(0.05):
-        try:
-            connection.sendall(b"x")
-        except OSError:
-            return
+SLOW = {
+    "no word": hang,
+    "headers without end": dripping(b"HTTP/1.1 200 OK\r\nX-Long: "),
+    "a body with its length": dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"),
+    "a body up to the end of the connection": dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"),
+    "a body of HTTP/1.0": dripping(b"HTTP/1.0 200 OK\r\n\r\n"),
+    "chunks": dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+}
 
 
-def drip_headers(connection: socket.socket, done: threading.Event) -> None:
-    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
-    while not done.wait(0.05):
-        try:
-            connection.sendall(b"x")
-        except OSError:
-            return
-
-
-@pytest.mark.parametrize("handle", [hang, drip, drip_headers])
+@pytest.mark.parametrize("handle", SLOW.values(), ids=SLOW)
 def test_a_receiver_that_takes_too_long_is_left(handle: Callable[[socket.socket, threading.Event], None]) -> None:
     with receiver(handle) as url, pytest.raises(HttpError, match=r"http://127\.0\.0\.1:\d+: no answer within 0.5 s"):
         HASTY.request("GET", url, {})
 
 
-def test_a_slow_look_up_of_the_host_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_up = socket.getaddrinfo
+@pytest.mark.parametrize("ask", [lambda url: HASTY.request("GET", url, {}), HASTY.reach])
+def test_a_look_up_of_the_host_that_hangs_holds_nobody_and_nothing_is_sent_after_it(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[str], object]
+) -> None:
+    look_up, goes_on = socket.getaddrinfo, threading.Event()
 
     def slowly(*args: Any, **options: Any) -> Any:
-        time.sleep(0.7)
+        goes_on.wait()
         return look_up(*args, **options)
 
-    with receiver(drip) as url:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setattr(socket, "getaddrinfo", slowly)
         with pytest.raises(HttpError, match=r"no answer within 0.5 s"):
-            HASTY.request("GET", url, {})
+            ask(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        goes_on.set()
+        connection, _ = listening.accept()
+        with connection:
+            assert read_until_closed(connection) == b""
 
 
 def test_a_closed_port_and_an_unknown_host_are_errors() -> None:

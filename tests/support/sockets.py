@@ -40,3 +40,15 @@ def receiver(handle: Callable[[socket.socket, threading.Event], None]) -> Iterat
 
 def replying(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
     return lambda connection, done: connection.sendall(text)
+
+
+def dripping(start: bytes, piece: bytes = b"x") -> Callable[[socket.socket, threading.Event], None]:
+    """Say the start at once, then one piece after the other, without end."""
+
+    def drip(connection: socket.socket, done: threading.Event) -> None:
+        connection.sendall(start)
+        with contextlib.suppress(OSError):
+            while not done.wait(0.05):
+                connection.sendall(piece)
+
+    return drip

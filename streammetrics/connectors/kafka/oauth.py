@@ -8,37 +8,37 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import functools
-import http.client
 import json
-import ssl
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from streammetrics.connectors.http_client import HttpAnswer, HttpClient, HttpError, within
+from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
 
 TIMEOUT_SECONDS: Final = 3.0
 """The client waits for a token on the thread of its connections. A longer wait would cost heartbeats."""
+AWS_SECONDS: Final = 10.0
+"""The same for AWS, whose signer may ask several services for the credentials."""
 RENEW_AFTER: Final = 0.8
 """The part of a token's life after which it is renewed, so that a short outage of the endpoint does no harm."""
 LIFE_SECONDS: Final = 60.0
 """How long a token is kept that does not say when it expires."""
-ANSWER_BYTES_MAX: Final = 1 << 20
+SHOWN_BYTES: Final = 500
+"""How much of a refusal is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,46 +160,38 @@ def _of_endpoint(login: OAuthLogin, now: float) -> Token:
     assert login.token_url is not None
     form = {"grant_type": "client_credentials"} | ({"scope": login.scope} if login.scope else {})
     pair = ":".join(urllib.parse.quote_plus(part or "") for part in (login.client_id, login.client_secret))
-    headers = {"Authorization": "Basic " + base64.b64encode(pair.encode()).decode(), "Accept": "application/json"}
-    request = urllib.request.Request(login.token_url, urllib.parse.urlencode(form).encode(), headers)
-    answer = _answer(request, login)
-    text, seconds = answer.get("access_token"), answer.get("expires_in")
+    headers = {
+        "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
+        "Accept": "application/json",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    files = CertificateFiles(section="kafka", prefix="oauth_", cafile=login.cafile)
+    try:
+        answer = HttpClient(timeout_seconds=TIMEOUT_SECONDS, certificates=files).request(
+            "POST", login.token_url, headers, urllib.parse.urlencode(form).encode()
+        )
+    except HttpError as error:
+        raise SourceError(f"no token can be had from {error}", "check kafka.oauth_token_url and kafka.oauth_cafile") from None
+    return _granted(answer, login.token_url, now)
+
+
+def _granted(answer: HttpAnswer, place: str, now: float) -> Token:
+    if answer.status != 200:
+        reason = answer.body[:SHOWN_BYTES].decode(errors="replace").replace("\n", " ")
+        raise SourceError(
+            f"{place} refused a token with status {answer.status}{f': {reason}' if reason.isprintable() and reason else ''}",
+            "check kafka.oauth_client_id, oauth_client_secret and oauth_scope",
+        )
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        raise SourceError(f"{place} answered something else than JSON", "check kafka.oauth_token_url") from None
+    fields = found if isinstance(found, dict) else {}
+    text, seconds = fields.get("access_token"), fields.get("expires_in")
     if not isinstance(text, str) or not text or not text.isprintable():
-        raise SourceError(f"{login.token_url} answered without an access_token", "check kafka.oauth_token_url")
+        raise SourceError(f"{place} answered without an access_token", "check kafka.oauth_token_url")
     known = isinstance(seconds, int | float) and seconds > 0
     return _kept_until(text, now, now + float(seconds) if known and seconds is not None else None)
-
-
-def _answer(request: urllib.request.Request, login: OAuthLogin) -> Mapping[str, Any]:
-    place = login.token_url
-    try:
-        context = ssl.create_default_context(cafile=login.cafile)
-        with _open(request, context) as reply:
-            found = json.loads(reply.read(ANSWER_BYTES_MAX))
-    except urllib.error.HTTPError as error:
-        reason = ""
-        with contextlib.suppress(OSError, http.client.HTTPException), error:
-            reason = error.read(500).decode(errors="replace").replace("\n", " ")
-        shown = reason if reason.isprintable() else error.reason
-        raise SourceError(
-            f"{place} refused a token with status {error.code}: {shown}", "check kafka.oauth_client_id, oauth_client_secret and oauth_scope"
-        ) from None
-    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
-        reason = str(getattr(error, "reason", error)) or type(error).__name__
-        raise SourceError(f"no token can be had from {place}: {reason}", "check kafka.oauth_token_url and kafka.oauth_cafile") from None
-    return found if isinstance(found, dict) else {}
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects: they would send the client's secret somewhere else."""
-
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-def _open(request: urllib.request.Request, context: ssl.SSLContext) -> Any:
-    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _NoRedirects)
-    return opener.open(request, timeout=TIMEOUT_SECONDS)
 
 
 def _of_aws(region: str, now: float) -> Token:
@@ -209,8 +201,12 @@ def _of_aws(region: str, now: float) -> Token:
     except ImportError:
         advice = "needs the package aws-msk-iam-sasl-signer-python: pip install 'streammetrics[aws]'"
         raise ConfigError([Problem("kafka.oauth_aws_region", region, advice)]) from None
-    try:
-        text, expires_ms = signer.generate_auth_token(region)
+    try:  # the signer may ask a service of AWS for the credentials
+        text, expires_ms = within(AWS_SECONDS, lambda: signer.generate_auth_token(region))
+    except TimeoutError:
+        raise SourceError(
+            f"AWS gives no token for MSK in {region} within {AWS_SECONDS:g} s", "see whether this machine reaches AWS"
+        ) from None
     except Exception as error:  # the signer raises many kinds: AttributeError without credentials, and those of botocore
         raise SourceError(
             f"AWS gives no token for MSK in {region}: {error}", "give the process credentials of AWS (environment, profile or role)"

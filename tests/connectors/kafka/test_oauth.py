@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 from kafka.errors import KafkaConnectionError
 
+from streammetrics.connectors.kafka import oauth
 from streammetrics.connectors.kafka.oauth import OAuthLogin, OAuthTokens, expiry_of, tokens_of
-from streammetrics.errors import SourceError
+from streammetrics.errors import ConfigError, SourceError
 from tests.servers.certificates import Authority
 from tests.servers.oauth import CLIENT_ID, CLIENT_SECRET, TokenEndpoint, TokenSigner, token_endpoint
-from tests.support.sockets import receiver, replying
+from tests.support.sockets import dripping, receiver, replying
 
 SIGNER = TokenSigner()
 
@@ -67,7 +68,7 @@ def test_a_token_without_a_lifetime_is_kept_for_a_minute(endpoint: TokenEndpoint
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
-        (200, b"<html>", "no token can be had from"),
+        (200, b"<html>", "answered something else than JSON"),
         (200, b"[]", "answered without an access_token"),
         (200, b'{"access_token": ""}', "answered without an access_token"),
         (200, b'{"access_token": "a\\u0001b"}', "answered without an access_token"),
@@ -88,6 +89,18 @@ def test_an_answer_that_is_no_http_does_not_end_the_thread_of_the_client() -> No
         OAuthTokens(OAuthLogin(token_url=f"{url}/token", client_id=CLIENT_ID, client_secret=CLIENT_SECRET)).token()
 
 
+@pytest.mark.parametrize("end", [b"Content-Length: 1000000", b"Connection: close"])
+def test_an_endpoint_that_answers_byte_by_byte_holds_the_client_no_longer_than_its_limit(
+    monkeypatch: pytest.MonkeyPatch, end: bytes
+) -> None:
+    monkeypatch.setattr(oauth, "TIMEOUT_SECONDS", 0.5)
+    with (
+        receiver(dripping(b"HTTP/1.1 200 OK\r\n" + end + b"\r\n\r\n")) as url,
+        pytest.raises(SourceError, match=r"no answer within 0\.5 s"),
+    ):
+        OAuthTokens(OAuthLogin(token_url=f"{url}/token", client_id=CLIENT_ID, client_secret=CLIENT_SECRET)).current()
+
+
 def test_a_wrong_secret_and_an_absent_endpoint_are_explained(endpoint: TokenEndpoint) -> None:
     with pytest.raises(SourceError, match=r"status 401.*check kafka.oauth_client_id"):
         tokens(endpoint, client_secret="wrong").current()
@@ -102,8 +115,10 @@ def test_an_endpoint_with_tls_is_checked(tmp_path: Path) -> None:
     context.load_cert_chain(authority.server().bothfile)
     with token_endpoint(SIGNER, tls=context) as endpoint:
         assert tokens(endpoint, cafile=str(authority.cafile)).current()
-        with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
+        with pytest.raises(SourceError, match="its certificate is not trusted"):
             tokens(endpoint).current()
+        with pytest.raises(ConfigError, match=r"kafka\.oauth_cafile"):
+            tokens(endpoint, cafile=str(tmp_path / "none.pem")).current()
 
 
 def test_a_token_file_is_read_for_each_connection(tmp_path: Path) -> None:
