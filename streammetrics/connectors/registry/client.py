@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from streammetrics.connectors.http_client import HttpAnswer, HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
@@ -25,6 +27,27 @@ _TYPES: Final[dict[str, SchemaType]] = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", 
 _UNKNOWN_CODES: Final = (40403, 40402, 40401)
 """Confluent's codes for a schema, version or subject that does not exist. Another 404 is a wrong address."""
 _APICURIO_IDS: Final = {"global_id": "globalIds", "content_id": "contentIds"}
+
+
+_Answer = TypeVar("_Answer")
+
+
+class _Reference(msgspec.Struct, rename="camel"):
+    """A schema that another one imports by its `name`: where Confluent's API has it, or Apicurio's."""
+
+    name: str
+    subject: str = ""
+    version: str | int | None = None
+    group_id: str | None = None
+    artifact_id: str = ""
+
+
+class _Schema(msgspec.Struct, rename="camel"):
+    """A schema as Confluent's API sends it."""
+
+    schema: str
+    schema_type: str | None = None
+    references: Sequence[_Reference] | None = None
 
 
 class UnknownSchemaError(Exception):
@@ -81,11 +104,12 @@ class RegistryClient:
         if ref.kind in _APICURIO_IDS:
             return self._from_apicurio(f"{_APICURIO_IDS[ref.kind]}/{ref.id}")
         path = f"/schemas/guids/{ref.id}" if ref.kind == "guid" else f"/schemas/ids/{ref.id}"
-        return self._schema(self._object(f"{self._confluent}{path}"))
+        return self._with_references(self._answer(f"{self._confluent}{path}", _Schema))
 
     def check(self) -> None:
         """Raise RegistryError unless the registry answers a request that needs its login."""
-        self._json(f"{self._confluent}/subjects" if self.settings.id_kind == "schema_id" else f"{self._apicurio}/search/artifacts?limit=1")
+        is_confluent = self.settings.id_kind == "schema_id"
+        self._answer(f"{self._confluent}/subjects" if is_confluent else f"{self._apicurio}/search/artifacts?limit=1", msgspec.Raw)
 
     @property
     def _confluent(self) -> str:
@@ -97,32 +121,29 @@ class RegistryClient:
         base, found, _ = self.settings.place.partition("/apis/ccompat/")
         return f"{base}/apis/registry/v2" if found else base
 
-    def _schema(self, answer: Mapping[str, Any]) -> SchemaText:
-        """Read an answer of Confluent's API."""
-        text, kind = answer.get("schema"), _TYPES.get(str(answer.get("schemaType") or "AVRO"))
-        if not isinstance(text, str):
-            raise self._not_a_registry(f"an answer without a schema: {str(answer)[:80]}")
+    def _with_references(self, answer: _Schema) -> SchemaText:
+        kind = _TYPES.get(answer.schema_type or "AVRO")
         if kind is None:
-            raise SchemaProblemError(f"its type {answer.get('schemaType')} is not AVRO, PROTOBUF or JSON")
+            raise SchemaProblemError(f"its type {answer.schema_type} is not AVRO, PROTOBUF or JSON")
         references: dict[str, str] = {}
         self._add_references(answer, references, 0)
-        return SchemaText(kind, text, references)
+        return SchemaText(kind, answer.schema, references)
 
-    def _add_references(self, answer: Mapping[str, Any], found: dict[str, str], depth: int) -> None:
+    def _add_references(self, answer: _Schema, found: dict[str, str], depth: int) -> None:
         """Add the references of a schema, each after its own."""
-        for reference in answer.get("references") or ():
-            name, subject, version = reference.get("name"), reference.get("subject"), reference.get("version")
+        for reference in answer.references or ():
+            name, subject, version = reference.name, reference.subject, reference.version
             if name in found:
                 continue
             if len(found) >= REFERENCES_MAX or depth >= REFERENCES_MAX:
                 raise SchemaProblemError(f"it imports more than {REFERENCES_MAX} schemas")
             try:
-                path = f"/subjects/{quote(str(subject), safe='')}/versions/{quote(str(version), safe='')}"
-                imported = self._object(f"{self._confluent}{path}")
+                path = f"/subjects/{quote(subject, safe='')}/versions/{quote(str(version), safe='')}"
+                imported = self._answer(f"{self._confluent}{path}", _Schema)
             except UnknownSchemaError:
                 raise SchemaProblemError(f"its reference {name} (subject {subject}, version {version}) is not in the registry") from None
             self._add_references(imported, found, depth + 1)
-            found[str(name)] = str(imported.get("schema"))
+            found[name] = imported.schema
 
     def _from_apicurio(self, path: str) -> SchemaText:
         text, kind = self._text(f"{self._apicurio}/ids/{path}")
@@ -131,14 +152,14 @@ class RegistryClient:
         return SchemaText(_TYPES.get(kind) or guessed_type(text), text, references)
 
     def _add_artifacts(self, url: str, found: dict[str, str], depth: int) -> None:
-        for reference in self._json(url) or ():
-            name = str(reference.get("name"))
+        for reference in self._answer(url, list[_Reference]):
+            name = reference.name
             if name in found:
                 continue
             if len(found) >= REFERENCES_MAX or depth >= REFERENCES_MAX:
                 raise SchemaProblemError(f"it imports more than {REFERENCES_MAX} schemas")
-            group, artifact = quote(str(reference.get("groupId") or "default"), safe=""), quote(str(reference.get("artifactId")), safe="")
-            place = f"{self._apicurio}/groups/{group}/artifacts/{artifact}/versions/{quote(str(reference.get('version')), safe='')}"
+            group, artifact = quote(reference.group_id or "default", safe=""), quote(reference.artifact_id, safe="")
+            place = f"{self._apicurio}/groups/{group}/artifacts/{artifact}/versions/{quote(str(reference.version), safe='')}"
             try:
                 text, _ = self._text(f"{place}/content" if self._apicurio.endswith("/v3") else place)
                 self._add_artifacts(f"{place}/references", found, depth + 1)
@@ -146,17 +167,14 @@ class RegistryClient:
                 raise SchemaProblemError(f"its reference {name} is not in the registry") from None
             found[name] = text
 
-    def _object(self, url: str) -> Mapping[str, Any]:
-        found = self._json(url)
-        if not isinstance(found, dict):
-            raise self._not_a_registry(f"JSON that is no object: {str(found)[:80]}")
-        return found
-
-    def _json(self, url: str) -> Any:
+    def _answer(self, url: str, kind: type[_Answer]) -> _Answer:
+        """Return the answer to a request. Raises RegistryError for one of another shape, and as `_text`."""
         text, _ = self._text(url)
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(text, type=kind)
+        except msgspec.ValidationError as error:
+            raise self._not_a_registry(f"an answer without what it must have ({error}): {text[:80]}") from None
+        except (msgspec.DecodeError, RecursionError):
             raise self._not_a_registry(f"text that is not JSON: {text[:80]!r}") from None
 
     def _text(self, url: str) -> tuple[str, str]:
@@ -175,10 +193,10 @@ class RegistryClient:
 
     def _refusal(self, refused: HttpAnswer) -> Exception:
         try:
-            answer = json.loads(refused.body)
-        except (ValueError, RecursionError):
-            answer = {}
-        answer = answer if isinstance(answer, dict) else {}
+            found: Any = msgspec.json.decode(refused.body)
+        except (msgspec.DecodeError, RecursionError):
+            found = None
+        answer = found if isinstance(found, dict) else {}
         place, status, message = self.settings.place, refused.status, str(answer.get("message") or "")[:200]
         name = str(answer.get("name"))  # Apicurio: NotFoundException is a path that the server does not have
         is_missing = answer.get("error_code") in _UNKNOWN_CODES or (name.endswith("NotFoundException") and name != "NotFoundException")

@@ -97,8 +97,15 @@ def test_a_schema_that_does_not_exist_is_unknown(answers: Answers, content: obje
         (401, b"", "refuses the login"),
         (403, b"", "refuses the login"),
         (200, b"<html>welcome</html>", "sends text that is not JSON"),
-        (200, {"id": 7}, "sends an answer without a schema"),
-        (200, [7], "sends JSON that is no object"),
+        (200, {"id": 7}, "sends an answer without what it must have .*required field `schema`"),
+        (200, {"schema": {"type": "string"}}, r"Expected `str`, got `object` - at `\$\.schema`"),
+        (200, {"schema": "x", "schemaType": ["AVRO"]}, r"at `\$\.schemaType`"),
+        (200, {"schema": "x", "references": 7}, r"Expected `array \| null`, got `int` - at `\$\.references`"),
+        (200, {"schema": "x", "references": ["a.proto"]}, r"Expected `object`, got `str` - at `\$\.references"),
+        (200, {"schema": "x", "references": [{"name": "a", "subject": ["a"], "version": 1}]}, r"at `\$\.references\[0\]\.subject`"),
+        (200, [7], "sends an answer without what it must have .*Expected `object`, got `array`"),
+        (200, b"\xff\xfe", "sends text that is not JSON"),
+        (404, {"error_code": [40403], "name": 7, "message": {}}, "is no schema registry"),
         (302, b"", "is no schema registry"),
     ],
 )
@@ -109,6 +116,21 @@ def test_any_other_answer_may_pass_and_is_not_taken_for_an_unknown_schema(
     with pytest.raises(RegistryError, match=says):
         client(answers, username="alice", password="open sesame").fetch(REF)
     assert [path for path, _ in answers.asked] == ["/schemas/ids/7"], "a redirect was followed"
+
+
+def test_an_import_of_the_wrong_shape_is_named(answers: Answers) -> None:
+    answers.give("/schemas/ids/7", {"schema": "x", "references": [{"name": "a", "subject": "a", "version": 1}]})
+    answers.give("/subjects/a/versions/1", {"schema": None})
+    with pytest.raises(RegistryError, match=r"got `null` - at `\$\.schema`"):
+        client(answers).fetch(REF)
+
+
+@pytest.mark.parametrize("references", [{"name": "a"}, ["a"], None, [{"artifactId": "a"}], [{"name": "a", "artifactId": 7}]])
+def test_references_of_apicurio_in_the_wrong_shape_are_an_error_of_the_registry(answers: Answers, references: object) -> None:
+    answers.give("/apis/registry/v2/ids/globalIds/7", b'syntax = "proto3";')
+    answers.give("/apis/registry/v2/ids/globalIds/7/references", references)
+    with pytest.raises(RegistryError, match=r"sends an answer without what it must have .*(Expected|required)"):
+        client(answers, "/apis/registry/v2").fetch(SchemaRef("global_id", "7", 9))
 
 
 def test_a_server_that_is_not_there_may_come_back(answers: Answers) -> None:
