@@ -181,7 +181,13 @@ _POST_MARK: Final[JsonSchema] = {
             "201": {"description": "The marks that were stored.", "content": {"application/json": {"schema": _ref("Marks")}}},
             **{
                 status: {"description": text, "content": {"application/json": {"schema": _ref("Error")}}}
-                for status, text in {"400": "Not such a body.", "415": "Not JSON.", "503": "Not stored."}.items()
+                for status, text in {
+                    "400": "Not such a body.",
+                    "411": "A body without its length.",
+                    "413": "A body that is too long.",
+                    "415": "Not JSON.",
+                    "503": "Not stored.",
+                }.items()
             },
         },
     }

@@ -186,28 +186,39 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def _without_bodies(app: ASGIApp) -> ASGIApp:
-    """Refuse requests with a body, before the body is read, and requests with a head over the limit.
+    """Refuse requests with a body before the body is read, except a post of marks of a known and small length, and a head over the limit.
 
     h11 refuses a long head that arrives in pieces. A head that arrives at once is checked here.
     """
-    body = PlainTextResponse("requests must not have a body\n", 413, headers={"connection": "close"})
-    head = PlainTextResponse(f"the first line and headers are longer than {HEADER_BYTES_MAX} bytes\n", 431, headers={"connection": "close"})
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        has_body = (b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0")) and not _may_have_body(scope)
-        response = body if has_body else head if _head_bytes(scope) > HEADER_BYTES_MAX else app
-        await response(scope, receive, send)
+        refusal = _body_refusal(scope) or _head_refusal(scope)
+        await (refusal or app)(scope, receive, send)
 
     return wrapped
 
 
-def _may_have_body(scope: Scope) -> bool:
-    """Whether a request posts marks, with a length that is known and small."""
+def _body_refusal(scope: Scope) -> Response | None:
+    """Return the answer to a body that is not read; None if there is none, or it is a post of marks within the limit."""
     headers = dict(scope["headers"])
-    length = headers.get(b"content-length", b"")
-    is_small = b"transfer-encoding" not in headers and length.isdigit() and len(length) < 9 and int(length) <= BODY_BYTES_MAX
-    return is_small and scope["method"] == "POST" and scope["path"] == MARKS_PATH
+    length, is_endless = int(headers.get(b"content-length", 0)), b"transfer-encoding" in headers  # h11 takes digits only
+    if not (is_endless or length):
+        return None
+    close = {"connection": "close"}
+    if (scope["method"], scope["path"]) != ("POST", MARKS_PATH):
+        return PlainTextResponse("requests must not have a body\n", 413, headers=close)
+    if is_endless:
+        return JSONResponse({"error": "content-length: send the length of the body, and no transfer-encoding"}, 411, headers=close)
+    if length <= BODY_BYTES_MAX:
+        return None
+    return JSONResponse({"error": f"the body has more than {BODY_BYTES_MAX} bytes; post fewer marks at a time"}, 413, headers=close)
+
+
+def _head_refusal(scope: Scope) -> Response | None:
+    """Return the answer to a head over the limit."""
+    if _head_bytes(scope) <= HEADER_BYTES_MAX:
+        return None
+    return PlainTextResponse(f"the first line and headers are longer than {HEADER_BYTES_MAX} bytes\n", 431, headers={"connection": "close"})
 
 
 def _head_bytes(scope: Scope) -> int:

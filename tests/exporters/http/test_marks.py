@@ -96,9 +96,19 @@ def test_what_a_page_of_another_site_may_send_is_refused(port: Port, kind: str) 
 def test_a_bad_body_is_refused_with_the_reason(port: Port) -> None:
     status, said = port.ask("POST", body={"text": ""})
     assert (status, said["error"].partition(";")[0]) == (400, "text: got ''")
-    assert port.ask("POST", body=b"x" * (BODY_BYTES_MAX + 1))[0] == 413
-    assert port.ask("POST", path="/api/report", body={"text": "a"})[0] == 413
-    assert port.ask("PUT", body={"text": "a"})[0] == 413
+    for other in (port.ask("POST", path="/api/report", body={"text": "a"}), port.ask("PUT", body={"text": "a"})):
+        assert other == (413, "requests must not have a body\n")
+
+
+def test_a_body_is_taken_up_to_its_limit_and_above_it_the_limit_is_said(port: Port) -> None:
+    mark = json.dumps({"text": "a"}).encode()
+    assert port.ask("POST", body=mark.ljust(BODY_BYTES_MAX))[0] == 201
+    above = 413, {"error": "the body has more than 65536 bytes; post fewer marks at a time"}
+    assert port.ask("POST", body=mark.ljust(BODY_BYTES_MAX + 1)) == above
+    for claimed in ("100000", "9" * 20):
+        assert port.ask("POST", body=b"", headers={**JSON, "Content-Length": claimed}) == above
+    endless = {**JSON, "Transfer-Encoding": "chunked"}
+    assert port.ask("POST", headers=endless) == (411, {"error": "content-length: send the length of the body, and no transfer-encoding"})
 
 
 def test_a_worker_and_an_unavailable_store_say_so(port: Port) -> None:
