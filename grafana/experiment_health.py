@@ -197,6 +197,7 @@ def _lists() -> Block:
         Query(state_rate("streammetrics_experiment_lists_unstaged_total", []), "in no stage"),
         Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
         Query(state_rate("streammetrics_labels_dropped_total", []), "labels dropped"),
+        Query(state_rate("streammetrics_variants_as_text_total", []), "variants read as text"),
         least=0,
         rules=(dashed("B"),),
         empty="No final lists in this time range",

@@ -154,6 +154,6 @@ def _shown(event: Event | MalformedEvent) -> str:
     more = f" and {len(named) - ITEMS_SHOWN_MAX} more" if len(named) > ITEMS_SHOWN_MAX else ""
     items = ", ".join(named[:ITEMS_SHOWN_MAX]) + more
     labels = "".join(f", {excerpt(name)}={excerpt(value)}" for name, value in (*event.experiments, *event.segments))
-    dropped = f", dropped labels: {', '.join(event.dropped_labels)}" if event.dropped_labels else ""
+    dropped = f", labels not used as sent: {', '.join(event.dropped_labels)}" if event.dropped_labels else ""
     part = "part of " if event.positions is not None else ""
     return f"{part}list {excerpt(event.impression_id)} of [{items}]{labels}{dropped}, user {excerpt(event.user_id)}, {moment}"

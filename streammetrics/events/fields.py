@@ -31,6 +31,7 @@ _whole = msgspec.json.Decoder(int).decode
 _number = msgspec.json.Decoder(float).decode
 _text_or_whole: Callable[[msgspec.Raw], int | str] = msgspec.json.Decoder(int | str).decode
 _boolean = msgspec.json.Decoder(bool).decode
+_number_or_boolean: Callable[[msgspec.Raw], float | bool] = msgspec.json.Decoder(float | bool).decode
 
 
 class Fields:
@@ -77,6 +78,11 @@ class Fields:
     def optional_label(self, name: str) -> str | None:
         raw = self.get(name)
         return None if raw is None else read_label(self.within + name, raw, self.limits)
+
+    def variant(self, name: str) -> str:
+        raw = self.need(name)
+        text = _as_text(raw)
+        return read_label(self.within + name, raw, self.limits) if text is None else check_label(self.within + name, text, self.limits)
 
     def time(self, name: str) -> int:
         return read_ts(self.within + name, self.need(name))
@@ -166,20 +172,26 @@ def sorted_labels(labels: Mapping[str, str] | None) -> Labels:
 
 
 class UsableLabels(NamedTuple):
-    """The labels of a list that can be used, sorted by name, and the reason for each one that was dropped."""
+    """The labels of a list that can be used, sorted by name, and the reason for each one that was dropped or read as text."""
 
     labels: Labels
     dropped: tuple[str, ...] = ()
 
 
 def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
-    """Read an object experiment -> variant. A null variant means that the list is not in that experiment."""
+    """Read an object experiment -> variant. A null variant means that the list is not in that experiment.
+
+    Feature flags and client libraries often give an index or a boolean: it is read as its JSON text, and counted.
+
+    >>> read_experiments(msgspec.Raw(b'{"checkout":true,"ranker":1}'), EventLimits())
+    UsableLabels(labels=(('checkout', 'true'), ('ranker', '1')), dropped=('variant_as_text', 'variant_as_text'))
+    """
     return usable_experiments(_labels_object(raw), limits)
 
 
 def usable_experiments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
     """Return the variants that can be used; at most experiments_max, the first ones by name. None: the labels are not an object."""
-    return _first_labels(*_usable(raws, limits, value_chars_min=1), limits.experiments_max, "too_many_experiments")
+    return _first_labels(*_usable(raws, limits, of_variants=True), limits.experiments_max, "too_many_experiments")
 
 
 def read_segments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
@@ -189,7 +201,7 @@ def read_segments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
 
 def usable_segments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
     """Return the segment values that can be used; at most segments_max, the first ones by name. None: the labels are not an object."""
-    return _first_labels(*_usable(raws, limits, value_chars_min=0), limits.segments_max, "too_many_segments")
+    return _first_labels(*_usable(raws, limits, of_variants=False), limits.segments_max, "too_many_segments")
 
 
 def _first_labels(labels: Labels, dropped: list[str], most: int, reason: str) -> UsableLabels:
@@ -205,8 +217,11 @@ def _labels_object(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
         return None
 
 
-def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, value_chars_min: int) -> tuple[Labels, list[str]]:
-    """Drop each label that breaks a rule, so that a bad label costs only itself. Null values are absent, not dropped."""
+def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, of_variants: bool) -> tuple[Labels, list[str]]:
+    """Drop each label that breaks a rule, so that a bad label costs only itself. Null values are absent, not dropped.
+
+    A variant must not be empty, and may be a number or a boolean.
+    """
     labels: dict[str, str] = {}
     dropped: list[str] = []
     if raws is None:
@@ -214,12 +229,15 @@ def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, value_c
     for name, raw in (raws or {}).items():
         if is_text(raw, b"null"):
             continue
+        text = _as_text(raw) if of_variants else None
+        if text is not None:
+            dropped.append("variant_as_text")
         try:
-            value = _string(raw)
+            value = _string(raw) if text is None else text
         except msgspec.ValidationError:
             dropped.append("label_bad_type")
             continue
-        if not name or len(value) < value_chars_min:
+        if not name or (of_variants and not value):
             dropped.append("label_empty")
         elif len(name) > limits.label_chars_max or len(value) > limits.label_chars_max:
             dropped.append("label_too_long")
@@ -228,6 +246,15 @@ def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, value_c
         else:
             labels[name] = value
     return sorted_labels(labels), dropped
+
+
+def _as_text(raw: msgspec.Raw) -> str | None:
+    """Return the JSON text of a number or a boolean; None for any other value."""
+    try:
+        _number_or_boolean(raw)
+    except msgspec.ValidationError:
+        return None
+    return bytes(raw).decode("ascii")
 
 
 def read_ts(name: str, raw: msgspec.Raw) -> int:

@@ -26,7 +26,8 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     `items` are in rank order (best first). If positions are places, an empty text stands at each place that shows no item, except after
     the last one; a fragment has no such texts, and its positions begin at 0. `positions` is None for a whole list. For a fragment it has
     each item's position, ascending. `teams` has the team that drafted each item, or the empty string. It is empty for a list without
-    teams. `dropped_labels` has a reason for each label that could not be used. The list counts without these labels.
+    teams. `dropped_labels` has a reason for each label that could not be used, and `variant_as_text` for each
+    variant that was a number or a boolean. The list counts without the labels that could not be used.
     """
 
     impression_id: str

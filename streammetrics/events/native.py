@@ -35,6 +35,7 @@ Rules:
   normalised. Numbers and control characters (C0, DEL, C1) are rejected.
 * A **label** follows the same rule with `label_chars_max`. An experiment or segment that breaks it is dropped and counted; the list
   counts without it. So are labels beyond `experiments_max` and `segments_max`: the first ones by name stay.
+* A **variant** may also be a number or a boolean. Its JSON text is the label, and lists count it (`variant_as_text`).
 * **ts** is an integer of epoch milliseconds in 0 … 253402300799999, or a string with an ISO-8601 date, time and zone. `1.0`,
   `1e3` and `true` are rejected. Digits finer than a millisecond are cut off, not rounded.
 * **Positions give the order only**: ranks are 1, 2, 3 … whatever the gaps. With `first_place` they are the ranks. Either all items have
@@ -102,7 +103,7 @@ def read_event(value: bytes, limits: EventLimits) -> Event:
 
 def _read_exposure(event: Fields) -> Exposure:
     return Exposure(
-        user_id=event.identity("user_id"), ts=event.time("ts"), experiment=event.label("experiment"), variant=event.label("variant")
+        user_id=event.identity("user_id"), ts=event.time("ts"), experiment=event.label("experiment"), variant=event.variant("variant")
     )
 
 

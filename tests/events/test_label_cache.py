@@ -113,7 +113,7 @@ def test_an_empty_value_is_a_segment_and_no_variant():
 
 def test_dropped_labels_are_cached_with_the_labels_that_stay():
     sets = LabelSets(LIMITS)
-    for invalid, reason in (("7", "label_bad_type"), ('"\\u0000"', "label_bad_text"), ('"' + "x" * 129 + '"', "label_too_long")):
+    for invalid, reason in (("{}", "label_bad_type"), ('"\\u0000"', "label_bad_text"), ('"' + "x" * 129 + '"', "label_too_long")):
         pair = raws(f'{{"a":{invalid},"b":"x"}}', "{}")
         assert sets.of(*pair) is sets.of(*pair) == ((("b", "x"),), (), (reason,))
 

@@ -306,15 +306,15 @@ def test_required_fields_must_be_present(event: dict[str, Any], field: str):
     ("bad", "dropped"),
     [
         ('"b":null', ()),
-        ('"b":7', ("label_bad_type",)),
+        ('"b":{"x":7}', ("label_bad_type",)),
         ('"b":["x"]', ("label_bad_type",)),
         ('"":"x"', ("label_empty",)),
         ('"b":"\\u001f"', ("label_bad_text",)),
         ('"b\\u007f":"x"', ("label_bad_text",)),
         (f'"b":"{"x" * 129}"', ("label_too_long",)),
         (f'"{"x" * 129}":"x"', ("label_too_long",)),
-        ('"b":7,"c":null,"d":false,"":"x"', ("label_bad_type", "label_bad_type", "label_empty")),
-        ('"b":"x","b":7', ("label_bad_type",)),
+        ('"b":{},"c":null,"d":[],"":"x"', ("label_bad_type", "label_bad_type", "label_empty")),
+        ('"b":"x","b":{}', ("label_bad_type",)),
     ],
 )
 def test_a_bad_label_costs_only_that_label(field: str, bad: str, dropped: tuple[str, ...]):
@@ -331,6 +331,31 @@ def test_labels_that_are_no_object_are_dropped(field: str, text: str):
     found = only(spliced(IMPRESSION, field, text))
     assert isinstance(found, Impression)
     assert (getattr(found, field), found.dropped_labels) == ((), ("label_bad_type",))
+
+
+@pytest.mark.parametrize("sent_as", ["0", "1", "-3", "1.5", "true", "false"])
+def test_a_variant_may_be_a_number_or_a_boolean(sent_as: str):
+    found = only(spliced(IMPRESSION, "experiments", f'{{"a": {sent_as} ,"b":"x"}}'))
+    assert isinstance(found, Impression)
+    assert (found.experiments, found.dropped_labels) == ((("a", sent_as), ("b", "x")), ("variant_as_text",))
+    (exposed,) = native_decoder(EventLimits(exposures=True))(spliced(EXPOSURE, "variant", sent_as))
+    assert isinstance(exposed, Exposure)
+    assert exposed.variant == sent_as
+
+
+def test_a_variant_that_is_too_long_a_number_is_dropped_and_an_exposure_with_one_refused():
+    found = only(spliced(IMPRESSION, "experiments", f'{{"a":{"1" * 129}}}'))
+    assert isinstance(found, Impression)
+    assert (found.experiments, found.dropped_labels) == ((), ("label_too_long", "variant_as_text"))
+    (exposed,) = native_decoder(EventLimits(exposures=True))(spliced(EXPOSURE, "variant", "1" * 129))
+    assert isinstance(exposed, MalformedEvent)
+    assert exposed.reason == "bad_label"
+
+
+def test_a_segment_that_is_a_number_or_a_boolean_is_dropped():
+    found = only(spliced(IMPRESSION, "segments", '{"a":7,"b":true,"c":"x"}'))
+    assert isinstance(found, Impression)
+    assert (found.segments, found.dropped_labels) == ((("c", "x"),), ("label_bad_type", "label_bad_type"))
 
 
 def test_an_empty_variant_is_dropped():
@@ -570,7 +595,7 @@ def test_valid_exposures_are_decoded(event: dict[str, Any]):
         ({"experiment": None}, "missing_field"),
         ({"variant": ""}, "bad_label"),
         ({"experiment": "x" * 129}, "bad_label"),
-        ({"variant": True}, "bad_label"),
+        ({"variant": [True]}, "bad_label"),
         ({"user_id": 7}, "bad_id"),
         ({"user_id": "x" * 513}, "bad_id"),
         ({"ts": "yesterday"}, "bad_ts"),

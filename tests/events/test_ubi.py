@@ -180,7 +180,9 @@ def test_experiments_and_segments_come_from_the_named_fields(document: dict[str,
     assert labels("B") == ((("ranker", "B"),), segments)
     assert labels({"z": "1", "a": "2"}) == ((("a", "2"), ("z", "1")), segments)
     assert labels(None) == labels("") == labels({}) == ((), segments)
-    assert labels(7) == labels(["B"]) == labels({"a": ""}) == labels({"a": None}) == ((), segments)
+    assert labels(1) == ((("ranker", "1"),), segments)
+    assert labels(False) == ((("ranker", "false"),), segments)
+    assert labels(["B"]) == labels({"a": ""}) == labels({"a": None}) == ((), segments)
     variants, _ = labels({f"e{index:02}": "x" for index in range(17)})
     assert variants == tuple((f"e{index:02}", "x") for index in range(16))
 

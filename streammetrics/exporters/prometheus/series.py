@@ -58,6 +58,7 @@ TABLE: tuple[Series, ...] = (
         "reason",
         "topic",
     ),
+    counter("variants_as_text", "Variants of lists that were sent as a number or a boolean and are read as text.", "topic"),
     counter("late", "Events older than the watermark minus the allowed lateness.", "topic"),
     counter("duplicates", "Impressions that repeat an earlier one of their session, and exposures that were sent before.", "topic"),
     counter("ignored", "Records that a mapping with kind = ignore leaves out, and exposures to experiments that are not read.", "topic"),
