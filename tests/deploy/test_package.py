@@ -22,6 +22,7 @@ PACKAGE = ROOT / "streammetrics"
 OWNER_AND_NAME = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"].removeprefix(
     "https://github.com/"
 )
+HELP_PAGES = "streammetrics/exporters/http/pages"
 IN_PACKAGE = {
     f"streammetrics/{path.relative_to(PACKAGE)}"
     for path in PACKAGE.rglob("*")
@@ -49,7 +50,8 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 
 def test_the_wheel_holds_every_file_of_the_package_but_its_notes_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert names == IN_PACKAGE
+    served = {f"{HELP_PAGES}/glossary.md", *(f"{HELP_PAGES}/runbooks/{path.name}" for path in (ROOT / "deploy" / "runbooks").iterdir())}
+    assert names == IN_PACKAGE | served
     suffixes = {Path(name).suffix for name in names}
     assert {".lua", ".html", ".js", ".css", ".py"} <= suffixes
     assert "streammetrics/py.typed" in names

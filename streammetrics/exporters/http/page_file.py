@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from streammetrics.exporters.http.help_pages import with_glossary
 from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.reports.text import fit
 
@@ -41,7 +42,7 @@ def page_file(report: Mapping[str, Any], title: str) -> bytes:
         f'<script id="report" type="application/json">{content}</script>\n'
     )
     scripts = f"<script>{library}</script>\n<script>{script}</script>\n"
-    body = re.sub(r"<nav.*?</nav>\n|<noscript>.*?</noscript>\n", "", _between(_text("page.html"), "<body>\n", "</body>"))
+    body = re.sub(r"<nav.*?</nav>\n|<noscript>.*?</noscript>\n", "", _between(with_glossary(_text("page.html")), "<body>\n", "</body>"))
     body = body.replace('<div id="cards"></div>', '<div id="cards"></div>\n<noscript><p>This report needs JavaScript.</p></noscript>')
     metas = _between(_text("page.html"), "<head>\n", "<title>")
     return f'<!doctype html>\n<html lang="en">\n<head>\n{metas}{head}</head>\n<body>\n{body}{scripts}</body>\n</html>\n'.encode()

@@ -1,7 +1,7 @@
 """Routes of the live page: its files, the recent points for its charts, and the status of the process. `HttpViews` has the content.
 
-The page is `page.html`, `page.css` and the scripts in `static/`. They are served unchanged, and nothing is inline. `uplot.js` and
-`uplot.css` draw the charts. They come from npm, see `tests/servers/chart_library.py`.
+The page is `page.html`, `page.css` and the scripts in `static/`. Only the glossary is put into the page; no script is inline.
+`uplot.js` and `uplot.css` draw the charts. They come from npm, see `tests/servers/chart_library.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streammetrics.exporters.http.etag import REVALIDATE, tagged
+from streammetrics.exporters.http.help_pages import help_routes, with_glossary
 from streammetrics.exporters.http.openapi import openapi_json
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
@@ -23,6 +24,7 @@ from streammetrics.exporters.http.views import HttpViews
 SCRIPTS = (
     "text.js",
     "elements.js",
+    "terms.js",
     "history.js",
     "lookup.js",
     "intervals.js",
@@ -32,6 +34,7 @@ SCRIPTS = (
     "marks.js",
     "curves.js",
     "why.js",
+    "variants.js",
     "experiments.js",
     "position_bias.js",
     "pipeline.js",
@@ -69,6 +72,7 @@ def page_routes(views: HttpViews) -> list[Route]:
         Route("/api/curves", curves),
         Route("/api/pulse", pulse),
         *(Route(path, _file(*named)) for path, named in _FILES.items()),
+        *help_routes(),
     ]
 
 
@@ -83,7 +87,8 @@ def _json(content: object, status: int = 200) -> Response:
 
 
 def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    content = resources.files(__package__).joinpath("static", name).read_bytes()
+    text = resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+    content = (with_glossary(text) if name == "page.html" else text).encode()
 
     async def serve(request: Request) -> Response:
         return tagged(request, content, media_type, REVALIDATE)

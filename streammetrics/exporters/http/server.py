@@ -57,7 +57,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 _HELP = (
     "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), /api/gate/EXPERIMENT (pass, wait or fail), "
     "/api/marks (deploys and alerts on the curves; post one here), "
-    "/api/openapi.json (describes /api), "
+    "/api/openapi.json (describes /api), /help/glossary and /help/ALERT (terms and runbooks), "
     "/healthz (does the process work), /readyz (is everything available)\n"
 )
 _SECURITY_HEADERS = [

@@ -25,7 +25,7 @@ from tests.support.page_story import (
     with_experiments,
 )
 
-FAILS = "gate: fail"
+FAILS = "gate fails"
 
 
 class TestManyVariants:
@@ -49,17 +49,40 @@ class TestManyVariants:
         fall, rise = f"{MINUS}{-100 * lifts['popularity']:.1f}\u00a0%", f"+{100 * lifts['two-tower']:.1f}\u00a0%"
         banner = f"3 of 5 regressed (worst: popularity {fall} NDCG@10), 1 improved (two-tower {rise} NDCG@10), 1 undecided."
         expect(found.section("six").locator(".verdict .reason")).to_have_text(banner)
-        expect(found.page.locator("#overview li", has_text="six").locator(".line-text")).to_have_text(banner)
+        line = found.page.locator("#overview li", has_text="six")
+        expect(line.locator(".line-lift")).to_have_text(fall)
+        expect(line.locator(".line-text")).to_have_text("popularity NDCG@10; 3 of 5 regressed, 1 improved, 1 undecided")
         rows = found.section("six").locator(".rows").first.locator("tbody tr")
         expect(rows.locator("th .variant")).to_have_text(["control", "popularity", "item-knn", "gru4rec", "sasrec", "two-tower"])
         expect(rows.locator("td:last-child")).to_have_text(
-            ["", *[f"▼ Regressed{FAILS}"] * 3, "○ Inconclusivegate: wait", "▲ Improvedgate: pass"]
+            ["", *[f"▼ Regressed{FAILS}"] * 3, "○ Inconclusivegate waits", "▲ Improvedgate passes: at most 5\u00a0% worse"]
         )
         expect(found.section("six").locator(".verdict .gate")).to_have_text("Gate: fail (3 of 5 fail, 1 waits, 1 passes).")
 
+    def test_six_variants_with_two_measures_fit_on_one_screen_with_the_verdict(self, show: Callable[..., Visit]) -> None:
+        six = experiment(SIX, name=EXPERIMENT, paging=("ndcg@10", "hit_rate@5"))
+        found = show(six, viewport={"width": 1280, "height": 800})
+        table = found.section(EXPERIMENT).locator(".variants")
+        expect(table.locator(".above th")).to_have_text([re.compile("^NDCG@10"), re.compile("^Hit rate@5")])
+        expect(found.cell("Lift", "popularity", group=1).locator(".value")).to_have_text(re.compile(f"^{MINUS}37"))
+        boxes = [row.bounding_box() for row in table.locator("tbody tr").all()]
+        assert max(box["height"] for box in boxes if box) <= 40
+        assert max(box["y"] + box["height"] for box in boxes if box) <= 800
+        expect(found.page.locator("#overview")).to_have_count(0)
+
+    def test_an_interval_without_0_beside_an_open_verdict_is_explained(self, show: Callable[..., Visit]) -> None:
+        found = show(many_variants())
+        notes = found.section(EXPERIMENT).locator(".numbers > .reasons li")
+        (measure,) = (one for each in many_variants().variants if each.variant == "ranker-08" for one in each.measures if one.paging)
+        assert measure.lift_upper is not None
+        assert measure.lift_upper < 0
+        expect(notes).to_have_text(
+            ["ranker-08, NDCG@10: the interval excludes 0, but the verdict is open: the drop may be within the margin of 1\u00a0%."]
+        )
+
     def test_experiments_with_numbers_in_their_names_are_in_the_order_of_these(self, show: Callable[..., Visit]) -> None:
         found = show(*(experiment({"control": 0.3, "treatment": 0.3}, name=name, users=400) for name in ("v10", "v9")))
-        expect(found.page.locator("#overview li a")).to_have_text(["ranker-v7", "v9", "v10"])
+        expect(found.page.locator("#overview li a")).to_have_text(["v9", "v10", "ranker-v7"])
 
     def test_the_page_and_the_reports_have_the_same_order_of_names(self, show: Callable[..., Visit]) -> None:
         found = show(experiment({"control": 0.3, "treatment": 0.3}, name="even"))

@@ -55,13 +55,17 @@ class TestNumbers:
         treatment = next(each for each in start["variants"] if each["variant"] == "treatment")
         measure = next(each for each in treatment["measures"] if (each["metric"], each["k"]) == ("ndcg", 10))
         lift, low, high = (f"{MINUS}{-100 * measure[name]:.1f}\u00a0%" for name in ("lift", "lift_lower", "lift_upper"))
-        expect(found.cell("Against the control", "treatment")).to_have_text(f"{lift}{low} to {high}")
+        expect(found.cell("Lift", "treatment")).to_have_text(f"{lift}{low} to {high}")
         expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(f"{measure['mean']:.4f}")
-        expect(found.head("Mean")).to_contain_text(f"final, to {clock(report['experiments_entered_ms'])}")
-        users = found.cell("Users since the start", "treatment")
-        expect(users.locator(".value")).to_have_text(f"{treatment['users']:,}")
-        expect(users).to_contain_text(
-            f"count like {treatment['effective_users']:,.0f} equal users; the busiest has at most 0.05 % of the lists"
+        table = found.section(EXPERIMENT).locator(".variants")
+        expect(table.locator("caption")).to_have_text(
+            f"Variants side by side, final lists since the start to {clock(report['experiments_entered_ms'])}"
+        )
+        expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
+        found.page.get_by_text("Standard errors and effective users").click()
+        exact = found.section(EXPERIMENT).locator("details", has_text="Standard errors").locator("tbody tr", has_text="treatment")
+        expect(exact.locator("td")).to_have_text(
+            [f"{measure['error']:.4f}", f"{treatment['users']:,}", f"{treatment['effective_users']:,.0f}", "0.05\u00a0%"]
         )
 
     def test_users_of_the_window_have_their_hit_rate_and_their_own_end(self, visit: Open, still: Served) -> None:
@@ -110,13 +114,13 @@ class TestNumbers:
         treatment = next(each for each in stats.variants if each.variant == "treatment").measures[0]
         assert treatment.reduced is not None
         removed = f"{100 * treatment.reduced.variance_reduction:.1f}\u00a0% of the variance removed"
-        expect(found.cell("Against the control", "treatment")).to_contain_text(removed)
+        expect(found.cell("Lift", "treatment")).to_contain_text(removed)
         (preference,) = stats.preferences
         row = found.section(EXPERIMENT).locator(".preferences tbody tr")
         expect(row).to_contain_text(f"{preference.team} against {preference.against}{MINUS}{-preference.credit:.4f}")
         expect(row).to_contain_text(f"{preference.users:,}{preference.lists:,} lists")
         expect(row.locator(".badge")).to_have_text("\N{BLACK DOWN-POINTING TRIANGLE} Regressed")
-        expect(found.cell("Against the control", "interleaved")).to_have_text("both rankers in one list")
+        expect(found.cell("Lift", "interleaved")).to_have_text("both rankers in one list")
 
     def test_the_verdict_has_its_reason(self, visit: Open, still: Served) -> None:
         found, report = visit(still.base), fetched(still.base)
@@ -199,7 +203,7 @@ class TestNumbers:
         expect(found.cell("Final", "control")).to_have_text(f"{MISSING}no lists")
         found.choose("Metric", "User hit rate")
         expect(found.cell("Final", "treatment")).to_have_text(f"{MISSING}not measured")
-        expect(found.cell("Mean", "treatment").locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
+        expect(found.cell("Mean", "treatment", group=1).locator(".value")).to_have_text(re.compile(r"^\d\.\d{4}$"))
 
     def test_the_pipeline_shows_lag_age_and_refused_events(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
         status = history[0].status

@@ -73,11 +73,11 @@ class TestReportFile:
         six = experiment(SIX, name=EXPERIMENT)
         found = read(written(six))
         expect(found.page.locator(f"#experiment-{EXPERIMENT}-lift canvas")).to_be_visible()
-        expect(found.cell("Against the control", "popularity").locator(".value")).to_have_text(re.compile(f"^{MINUS}37"))
+        expect(found.cell("Lift", "popularity").locator(".value")).to_have_text(re.compile(f"^{MINUS}37"))
         found.choose("Metric", "Hit rate")
         found.choose("Cut-off", "first 5")
         measure = next(each for each in six.variants[1].measures if (each.metric, each.k) == ("hit_rate", 5))
-        expect(found.cell("Mean", six.variants[1].variant).locator(".value")).to_have_text(f"{measure.mean:.4f}")
+        expect(found.cell("Mean", six.variants[1].variant, group=1).locator(".value")).to_have_text(f"{measure.mean:.4f}")
 
     def test_names_in_a_file_are_never_markup(self, written: Callable[..., Path], read: Callable[..., Visit]) -> None:
         found = read(written(experiment({"control": 0.5, HOSTILE: 0.4}, name=f"</script>{HOSTILE}")))

@@ -64,13 +64,13 @@ class Visit:
         """Advance the clock of the page to its next poll."""
         self.page.clock.fast_forward(EVERY_MS)
 
-    def cell(self, head: str, variant: str, *, section: str = EXPERIMENT) -> Locator:
-        """Return a cell of a table of variants by the head of its column and its variant."""
-        with_head = self.page.locator("thead th", has_text=re.compile(f"^{head}"))
+    def cell(self, head: str, variant: str, *, section: str = EXPERIMENT, group: int = 0) -> Locator:
+        """Return a cell of a table of variants by the head of its column, the number of its group of columns, and its variant."""
+        with_head = self.page.locator("thead tr:last-child th", has_text=re.compile(f"^{head}"))
         found = self.section(section).locator(".rows table").filter(has=with_head)
-        heads = found.locator("thead th")
+        heads = found.locator("thead tr:last-child th")
         expect(heads.first).to_be_attached()
-        at = next(index for index, text in enumerate(heads.all_text_contents()) if re.match(head, text))
+        at = [index for index, text in enumerate(heads.all_text_contents()) if re.match(head, text)][group]
         return found.locator("tbody tr").filter(has=self.page.locator("th", has_text=variant)).locator("td").nth(at - 1)
 
     def head(self, text: str, *, section: str = EXPERIMENT) -> Locator:

@@ -8,7 +8,7 @@ const SVG_TAGS = new Set(["svg", "g", "path", "line", "text", "rect", "circle", 
 const ATTRIBUTES = new Set([
   "id", "class", "role", "tabindex", "hidden", "scope", "colspan", "datetime", "title", "lang", "for", "name", "value", "selected", "type",
   "viewBox", "width", "height", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r", "d", "text-anchor", "stroke-dasharray", "data-label",
-  "data-action",
+  "data-action", "popovertarget",
 ]);
 const TEXT_ONLY = new Set(["option", "text", "title"]); // these cannot contain elements
 const KEPT = new Set(["open"]); // attributes that the reader changes
@@ -17,7 +17,7 @@ const KEPT = new Set(["open"]); // attributes that the reader changes
 export function make(tag, attributes = {}, ...children) {
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    const isLink = name === "href" && String(value).startsWith("#"); // to a part of this page
+    const isLink = name === "href" && /^(#|\/help\/)/.test(value); // to a part of this page, or a page of this server
     if (!ATTRIBUTES.has(name) && !name.startsWith("aria-") && !isLink) throw new Error(`attribute ${name} is not in ATTRIBUTES`);
     if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : isText(name) ? plain(value) : String(value));
   }
@@ -75,14 +75,17 @@ export function folded(id, summary, content) {
 }
 
 /** Make a table that scrolls sideways when it is too wide. Heads and cells are text, elements or lists of both. The first cell of a row is
- * its head. `labels` name the cells where the style sheet lays out rows as blocks, without heads. */
-export function table(caption, heads, rows, kind = "", labels = []) {
+ * its head. `labels` name the cells where the style sheet lays out rows as blocks, without heads. `above` are heads of several columns,
+ * each with their number. */
+export function table(caption, heads, rows, kind = "", labels = [], above = []) {
   // The roles keep the table a table where the style sheet lays out its rows as blocks.
   const head = make("tr", { role: "row" }, heads.map((each) => make("th", { scope: "col", role: "columnheader" }, each)));
+  const groups = above.length ? make("tr", { role: "row", class: "above" }, above.map(([text, columns = 1]) =>
+    (text ? make("th", { scope: "colgroup", role: "columnheader", colspan: columns }, text) : make("td", { role: "cell", colspan: columns })))) : null;
   const body = rows.map((cells) => make("tr", { role: "row" }, cells.map((cell, at) =>
     make(at ? "td" : "th", at ? { role: "cell", "data-label": labels[at] } : { scope: "row", role: "rowheader" }, cell))));
   return make("div", { class: `wide ${kind}`.trim(), tabindex: "0", role: "group", "aria-label": caption },
-    make("table", { role: "table" }, make("caption", {}, caption), make("thead", { role: "rowgroup" }, head), make("tbody", { role: "rowgroup" }, body)));
+    make("table", { role: "table" }, make("caption", {}, caption), make("thead", { role: "rowgroup" }, groups, head), make("tbody", { role: "rowgroup" }, body)));
 }
 
 export function fine(...children) {

@@ -3,18 +3,18 @@
 import { headlineCharts, liftChart, windowChart } from "./curves.js";
 import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
-import { axisOf, bar, scale } from "./intervals.js";
-import { color, confidence, experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
+import { experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
   MISSING, byName, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText,
 } from "./text.js";
-import { badge, banner, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
+import { badge, banner, effect, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
+import { runbookLink } from "./terms.js";
+import { comparison, intervalText, variantHead } from "./variants.js";
 import { chosenSegment, why } from "./why.js";
 
 const CARDS_OPEN = 3; // with more experiments, only the first card is open
 const NEEDS_SHOWN = 3; // undecided variants with what they still need
-const NAMES_SHOWN = 6; // with more variants, the verdict has the sum of their users
 const CONTROLS = ["control", "baseline"];
 const unfolded = new Map(); // id of a card -> whether the reader opened it
 let allUnfolded = false;
@@ -23,12 +23,13 @@ let allUnfolded = false;
 function ranked(view) {
   return experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment)
     .map((name) => [name, statistics(view.report, name, view.selection.scope), cardId(name)])
-    .sort(([one, stats], [other, others]) => place(stats?.verdict.word ?? "") - place(others?.verdict.word ?? "") || byName(one, other));
+    .sort(([one, stats], [other, others]) => place(stats?.verdict.word ?? "") - place(others?.verdict.word ?? "") || effect(others) - effect(stats) || byName(one, other));
 }
 
-/** The overview of experiments; null without one. */
+/** The overview of several experiments; null for one, whose card says it all. */
 export function summary(view) {
-  return overview(ranked(view), view.wholeHistory);
+  const found = ranked(view);
+  return found.length > 1 ? overview(found, view.wholeHistory) : null;
 }
 
 /** Make all cards. `view` has report, selection, tracks (of the history) and now. */
@@ -73,7 +74,8 @@ function body(view, id, experiment, stats) {
   const order = byWeight(variants, stats, control);
   const lifted = stats ? treatments(order, stats, control) : [];
   return [
-    stats ? comparison(view, experiment, variants, order, stats, control) : null,
+    stats ? comparison(view, id, variants, order, stats, experimentsEnd(view.report)) : null,
+    advice(stats),
     experiment ? chosenSegment(view, experiment, stats) : null,
     experiment ? why(view, id, experiment, stats) : null,
     stages(stats),
@@ -114,56 +116,21 @@ function verdict(view, stats) {
     return make("p", { class: "note" }, "No verdict yet: no user of this experiment has a final list. The values below come from the windows.");
   }
   const end = experimentsEnd(view.report);
-  const arms = joined(stats.variants.map((each) => [named(each.variant), ` ${roundCountText(each.users)}`]), ", ");
-  const users = stats.variants.length > NAMES_SHOWN ? roundCountText(stats.variants.reduce((sum, each) => sum + each.users, 0)) : arms;
+  const users = roundCountText(stats.variants.reduce((sum, each) => sum + each.users, 0));
   const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, users, "."];
   const excluded = stats.multi_exposed_users ? ` ${countedText(stats.multi_exposed_users, "user")} who saw several variants ${stats.multi_exposed_users === 1 ? "is" : "are"} excluded.` : "";
   return make("div", { class: `verdict ${known(stats.verdict.word)}` },
     make("p", { class: "word" }, sign(stats.verdict.word)),
     make("div", {}, make("p", { class: "reason" }, banner(stats)),
       explanation(stats) ? make("p", {}, explanation(stats)) : null, gate(stats) ? make("p", { class: "gate" }, gate(stats)) : null, needs(stats).slice(0, NEEDS_SHOWN).map((parts) => make("p", { class: "needs" }, parts)),
-      make("p", { class: "fine" }, shared, excluded), notes(stats)));
+      stats.verdict.word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
+      make("p", { class: "fine" }, shared, excluded)));
 }
 
-/** What was not checked, such as a split without configured shares. */
-function notes(stats) {
-  const text = (stats.health?.notes ?? []).join(". ");
-  return text ? make("p", { class: "fine" }, reasonParts(stats, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)) : null;
-}
-
-/** One row per variant: name, mean, lift, interval on a common axis, users and verdict. */
-function comparison(view, experiment, variants, order, stats, control) {
-  const { metric, name, k, segment } = view.selection;
-  const measures = new Map(stats.variants.map((each) => [each.variant, measureOf(stats, each.variant, metric)]));
-  const compared = treatments(order, stats, control).map((variant) => measures.get(variant)).filter(Boolean);
-  const axis = axisOf(compared, stats.margin);
-  const interleaved = new Set(stats.variants.filter((each) => each.role === "interleaved").map((each) => each.variant));
-  const end = fine(`final, to ${timeText(experimentsEnd(view.report), view.now)}`);
-  const heads = [
-    ["Variant"], [["Mean ", scopeWords(stats.scope)], end], ["Against the control"],
-    [[`${confidence(stats, metric)} interval`, fine("safe to check at any time")], compared.length ? scale(axis) : null],
-    [["Users ", scopeWords(stats.scope)]], [["Verdict on ", metricText(name, k)]],
-  ];
-  const several = stats.variants.filter((each) => each.gate).length > 1;
-  const rows = order.map((variant) => {
-    const measure = measures.get(variant);
-    const own = stats.variants.find((each) => each.variant === variant);
-    const word = variant === control ? "the control" : interleaved.has(variant) ? "both rankers in one list" : null;
-    return [
-      variantHead(experiment, variant, variants.indexOf(variant), control), meanCell(measure), word ? fine(word) : measure ? liftCell(measure) : MISSING,
-      word || !measure ? "" : bar(axis, measure, stats.margin, known(measure.verdict?.word)),
-      variantUsersCell(own), word ? "" : measure?.verdict ? [badge(measure.verdict), several && own?.gate ? fine(`gate: ${own.gate.word}`) : null] : MISSING,
-    ];
-  });
-  const reasons = order.map((variant) => [variant, measureOf(stats, variant, metric)])
-    .filter(([variant, measure]) => measure?.verdict && stats.verdict.reason !== `${variant}: ${measure.verdict.reason}`);
-  const list = () => make("ul", { class: "reasons" }, reasons.map(([variant, measure]) =>
-    make("li", {}, make("strong", {}, named(variant)), ": ", reasonParts(stats, measure.verdict.reason), ".")));
-  const shown = reasons.length && stats.verdict.word !== "invalid";
-  return make("div", { class: "numbers" },
-    table(experiment ? `${metricText(name, k)}: variants side by side` : metricText(name, k), heads, rows, "rows", [null, "Mean", "Against the control", null, "Users", null]),
-    !shown ? null : reasons.length > 2 ? folded(`${cardId(experiment)}-reasons`, "Reasons of the verdicts", list) : list(),
-    segment ? make("p", { class: "note" }, "Verdicts, means and users cover all lists, not only ", segmentWords(segment), ".") : null);
+/** What was not checked, such as a split without configured shares, with the setting for it. */
+function advice(stats) {
+  const text = (stats?.health?.notes ?? []).join(". ");
+  return text ? make("p", { class: "note advice" }, reasonParts(stats, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)) : null;
 }
 
 /** One row per variant: the chosen window, final and live, and its users. */
@@ -175,7 +142,7 @@ function windows(view, experiment, variants, order, stats, control) {
     ...["final", "live"].map((kind) => windowHead(view, kind)), ...(users ? [usersHead(view, users)] : []),
   ];
   const rows = order.map((variant) => [
-    variantHead(experiment, variant, variants.indexOf(variant), control),
+    rowHead(experiment, variant, variants.indexOf(variant), control),
     ...["final", "live"].map((kind) => windowCell(view, kind, experiment, variant)),
     ...(users ? [usersCell(view, users, experiment, variant)] : []),
   ]);
@@ -184,9 +151,8 @@ function windows(view, experiment, variants, order, stats, control) {
     selection.segment && users && !stats ? make("p", { class: "note" }, "Users cover all lists, not only ", segmentWords(selection.segment), ".") : null);
 }
 
-function variantHead(experiment, variant, at, control) {
-  if (!experiment) return "All traffic";
-  return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color(at)}`, "aria-hidden": "true" }), named(variant)), variant === control && variant !== "control" ? fine("control") : null];
+function rowHead(experiment, variant, at, control) {
+  return experiment ? variantHead(variant, at, control) : "All traffic";
 }
 
 function windowHead(view, kind) {
@@ -217,27 +183,6 @@ function usersCell(view, users, experiment, variant) {
   const hit = group?.values[`user_hit_rate@${view.selection.k}`];
   return [make("span", { class: group ? "value" : "value missing" }, countText(group?.users)),
     group && isNumber(hit) ? fine(`${shareText(hit)} with a hit in the first ${view.selection.k}`) : null];
-}
-
-/** Users of a variant and, with dominant users in mind, how many they count as. */
-function variantUsersCell(variant) {
-  if (!isNumber(variant?.effective_users) || !variant.users) return countText(variant?.users);
-  const share = shareText(variant.largest_user_share_max);
-  return [make("span", { class: "value" }, countText(variant.users)), fine(`count like ${roundCountText(Math.round(variant.effective_users))} equal users; the busiest has at most ${share} of the lists`)];
-}
-
-function meanCell(measure) {
-  if (!measure) return MISSING;
-  return [make("span", { class: "value" }, valueText(measure.mean)), isNumber(measure.error) ? fine(`standard error ${valueText(measure.error)}`) : null];
-}
-
-function liftCell(measure) {
-  const parts = [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure))];
-  const { reduced } = measure;
-  if (reduced && isNumber(reduced.lift)) {
-    parts.push(fine(`with CUPED ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance removed`));
-  }
-  return parts;
 }
 
 /** The stages of a rollout: shares, users, split, and how much each counts in the comparison. */
@@ -271,12 +216,6 @@ function preferences(stats) {
 
 function creditText(credit) {
   return `${credit < 0 ? "−" : "+"}${valueText(Math.abs(credit))}`;
-}
-
-function intervalText(measure) {
-  const ends = [measure.lift_lower, measure.lift_upper];
-  if (!ends.some(isNumber)) return "no interval yet";
-  return ends.map((end) => (isNumber(end) ? liftText(end) : "no bound")).join(" to ");
 }
 
 function everyMetric(view, experiment, variants, stats, control) {

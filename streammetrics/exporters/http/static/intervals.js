@@ -12,7 +12,7 @@ export function axisOf(measures, margin) {
   const limit = Math.max(2 * Math.max(0, ...lifts.map(Math.abs)), 0.05, 2 * margin);
   const values = measures.flatMap((each) => [each.lift_lower, each.lift, each.lift_upper]).filter(isNumber).map((value) => Math.max(-1, -limit, Math.min(limit, value)));
   const [least, most] = [Math.min(0, -margin, ...values), Math.max(0, margin, ...values)];
-  const step = STEPS.find((each) => (most - least) / each <= 7) ?? STEPS.at(-1);
+  const step = STEPS.find((each) => (most - least) / each <= 4) ?? STEPS.at(-1);
   return { low: Math.max(-1, Math.floor(least / step) * step), high: Math.ceil(most / step) * step, step };
 }
 

@@ -38,5 +38,6 @@ export function color(at) {
 /** The confidence of the intervals of a metric. Some metrics use a higher one than the experiment. */
 export function confidence(stats, metric) {
   const alphas = stats.variants.map((each) => measureOf(stats, each.variant, metric)?.alpha).filter(isNumber);
-  return `${Number((100 * (1 - Math.min(stats.alpha, ...alphas))).toFixed(4))} %`;
+  const alpha = Math.min(stats.alpha, ...alphas);
+  return `${Number((100 * (1 - alpha)).toFixed(alpha < 0.01 ? 2 : 1))}\u00a0%`;
 }

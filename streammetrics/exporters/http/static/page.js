@@ -8,6 +8,7 @@ import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { positionBias } from "./position_bias.js";
+import { explain, runbookLink } from "./terms.js";
 import { byName, isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 import { spoken } from "./verdicts.js";
 
@@ -105,7 +106,7 @@ function inputProblems(report) {
   return [...(report?.warnings ?? []), ...(now.pulse?.webhook?.problem ? [now.pulse.webhook.problem] : [])];
 }
 
-/** Return [kind, word, sentences] for the most important state. */
+/** Return [kind, word, sentences, name of a runbook if the server can serve one] for the most important state. */
 function state() {
   const { report, pulse } = now;
   const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
@@ -117,13 +118,13 @@ function state() {
   if (now.unready) return ["unready", "Not ready", [`The server shows no numbers yet.${last}`, ...now.missing]];
   const oldSeconds = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
   if (pulse && (pulse.report_age_seconds > oldSeconds || now.missing.some((line) => line.startsWith("publisher:")))) {
-    return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing]];
+    return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing], "StreammetricsRedisDown"];
   }
   if (report.ended) return ["ended", "Ended", ["The input has ended. All numbers are final."]];
   if (report.watermark_ms === null) return ["empty", "No data yet", [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
   if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
   if (serverNow() - report.watermark_ms > BEHIND_MS) {
-    return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean)];
+    return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
   return ["live", "Live", []];
 }
@@ -147,7 +148,7 @@ function whatIsRead(pulse) {
     : "No events are read now: no worker runs, Kafka does not answer the workers, or nothing is sent. /readyz of a worker says which.";
 }
 
-function header([kind, word, sentences]) {
+function header([kind, word, sentences, runbook]) {
   const { report, pulse } = now;
   if (kind === "file") {
     const source = [`All lists up to ${timeText(experimentsEnd(report), 0)}, from `, named(report.where)];
@@ -161,6 +162,7 @@ function header([kind, word, sentences]) {
   return [
     make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, times)),
     make("div", { class: `banner ${kind}`, hidden: !sentences.length }, sentences.map((text) => make(text.startsWith("{") ? "pre" : "p", {}, text)),
+      runbook ? make("p", {}, runbookLink(runbook)) : null,
       kind === "login" ? make("button", { type: "button", "data-action": "reload" }, "Log in again") : null),
     problems.length ? make("div", { class: "banner input-problem" }, problems.map((text) => make("p", {}, text))) : null,
   ].filter(Boolean);
@@ -311,7 +313,7 @@ document.addEventListener("click", (event) => event.target.closest?.("[data-acti
 document.addEventListener("toggle", () => now.report && draw(), true);
 document.addEventListener("visibilitychange", () => !document.hidden && refresh());
 find("content").addEventListener("keydown", (event) => act(event) && draw());
-find("content").addEventListener("click", (event) => (unfold(event) || act(event)) && draw());
+find("content").addEventListener("click", (event) => explain(event) || ((unfold(event) || act(event)) && draw()));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => now.report && later());
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
 if (inside === null) {

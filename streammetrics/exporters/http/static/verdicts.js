@@ -1,7 +1,7 @@
 // Verdicts in words: of a measure, of a variant, and of an experiment with many variants. What matters most comes first.
 
 import { make } from "./elements.js";
-import { Name, byName, countedText, hoursText, isNumber, joined, liftText, metricText, named, percentText, roundedText, withMetrics, withNames } from "./text.js";
+import { MISSING, Name, byName, countedText, hoursText, isNumber, joined, liftText, metricKey, metricText, named, percentText, roundedText, withMetrics, withNames } from "./text.js";
 
 const WORDS = {
   invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
@@ -28,6 +28,23 @@ export const place = (word) => ORDER.indexOf(known(word));
 export function sign(word) {
   const [mark, text] = WORDS[word] ?? ["?", word];
   return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
+}
+
+/** The metrics of an experiment whose measures fit, each once. */
+export function measured(stats, fits) {
+  return [...new Set(stats.variants.flatMap((each) => each.measures.filter(fits).map((one) => metricKey(one.metric, one.k))))];
+}
+
+/** What the gate says of one variant. A pass says how much worse the variant may be. */
+export function gateWords(stats, { word }) {
+  const within = word === "pass" && isNumber(stats.gate_margin) ? `: at most ${percentText(stats.gate_margin)} worse` : "";
+  return `gate ${GATES[word]?.[0] ?? word}${within}`;
+}
+
+/** The largest effect among the variants that give an experiment its verdict; -1 if it is unknown. */
+export function effect(stats) {
+  const [first] = judged(stats);
+  return first ? strength(first) : -1;
 }
 
 export function badge({ word }) {
@@ -59,10 +76,14 @@ function strength({ measure }) {
 export function banner(stats) {
   const variants = judged(stats);
   if (stats.verdict.word === "invalid" || variants.length < 2) return sentence(stats);
+  return [...counted(stats, example), "."];
+}
+
+/** The number of variants with each verdict, each with an example. */
+function counted(stats, exampleOf) {
+  const variants = judged(stats);
   const counts = ["mixed", "regressed", "improved", "safe", "inconclusive"].map((word) => [word, variants.filter((each) => each.word === word)]).filter(([, found]) => found.length);
-  return [...joined(counts.map(([word, found], at) => [
-    `${found.length}${at ? "" : ` of ${variants.length}`} ${COUNTED[word]}`, example(word, found),
-  ]), ", "), "."];
+  return joined(counts.map(([word, found], at) => [`${found.length}${at ? "" : ` of ${variants.length}`} ${COUNTED[word]}`, exampleOf(word, found)]), ", ");
 }
 
 /** The variant that stands for a count, with its lift: the worst of those that fell, the best of those that rose. */
@@ -134,14 +155,26 @@ export function reasonParts(stats, reason) {
 }
 
 /** The overview: one line for each experiment, worst first. `experiments` is [[name, statistics or undefined, id of its card]].
- * With `isWhole` no line is cut off. */
+ * The card of an experiment has the reason in words. With `isWhole` no line is cut off. */
 export function overview(experiments, isWhole) {
-  if (!experiments.length) return null;
-  const lines = experiments.map(([name, stats, id]) => make("li", { class: stats ? known(stats.verdict.word) : "inconclusive" },
-    stats ? badge(stats.verdict) : make("span", { class: "badge" }, "No verdict yet"),
-    make("a", { href: `#${id}` }, named(name)),
-    make("span", { class: "line-text" }, stats ? banner(stats) : "No user of this experiment has a final list.")));
+  const lines = experiments.map(([name, stats, id]) => {
+    const [first] = stats && stats.verdict.word !== "invalid" ? judged(stats) : [];
+    return make("li", { class: stats ? known(stats.verdict.word) : "inconclusive" },
+      stats ? badge(stats.verdict) : make("span", { class: "badge" }, "No verdict yet"),
+      make("a", { href: `#${id}` }, named(name)),
+      make("span", { class: "line-lift" }, first?.measure ? liftText(first.measure.lift) : MISSING),
+      make("span", { class: "line-text" }, lineText(stats, first)));
+  });
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
     make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`)),
     make("ul", { class: experiments.length > WHOLE_LINES && !isWhole ? "lines many" : "lines" }, lines));
+}
+
+/** Which variant and measure the lift of a line is of, and how many variants have each verdict. */
+function lineText(stats, first) {
+  if (!stats) return "no user of this experiment has a final list";
+  if (stats.verdict.word === "invalid") return meaning("invalid");
+  if (!first) return "nothing is compared yet";
+  const of = [named(first.variant), first.measure ? ` ${metricText(first.measure.metric, first.measure.k)}` : ""];
+  return judged(stats).length > 1 ? [...of, "; ", ...counted(stats, () => "")] : of;
 }
