@@ -133,7 +133,8 @@ class ExperimentSettings(Section):
     )
     hit_users_min: Number = setting(
         _POLICY.hit_users_min,
-        "Users with a hit that must be expected in the smaller of two variants for an interval and a verdict. 0: off.",
+        "Users with a hit, and users below the measure's ceiling, that must be expected in the smaller of two variants for an interval"
+        " and a verdict. 0: off.",
         "a number of at least 0",
     )
     late_share_max: Number = setting(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from streammetrics.experiments.cells import CELL_USERS_MIN, Cells, Combined
 from streammetrics.experiments.comparing import ArmEstimate, Arms, Compared
 from streammetrics.experiments.estimates import variance_of
-from streammetrics.experiments.floors import few_effective_users, rare_hits
+from streammetrics.experiments.floors import few_effective_users, rare_events
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.policy import Policy
@@ -80,9 +80,9 @@ def unmet_in_cells(found: Combined, policy: Policy, measure: Measure, variant: s
         if effective < policy.effective_users_min:
             share = 1 / math.sqrt(effective) if effective > 1 else 1.0
             return few_effective_users(measure, name, users, effective, policy.effective_users_min, share)
-    if found.hit_users < policy.hit_users_min:
+    if found.event_users.least < policy.hit_users_min:
         smaller = variant if found.users[0] <= found.users[1] else control
-        return rare_hits(smaller, found.hit_users, policy.hit_users_min)
+        return rare_events(measure, smaller, found.event_users, policy.hit_users_min)
     return None
 
 
@@ -90,7 +90,7 @@ def choose_stored_scales(measures: Measures, policy: Policy, stored: Stored, fro
     """Return the numbers that can be frozen now, as `choose_scales` does, of any experiment since its start.
 
     With cells, a measure's scale is chosen at the first look at which the stages that count for some treatment have `min_users` users in
-    both arms and pass both floors. tau is the standard error of the difference then.
+    both arms and pass the floors. tau is the standard error of the difference then.
     """
     if not policy.in_cells:
         return choose_scales(measures, policy, stored.moments, frozen)

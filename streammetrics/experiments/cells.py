@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from streammetrics.experiments.cross_moments import CrossLayout
 from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.floors import expected_hit_users
+from streammetrics.experiments.floors import EventUsers, expected_event_users
 from streammetrics.experiments.measured_cells import MeasuredCells
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.experiments.policy import Policy
@@ -54,7 +54,7 @@ class StageCounts(NamedTuple):
 class Combined(NamedTuple):
     """A treatment and the control over the stages that count. `users` are summed over stages, so some may count more than once.
 
-    covariance: of the two means. effective_users: of the treatment and of the control. hit_users: expected users with a hit in the
+    covariance: of the two means. effective_users: of the treatment and of the control. event_users: see `floors`, summed over the
     smaller arms of all stages.
     """
 
@@ -62,7 +62,7 @@ class Combined(NamedTuple):
     control: Estimate
     covariance: float
     effective_users: tuple[float, float]
-    hit_users: float
+    event_users: EventUsers
 
     @property
     def users(self) -> tuple[int, int]:
@@ -126,13 +126,13 @@ class Cells:
             return None
         measured, moments = self.measured(measure), self._moments
         own, against = ({(key, variant): weight for key, weight in weights.items()} for variant in (treatment, control))
-        hits = (expected_hit_users(self.measures, measure, moments[key, treatment], moments[key, control]) for key in weights)
+        events = [expected_event_users(self.measures, measure, moments[key, treatment], moments[key, control]) for key in weights]
         return Combined(
             measured.arm(own),
             measured.arm(against),
             measured.covariance_of(own, against),
             (measured.effective_users(own), measured.effective_users(against)),
-            math.fsum(hits),
+            EventUsers(*map(math.fsum, zip(*events, strict=True))),
         )
 
     def alone(self, measure: Measure, variant: str) -> tuple[Estimate, float] | None:

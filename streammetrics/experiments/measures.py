@@ -46,6 +46,10 @@ class MetricLike(Protocol):
     def k(self) -> int: ...
     @property
     def lower_is_better(self) -> bool: ...
+    @property
+    def ceiling(self) -> int | None: ...
+    @property
+    def counts_hits(self) -> bool: ...
 
 
 class ColumnLike(Protocol):
@@ -64,7 +68,8 @@ class Measure:
     """A number that variants are compared by: sum of `top` / sum of `bottom` over users / 2**scale_bits.
 
     `top` and `bottom` are indexes in a user's row (see Measures). `kind` is `mean` (over lists), `ratio` (of two sums) or `users`
-    (the share of users with a hit). `lower_is_better`: a rise is a regression.
+    (the share of users with a hit). `lower_is_better`: a rise is a regression. `ceiling`: its greatest value; None: it has no bound.
+    `counts_hits`: whether it is above 0 exactly for users with a hit in the first k.
     """
 
     name: str
@@ -75,6 +80,8 @@ class Measure:
     scale_bits: int
 
     lower_is_better: bool = False
+    ceiling: int | None = 1
+    counts_hits: bool = True
 
     def __str__(self) -> str:
         return measure_text(self.name, self.k)
@@ -277,10 +284,11 @@ class Measures:
         for at, column in enumerate(self.columns):
             place = LISTS + 1 + at
             metric = column.metric
+            rules = metric.lower_is_better, metric.ceiling, metric.counts_hits
             if column.kind == "sum":
-                yield Measure(metric.name, metric.k, "mean", place, LISTS, column.scale_bits, metric.lower_is_better)
+                yield Measure(metric.name, metric.k, "mean", place, LISTS, column.scale_bits, *rules)
             elif column.kind in ("hits", "numerator"):
-                yield Measure(metric.name, metric.k, "ratio", place, place + 1, 0, metric.lower_is_better)
+                yield Measure(metric.name, metric.k, "ratio", place, place + 1, 0, *rules)
 
     def _of_users(self) -> Iterable[Measure]:
         for at, place in enumerate(self.hits):

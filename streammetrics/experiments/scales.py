@@ -49,7 +49,7 @@ def choose_scales(
 ) -> dict[str, float]:
     """Return the numbers that can be frozen now, by name, without those in `frozen`. Store them once and never change them.
 
-    A measure's scale is chosen at the first look at which the control and a treatment have `min_users` users and pass both floors. All
+    A measure's scale is chosen at the first look at which the control and a treatment have `min_users` users and pass the floors. All
     such treatments contribute. It does not depend on their difference from the control.
     """
     control = policy.control_of(list(moments))

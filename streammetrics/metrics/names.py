@@ -113,6 +113,12 @@ WHOLE_LIST_NAMES: Final = tuple(name for name in ALL_METRIC_NAMES if FORMS[name]
 LOWER_IS_BETTER: Final = ("zero_result_rate", "abandonment_rate", "first_click_rank", "time_to_first_click", "reformulation_rate")
 """The engagement metrics that get better when they fall."""
 
+UNBOUNDED: Final = (
+    *("dcg", "dcg_exp", "cg", "novelty"),
+    *("first_click_rank", "time_to_first_click", "lists_per_session", "purchases_per_list", "value_per_list"),
+)
+"""The metrics of a list that may be above 1. All others are shares, or normalised."""
+
 ALIASES: Final = {
     "ap": "map",
     "averageprecision": "map",
@@ -192,6 +198,16 @@ class Metric:
     def lower_is_better(self) -> bool:
         """Whether the metric gets better when it falls."""
         return self.name in LOWER_IS_BETTER
+
+    @property
+    def ceiling(self) -> int | None:
+        """The greatest value of a list, or of an item shown: 1, or None if there is no bound."""
+        return None if self.name in UNBOUNDED else 1
+
+    @property
+    def counts_hits(self) -> bool:
+        """Whether it is above 0 exactly if the first k items have a hit."""
+        return self.name in ALL_METRIC_NAMES
 
     def _example(self) -> str:
         return "f0.5@10" if self.name == "f_beta" else f"{self.name}@10"

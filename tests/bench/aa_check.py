@@ -21,6 +21,8 @@ class Name:
     name: str
     k: int = 10
     lower_is_better: bool = False
+    ceiling: int | None = None
+    counts_hits: bool = True
 
 
 @dataclass(frozen=True)

@@ -106,14 +106,16 @@ def sums(traffic: Traffic, looks: int) -> Arms:
 
 
 def judge(traffic: Traffic, looks: int = 400, alpha: float = ALPHA) -> Decisions:
-    """Return the decisions of every rule at every look. There are none before both arms have enough users and pass both floors."""
+    """Return the decisions of every rule at every look. There are none before both arms have enough users and pass the floors."""
     arms = sums(traffic, looks)
     enough = (arms.k >= POLICY.min_users).all(axis=1) & (arms.y > 0).any(axis=1)
     certain = {rule: np.zeros(looks, dtype=bool) for rule in RULES}
     with np.errstate(all="ignore"):
-        hits = arms.hitters.sum(axis=1) * arms.k.min(axis=1) / arms.k.sum(axis=1)
-        by_user = enough & (hits >= POLICY.hit_users_min)
-        ready = by_user & (arms.n**2 / arms.nn >= POLICY.effective_users_min).all(axis=1)
+        smaller = arms.k.min(axis=1) / arms.k.sum(axis=1)
+        hits, misses = (smaller * users.sum(axis=1) for users in (arms.hitters, arms.k - arms.hitters))
+        has_hits = enough & (hits >= POLICY.hit_users_min)
+        by_user = has_hits & (misses >= POLICY.hit_users_min)
+        ready = has_hits & (arms.n**2 / arms.nn >= POLICY.effective_users_min).all(axis=1)
         if not ready.any():
             return Decisions(certain, arms.k.sum(axis=1))
         means = arms.y / arms.n

@@ -125,6 +125,12 @@ def test_dominant_users_and_late_arms_get_no_wrong_verdict() -> None:
         assert found.wrong <= 1, regime.name
 
 
+def test_measures_near_their_ceiling_get_no_wrong_verdict() -> None:
+    for regime in HARD[7:]:
+        found = ever_wrong(regime, 3, 17, lambda count: None)
+        assert found.wrong <= 1, regime.name
+
+
 def test_a_verdict_takes_as_many_users_as_documented() -> None:
     rows = {
         row[:4]: (float(row[4].replace(",", "")), float(row[5].replace(",", "")))

@@ -21,6 +21,7 @@ from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 from tests.experiments.samples import experiment
@@ -74,7 +75,7 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
 
 
 def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
-    first = {"control": arm(150, 0.5, 1), "treatment": arm(150, 0.5, 2)}
+    first = {"control": arm(150, 0.3, 1), "treatment": arm(150, 0.3, 2)}
     frozen = choose_scales(MEASURES, Policy(), first, {})
     assert sorted(frozen) == sorted([*MEASURES.names, *(f"{name} control" for name in MEASURES.names)])
     later = {"control": arm(5_000, 0.3, 3), "treatment": arm(5_000, 0.3, 4)}
@@ -96,7 +97,7 @@ def test_scales_of_an_earlier_version_keep_their_boundary() -> None:
 
 
 def test_min_users_are_enough_for_scales_and_numbers() -> None:
-    moments = {"control": arm(100, 0.5, 1), "treatment": arm(100, 0.5, 2)}
+    moments = {"control": arm(100, 0.3, 1), "treatment": arm(100, 0.3, 2)}
     assert {*MEASURES.names} <= choose_scales(MEASURES, Policy(), moments, {}).keys()
     found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
     assert [len(variant.measures) for variant in found.variants] == [len(MEASURES), len(MEASURES)]
@@ -283,6 +284,25 @@ def test_rare_hits_in_a_small_arm_give_no_verdict_before_enough_are_expected() -
     killed = {"control": rare(20_000, 400), "treatment": rare(1_500, 0)}
     scales = choose_scales(MEASURES, Policy(), killed, {})
     assert build_report(MEASURES, Policy(), stored(killed), scales).verdict.word == "regressed"
+
+
+def test_a_measure_near_its_ceiling_gives_no_verdict_before_enough_users_below_it_are_expected() -> None:
+    """98 % of the users have a hit, and 5 % of the users are in the treatment. A measure that does not decide obeys the floors too."""
+
+    def near(users: int, misses: int) -> list[int]:
+        return of_users(MEASURES, [[1, ONE, ONE, 5, 5, 1 << 33]] * (users - misses) + [[1, 0, 0, 0, 5, 0]] * misses)
+
+    moments = {"control": near(4_750, 95), "treatment": near(250, 0)}
+    blind = choose_scales(MEASURES, Policy(hit_users_min=0), moments, {})
+    assert "hit_rate@5" in blind
+    assert "hit_rate@5" not in choose_scales(MEASURES, Policy(), moments, {})
+    for deciding in ("hit_rate@5", "dcg@10"):
+        found = build_report(MEASURES, Policy(paging=(deciding,)), stored(moments), blind)
+        hit_rate = next(each for each in found.variants[1].measures if each.metric == "hit_rate")
+        assert hit_rate.lift_lower is None
+        assert hit_rate.verdict == Verdict(
+            "inconclusive", "hit_rate@5 is close to 1: about 4.8 users below it are expected in treatment, at least 20 are needed"
+        )
 
 
 def test_without_shares_the_split_is_not_checked_and_never_invalid() -> None:
