@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -13,7 +13,8 @@ from streammetrics.experiments.sample_ratio import check_shares
 from streammetrics.experiments.stages import ExperimentUnit, Stage, check_stages
 
 CONTROL_NAMES: Final = ("control", "baseline")
-"""Names of the control when none is configured, in upper or lower case. The first one that is present counts."""
+"""Names of the control when none is configured, in upper or lower case: a variant, or a team of interleaved lists. The first one that is
+present counts."""
 DECIDING_MEASURES: Final = ("ndcg@10", "item_hit_rate@10")
 """The deciding measures when none are configured, as far as they are measured: one of order, one of reward."""
 
@@ -39,7 +40,7 @@ class Policy:
     unit: what is assigned to a variant: each user, or each list. With "list" a user may see several variants.
     stages: the stages of a rollout in order, with shares of their own. Empty: one stage, with `shares`.
     stage_label: the segment of a list that names its stage. None: stages begin at their starts.
-    control: the variant that others are compared with; None means one of CONTROL_NAMES.
+    control: the variant that others are compared with, or the team of interleaved lists; None means one of CONTROL_NAMES.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
     multi_exposed_share_max: the experiment is invalid if more of its users saw several variants, or one without a share.
@@ -136,10 +137,13 @@ class Policy:
         >>> Policy().control_of(["treatment", "Control"])
         'Control'
         """
-        if self.control is not None:
-            return self.control
-        known: list[str] = sorted({*variants, *(self.arms or ())})
-        return next((variant for name in CONTROL_NAMES for variant in known if variant.casefold() == name), None)
+        return self.control if self.control is not None else known_control({*variants, *(self.arms or ())})
+
+
+def known_control(names: Iterable[str]) -> str | None:
+    """Return the variant, or the team of interleaved lists, that is called as controls are: see CONTROL_NAMES. None if there is none."""
+    known = sorted(names)
+    return next((each for name in CONTROL_NAMES for each in known if each.casefold() == name), None)
 
 
 def _check(name: str, value: object, fine: bool, allowed: str) -> None:

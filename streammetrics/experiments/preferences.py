@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from streammetrics.experiments.health import Health
+from streammetrics.experiments.health import Health, toml_control
 from streammetrics.experiments.interleaving import credit_levels, preference, reversed_credit
-from streammetrics.experiments.name_order import group_order
-from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.name_order import group_order, in_order
+from streammetrics.experiments.policy import Policy, known_control
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, invalid, judge_preference
 
@@ -51,28 +51,46 @@ class PreferenceRow(NamedTuple):
 
 
 def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple[PreferenceReport, ...], tuple[PreferenceReport, ...]]:
-    """Return the reports of each team against the control, or against the first team by name if no team is the control.
+    """Return the reports of each team against the control. The first are by the deciding credit, the second by that of each other action.
 
-    The first are by the deciding credit, the second by that of each other action. Each has the whole alpha.
+    Each has the whole alpha. If no team is the control, the credits are those against the first team by name, and there is no verdict: it
+    might praise the old ranker.
     """
     found = {pair: moments for pair, moments in stored.credits.items() if any(moments)}
-    teams = sorted({team for pair in found for team in pair})
-    named = policy.control if policy.control in teams else replace(policy, control=None, shares=None).control_of(teams)
-    against = named or next(iter(teams), "")
+    if not found:
+        return (), ()
+    teams = in_order(team for pair in found for team in pair)
+    named = policy.control if policy.control in teams else known_control(teams)
+    against = named or teams[0]
+    unjudged = (
+        invalid(state) if state.troubles else None if named else Verdict("inconclusive", _no_control(policy, stored.experiment, teams))
+    )
     deciding, others = [], []
     for pair, moments in sorted(found.items(), key=lambda each: group_order(each[0])):
         if against in pair:
             (team,) = {*pair} - {against}
             turned = moments if pair[0] == against else reversed_credit(moments)
-            deciding.append(_preference(policy, state, (team, against), turned, 0, stored.credit_actions))
-            for level in range(1, credit_levels(moments)):
-                others.append(_preference(policy, state, (team, against), turned, level, stored.credit_actions))
+            by_level = [
+                _preference(policy, unjudged, (team, against), turned, level, stored.credit_actions)
+                for level in range(credit_levels(moments))
+            ]
+            deciding.append(by_level[0])
+            others += by_level[1:]
     return tuple(deciding), tuple(others)
 
 
+def _no_control(policy: Policy, experiment: str, teams: Sequence[str]) -> str:
+    """Say that no team is the control, and the setting to add. Arms and teams of one experiment share it."""
+    if policy.control is None:
+        return f"no team is the control. Set {toml_control(experiment, teams)}"
+    seen = f"no team is the control {policy.control!r}. Teams seen: {', '.join(teams)}"
+    return f"{seen}. Send one of them as {policy.control!r}, or correct the setting {toml_control(experiment, teams)}"
+
+
 def _preference(
-    policy: Policy, state: Health, teams: tuple[str, str], moments: Sequence[int], level: int, actions: Sequence[str]
+    policy: Policy, unjudged: Verdict | None, teams: tuple[str, str], moments: Sequence[int], level: int, actions: Sequence[str]
 ) -> PreferenceReport:
+    """Return the report of a team against another. `unjudged`: the verdict if the credits cannot be judged."""
     found = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min, level=level)
     assert found is not None, "moments of credit without lists"
     return PreferenceReport(
@@ -84,7 +102,7 @@ def _preference(
         credit_lower=found.lower,
         credit_upper=found.upper,
         alpha=policy.alpha,
-        verdict=invalid(state) if state.troubles else judge_preference(policy, found, *teams),
+        verdict=unjudged or judge_preference(policy, found, *teams),
         plain_credit=found.plain,
         first_share=found.first_share,
         action=actions[level] if level < len(actions) else "",

@@ -136,7 +136,7 @@ def test_without_variance_no_verdict_is_certain() -> None:
     credits: dict[tuple[str, str], list[int]] = {}
     for _ in range(500):
         add_credits(credits, {("new", "old"): (1, 1, -1, -1)}, 1)
-    (preference,) = report_of(Policy(), stored({"interleaved": of_users(MEASURES, all_hit)}, credits=credits)).preferences
+    (preference,) = report_of(Policy(control="new"), stored({"interleaved": of_users(MEASURES, all_hit)}, credits=credits)).preferences
     wanted = "old won 100 fewer lists in 100 than it lost against new so far; all users have the same value, so no confidence can be given"
     assert (preference.verdict.word, preference.verdict.reason) == ("inconclusive", wanted)
 
@@ -469,13 +469,36 @@ def test_a_preferred_team_is_reported_with_its_interval() -> None:
         (("A", "B"), None, "A"),
         (("A", "B"), "B", "B"),
         (("A", "B"), "control", "A"),
+        (("old", "new"), None, "new"),
     ],
 )
-def test_teams_are_compared_with_the_control_or_else_the_first_team(pair: tuple[str, str], control: str | None, against: str) -> None:
+def test_teams_are_shown_against_the_control_or_else_the_first_team(pair: tuple[str, str], control: str | None, against: str) -> None:
     found = report_of(Policy(control=control), stored({"interleaved": arm(200, 0.4, 1)}, credits={pair: credit(200, 0.6)}))
     (only,) = found.preferences
     assert (only.against, {only.team, only.against}) == (against, {*pair})
     assert only.credit == pytest.approx(0.2 if against == pair[0] else -0.2)
+
+
+@pytest.mark.parametrize(
+    ("control", "reason"),
+    [
+        (None, 'no team is the control. Set under [experiments.named.ranker]: control = "new" (or one of: old)'),
+        (
+            "prod",
+            "no team is the control 'prod'. Teams seen: new, old. Send one of them as 'prod', or correct the setting under"
+            ' [experiments.named.ranker]: control = "new" (or one of: old)',
+        ),
+    ],
+)
+def test_interleaved_teams_without_a_control_have_no_verdict(control: str | None, reason: str) -> None:
+    credits = {("new", "old"): credit(2_000, 0.6)}
+    found = report_of(Policy(control=control), stored({"interleaved": arm(2_000, 0.4, 1)}, credits=credits))
+    (only,) = found.preferences
+    assert (found.verdict.word, found.verdict.reason) == (only.verdict.word, only.verdict.reason) == ("inconclusive", reason)
+    assert (found.gate and found.gate.word, found.gate and found.gate.reason) == ("wait", f"{only.team}: {reason}")
+    assert only.credit_lower is not None
+    named = report_of(Policy(control="old"), stored({"interleaved": arm(2_000, 0.4, 1)}, credits=credits))
+    assert (named.verdict.word, named.gate and named.gate.word) == ("regressed", "fail")
 
 
 def test_each_action_has_a_preference_of_its_own_that_decides_nothing() -> None:
@@ -514,7 +537,7 @@ def test_an_interleaved_arm_is_not_compared_with_other_arms() -> None:
 
 
 def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> None:
-    few = report_of(Policy(), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
+    few = report_of(Policy(control="A"), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
     assert few.preferences[0].credit_lower is None
     assert few.verdict.reason == "each arm needs at least 100 users: B against A has 60"
     broken = report_of(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, multi_exposed_users=50))
