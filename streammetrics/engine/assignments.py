@@ -27,15 +27,16 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 class VariantTarget:
     """A variant in one scope of a run, or of a part of it.
 
-    It is `special` if its users have covariates or credit for teams there. `in_cells`: they may have other cells of a rollout.
+    It is `special` if its users have covariates or credit for teams there. `in_cells`: they may have other cells of a rollout. `by_list`:
+    each list is assigned on its own, so users have no variant.
     """
 
-    __slots__ = ("in_cells", "key", "part", "run", "scope", "special", "variant")
+    __slots__ = ("by_list", "in_cells", "key", "part", "run", "scope", "special", "variant")
 
     def __init__(self, part: ScopeHolder, day: int, variant: str, in_cells: bool) -> None:
         self.part, self.run, self.variant, self.scope = part, part.run, variant, part.scope(day)
         self.key: ScopeKey = (part.number, day)
-        self.in_cells = in_cells
+        self.in_cells, self.by_list = in_cells, part.by_list
         self.special = self.run.earlier is not None or variant == INTERLEAVED
 
 

@@ -7,8 +7,9 @@ Panes, sums of experiments and the control record are JSON, because their intege
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,13 +19,14 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.experiments.arrivals import Arrivals
 from streammetrics.sessions.msgpack import pack
 from streammetrics.windows.last_seen import SeenArms, StoredLastSeen
 from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 9
+VERSION = 10
 SCALES = "scales "
 
 StoredCredit = tuple[str, str, list[int]]
@@ -47,14 +49,21 @@ _decode_pane = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, li
 _decode_scales = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
 
 
+_StoredHours: TypeAlias = dict[str, list[int]]
+"""Counts over time by variant: the steps from block to block and the counts, in turn. Most blocks follow each other."""
+_StoredArrivals: TypeAlias = tuple[int, _StoredHours]
+"""The length of a block (ms), and arrivals."""
+
+
 class _StoredScope(msgspec.Struct, array_like=True):
     version: int
-    first_exposures: dict[str, int]
+    arrivals: _StoredArrivals
     multi_exposed: int
     moments: dict[str, list[int]]
     credits: list[tuple[tuple[str, str], list[int]]]
+    recent: _StoredHours
     pairs: list[tuple[PairKey, list[int]]] = []
-    exposed: dict[str, int] = {}
+    exposed: _StoredArrivals | None = None
 
 
 _decode_scope = msgspec.json.Decoder(_StoredScope).decode
@@ -201,19 +210,51 @@ def decode_user_counts(stored: bytes) -> PaneUserCounts:
 
 
 def encode_scope(scope: Scope) -> bytes:
-    more = [list(scope.pairs.items()), scope.exposed] if scope.exposed else [list(scope.pairs.items())] if scope.pairs else []
-    return _encode_json((VERSION, scope.first_exposures, scope.multi_exposed, scope.moments, list(scope.credits.items()), *more))
+    more: list[Any] = [list(scope.pairs.items())] if scope.pairs or scope.exposed.counts else []
+    more += [_stored_arrivals(scope.exposed)] if scope.exposed.counts else []
+    arrivals, recent = _stored_arrivals(scope.arrivals), _stored_hours(scope.recent)
+    return _encode_json((VERSION, arrivals, scope.multi_exposed, scope.moments, list(scope.credits.items()), recent, *more))
 
 
-def decode_scope(stored: bytes) -> Scope:
-    scope = Scope()
+def _stored_hours(counts: Mapping[str, Mapping[int, int]]) -> _StoredHours:
+    """
+    >>> _stored_hours({"control": {481_162: 7, 481_163: 5, 481_170: 1}})
+    {'control': [481162, 7, 1, 5, 7, 1]}
+    """
+    stored: _StoredHours = {}
+    for variant, blocks in counts.items():
+        row, before = stored.setdefault(variant, []), 0
+        for block in sorted(blocks):
+            row += (block - before, blocks[block])
+            before = block
+    return stored
+
+
+def _hours(stored: _StoredHours) -> dict[str, dict[int, int]]:
+    return {variant: dict(zip(accumulate(row[::2]), row[1::2], strict=True)) for variant, row in stored.items()}
+
+
+def _stored_arrivals(arrivals: Arrivals) -> _StoredArrivals:
+    return arrivals.block_ms, _stored_hours(arrivals.counts)
+
+
+def _arrivals(stored: _StoredArrivals) -> Arrivals:
+    block_ms, counts = stored
+    return Arrivals(block_ms, _hours(counts))
+
+
+def decode_scope(stored: bytes, day: int) -> Scope:
+    scope = Scope(day)
     try:
         found = _decode_scope(stored)
     except msgspec.DecodeError as error:
         raise refusal(stored, _plain_json, "an experiment", error) from error
     check_version(found.version, "an experiment")
-    scope.first_exposures, scope.multi_exposed, scope.moments = found.first_exposures, found.multi_exposed, found.moments
-    scope.credits, scope.pairs, scope.exposed = dict(found.credits), dict(found.pairs), found.exposed
+    scope.arrivals, scope.recent = _arrivals(found.arrivals), _hours(found.recent)
+    if found.exposed is not None:
+        scope.exposed = _arrivals(found.exposed)
+    scope.multi_exposed, scope.moments = found.multi_exposed, found.moments
+    scope.credits, scope.pairs = dict(found.credits), dict(found.pairs)
     return scope
 
 

@@ -291,7 +291,7 @@ class Enrolments:
         if totals is not None:
             self._scopes.note(totals.sum())
         if split is not None and totals is not None:
-            self._scopes.note(split.changed)
+            self._scopes.note(split.sum())
             lifetimes = RecordLifetimes(self.runs, totals.targets.rules, pane_ms + self._wait_ms)
         if seen is not None:
             unique_users.add(seen)

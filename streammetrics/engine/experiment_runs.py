@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
+from streammetrics.experiments.arrivals import NO_ARRIVALS, Arrivals
 
 WHOLE: Final = -1
 """The scope of a whole run. Every other scope is a UTC day, counted from the epoch."""
@@ -108,22 +109,28 @@ PairKey: TypeAlias = tuple[int, str, str]
 """Another part of the run by its number, a variant there, and the own variant."""
 
 
+_NONE_OF_DAY: Final = Arrivals(DAY_MS)
+
+
 class Scope:
     """The sums over the users of one run, for all its time or for one day, by variant. Users that saw several variants are left out.
 
     `credits` are the moments of the second team's credit against the first, by pair of teams in order. `pairs` are the cross moments
-    with cells of parts of lower numbers, of the two cells in the order of (stage, variant). `exposed` are users by the variant of their
-    first exposure event; `first_exposures` by that of their first list.
+    with cells of parts of lower numbers, of the two cells in the order of (stage, variant).
+
+    `arrivals` are users by the variant and hour of their first list; if users have no variant, all lists. `exposed` are users by the
+    variant and hour of their first exposure event. In the scope of a day all the hours are one block. `recent` are the lists of the
+    latest hours, only in the scope of a whole run. Lists count there even if their user has seen another variant since.
     """
 
-    __slots__ = ("credits", "exposed", "first_exposures", "moments", "multi_exposed", "pairs")
+    __slots__ = ("arrivals", "credits", "exposed", "moments", "multi_exposed", "pairs", "recent")
 
-    def __init__(self) -> None:
+    def __init__(self, day: int = WHOLE) -> None:
         self.credits: dict[tuple[str, str], list[int]] = {}
         self.pairs: dict[PairKey, list[int]] = {}
         self.moments: dict[str, list[int]] = {}
-        self.first_exposures: dict[str, int] = {}
-        self.exposed: dict[str, int] = {}
+        self.arrivals = self.exposed = NO_ARRIVALS if day == WHOLE else _NONE_OF_DAY
+        self.recent: dict[str, dict[int, int]] = {}
         self.multi_exposed = 0
 
 
@@ -156,6 +163,10 @@ class ExperimentRun:
         return ""
 
     @property
+    def by_list(self) -> bool:
+        return False
+
+    @property
     def run(self) -> ExperimentRun:
         """This run: it is the part of its lists in stage ""."""
         return self
@@ -169,7 +180,7 @@ class ExperimentRun:
         """Return the scope of a day, or of the whole run. A new scope is created."""
         known = self.scopes.get(day)
         if known is None:
-            known = self.scopes[day] = Scope()
+            known = self.scopes[day] = Scope(day)
         return known
 
 
@@ -196,9 +207,14 @@ class RunPart:
     def stage(self) -> str:
         return self.name[0]
 
+    @property
+    def by_list(self) -> bool:
+        """Whether users have no variant, because each list is assigned on its own."""
+        return bool(self.name[1])
+
     def scope(self, day: int) -> Scope:
         """Return the scope of a day, or of the whole run. A new scope is created."""
-        return self.scopes.setdefault(day, Scope())
+        return self.scopes.setdefault(day, Scope(day))
 
 
 ScopeHolder: TypeAlias = ExperimentRun | RunPart

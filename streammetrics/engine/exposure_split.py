@@ -6,6 +6,7 @@ can be admitted any more. So users who never saw a list are in the split, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
@@ -13,17 +14,19 @@ from streammetrics.engine.assignments import ExposureTargets
 from streammetrics.engine.experiment_runs import WHOLE, ScopeHolder
 from streammetrics.engine.scope_sets import ScopeKey
 from streammetrics.events.event_time import DAY_MS
+from streammetrics.experiments.arrivals import HOUR_MS
 
 FinalExposure: TypeAlias = tuple[int, str, str]
 """Time, experiment, variant."""
 
 
 class ExposureSplit:
-    """The exposures of one commit. `changed` are the scopes that they changed."""
+    """The exposures of one commit."""
 
     def __init__(self, targets: ExposureTargets) -> None:
         self._targets = targets
-        self.changed: set[ScopeKey] = set()
+        self._new: dict[tuple[ScopeHolder, int, str], Counter[int]] = {}
+        """New users by part, day and variant, and then by hour."""
 
     def restored(self, stored: Iterable[ScopeKey]) -> set[ScopeKey]:
         """Return the scopes in which a user is counted already, except those that no longer matter."""
@@ -39,9 +42,14 @@ class ExposureSplit:
                 key = part.number, each
                 if key not in counted:
                     counted.add(key)
-                    self.changed.add(key)
-                    exposed = part.scope(each).exposed
-                    exposed[variant] = exposed.get(variant, 0) + 1
+                    self._new.setdefault((part, each, variant), Counter())[ts // HOUR_MS] += 1
+
+    def sum(self) -> set[ScopeKey]:
+        """Add the new users to their scopes. Returns the scopes that changed."""
+        for (part, day, variant), hours in self._new.items():
+            scope = part.scope(day)
+            scope.exposed = scope.exposed.and_more(variant, hours)
+        return {(part.number, day) for part, day, _ in self._new}
 
     def _part_at(self, experiment: str, ts: int) -> ScopeHolder | None:
         """Return the run of an exposure, or its stage. None if it counts nowhere: stages by label and lists have no exposures."""

@@ -23,7 +23,7 @@ class ScopeStore:
         """Give stored scopes, by name, to their runs."""
         for name, scope in scopes.items():
             number, day = parse_scope_name(name)
-            runs.holder_of[number].scopes[day] = decode_scope(scope)
+            runs.holder_of[number].scopes[day] = decode_scope(scope, day)
 
     def drop_all(self, scopes: Iterable[str]) -> None:
         """Delete all stored scopes."""

@@ -23,12 +23,13 @@ import msgspec
 from streammetrics.engine.assignments import ExposureTargets, VariantTarget
 from streammetrics.engine.cell_pairs import CellPairs
 from streammetrics.engine.codec import StoredCredit, StoredEarlier, StoredTotals
-from streammetrics.engine.experiment_runs import CovariatePeriod
+from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod
 from streammetrics.engine.moment_updates import covariate_columns, update_moments
 from streammetrics.engine.packed_sums import pack_sums
 from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeVariants, split
 from streammetrics.engine.team_credits import TeamCredits
 from streammetrics.engine.totals_rows import TotalsRows, UserTotalsLayout
+from streammetrics.experiments.arrivals import HOUR_MS, merge_hours
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
@@ -77,8 +78,10 @@ class TotalsBatch:
         self._rows = TotalsRows(layout, lists)
         self._scopes: list[tuple[UserRecord, ScopeSet] | None] = []
         """By row: the user, and the scopes of the row. None: a covariate period."""
-        self._newcomers: Counter[ScopeSet] = Counter()
-        """New users by the scopes in which they are new."""
+        self._newcomers: Counter[tuple[ScopeSet, int]] = Counter()
+        """New users by the scopes in which they are new, and the hour of their first list."""
+        self._listed: Counter[tuple[ScopeSet, int]] = Counter()
+        """Lists by the scopes to which they are added, and hour."""
         self._periods: list[tuple[UserRecord, CovariatePeriod, int]] = []
         """Totals of covariate periods that change: the user, the period, and the row."""
         self._covariates_of: dict[int, int | StoredEarlier] = {}
@@ -164,7 +167,7 @@ class TotalsBatch:
         if new:
             scopes = shown if len(new) == len(shown.variants) else self.targets.sets.of(new)
             record.entries[scopes] = NO_TOTALS
-            self._newcomers[scopes] += 1
+            self._newcomers[scopes, self.lists.times[first] // HOUR_MS] += 1
             parts.append(scopes)
         return parts
 
@@ -213,6 +216,8 @@ class TotalsBatch:
         row, totals = rows.get(scopes), record.entries[scopes]
         size = totals.lists if row is None else self._rows.sizes[row]
         fitting = self._fitting(size, first, end, len(scopes.variants))
+        if first < fitting:
+            self._count_hours(scopes, first, fitting)
         if row is None:
             row = rows[scopes] = self._rows.add(totals.lists, totals.packed, first, fitting)
             self._scopes.append((record, scopes))
@@ -223,6 +228,14 @@ class TotalsBatch:
         if first < end and len(scopes.variants) == 1 and INTERLEAVED in scopes.variants.values():
             (target,) = self.targets.targets_of(scopes)
             self._interleaved.append((target, row, size))
+
+    def _count_hours(self, scopes: ScopeSet, first: int, end: int) -> None:
+        times = self.lists.times
+        hour = times[first] // HOUR_MS
+        if times[end - 1] // HOUR_MS == hour:
+            self._listed[scopes, hour] += end - first
+        else:
+            self._listed.update((scopes, ts // HOUR_MS) for ts in times[first:end])
 
     def _restore_special(
         self, record: UserRecord, scopes: ScopeSet, row: int, totals: ScopeTotals, period_rows: dict[CovariatePeriod, int]
@@ -249,9 +262,7 @@ class TotalsBatch:
         if not self._scopes:
             return set()
         before, after = self._rows.totals()
-        for scopes, users in self._newcomers.items():
-            for target in self.targets.targets_of(scopes):
-                target.scope.first_exposures[target.variant] = target.scope.first_exposures.get(target.variant, 0) + users
+        self._add_hours()
         counted = after.copy()
         counted[list(self._withdrawn)] = 0
         rows = [(row, of_row[1]) for row, of_row in enumerate(self._scopes) if of_row is not None]
@@ -261,6 +272,26 @@ class TotalsBatch:
             changed |= self._add_pairs(before, counted)
         self._update_records(pack_sums(after[:, 1:]))
         return changed
+
+    def _add_hours(self) -> None:
+        """Add new users and lists to the hours of their scopes."""
+        for target, hours in self._by_target(self._newcomers):
+            if not target.by_list:
+                target.scope.arrivals = target.scope.arrivals.and_more(target.variant, hours)
+        for target, hours in self._by_target(self._listed):
+            scope, variant = target.scope, target.variant
+            if target.by_list:
+                scope.arrivals = scope.arrivals.and_more(variant, hours)
+            if target.key[1] == WHOLE:
+                scope.recent[variant] = merge_hours((scope.recent.get(variant, {}), hours))
+
+    def _by_target(self, counts: Counter[tuple[ScopeSet, int]]) -> Iterable[tuple[VariantTarget, Counter[int]]]:
+        """Return counts of sets and hours as counts of the hours of each scope."""
+        found: dict[VariantTarget, Counter[int]] = {}
+        for (scopes, hour), count in counts.items():
+            for target in self.targets.targets_of(scopes):
+                found.setdefault(target, Counter())[hour] += count
+        return found.items()
 
     def _add_pairs(self, before: Ints, after: Ints) -> set[ScopeKey]:
         """Update the cross moments of cells. Returns the scopes that changed."""

@@ -1,8 +1,8 @@
-"""How many users each variant got over time: counts in blocks of event time. Pure.
+"""How many users and lists each variant got over time: counts in blocks of event time. Pure.
 
 A user arrives with their first counted list or, with exposure events, with their first exposure. The length of a block is an hour, doubled
 as often as it takes until no variant has more than `BLOCKS_MAX` blocks. So it depends on all the arrivals together and not on their order:
-the parts of several tasks may be merged in any way.
+the parts of several tasks may be merged in any way. So may the lists of the latest hours.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Final
 HOUR_MS: Final = 3_600_000
 BLOCKS_MAX: Final = 720
 """Blocks of one variant that have arrivals: 30 days, if users come in every hour."""
+HOURS_MAX: Final = 48
+"""Hours of one variant that keep their number of lists: the latest ones with lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,17 @@ class Arrivals:
     def by_variant(self) -> dict[str, int]:
         """All arrivals of each variant."""
         return {variant: sum(blocks.values()) for variant, blocks in self.counts.items()}
+
+    def and_more(self, variant: str, by_hour: Mapping[int, int]) -> Arrivals:
+        """Return these arrivals and some more of one variant, by hour since the epoch.
+
+        >>> Arrivals.of({"control": {0: 5}}).and_more("control", {0: 1, 1: 7})
+        Arrivals(block_ms=3600000, counts={'control': {0: 6, 1: 7}})
+        """
+        hours, blocks = self.block_ms // HOUR_MS, dict(self.counts.get(variant, {}))
+        for hour, count in by_hour.items():
+            blocks[hour // hours] = blocks.get(hour // hours, 0) + count
+        return _bounded(Arrivals(self.block_ms, {**self.counts, variant: blocks}))
 
     def in_blocks(self, block_ms: int) -> Arrivals:
         """Return the same arrivals in longer blocks: `block_ms` is a multiple of the present length.
@@ -77,6 +90,20 @@ def merge(parts: Iterable[Arrivals]) -> Arrivals:
         for variant, blocks in each.in_blocks(block_ms).counts.items():
             total.setdefault(variant, Counter()).update(blocks)
     return _bounded(Arrivals(block_ms, {variant: dict(blocks) for variant, blocks in total.items()}))
+
+
+def merge_hours(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return the lists of one variant in its latest HOURS_MAX hours with lists.
+
+    An hour that is among the latest of all parts together is among the latest of each part. So the parts may be merged in any way.
+
+    >>> merge_hours([{7: 1, 8: 2}, {8: 3}])
+    {7: 1, 8: 5}
+    """
+    lists = Counter[int]()
+    for part in parts:
+        lists.update(part)
+    return {hour: lists[hour] for hour in sorted(lists)[-HOURS_MAX:]}
 
 
 def _bounded(arrivals: Arrivals) -> Arrivals:

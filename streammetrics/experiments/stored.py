@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from streammetrics.experiments.arrivals import NO_ARRIVALS, Arrivals
+from streammetrics.experiments.arrivals import HOUR_MS, NO_ARRIVALS, Arrivals
 from streammetrics.experiments.health import NO_FEEDBACK, Joined
 from streammetrics.experiments.stages import ExperimentUnit
 
@@ -50,7 +50,10 @@ class Stored:
     from_ms, to_ms: the event time that the scope covers so far.
     stages: its stages in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
     pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
-    arrivals: as in StoredStage, over all stages: a user counts with their first list of all. Empty in the scope of a day.
+    arrivals: as in StoredStage, over all stages. In the scope of a day they are one block.
+    last_ms: event time of the latest list of each variant, whether it counts already or not.
+    recent_lists: counted lists by variant and hour since the epoch, of the latest hours with lists (see `arrivals.merge_hours`). Empty in
+    the scope of a day.
     """
 
     experiment: str
@@ -69,11 +72,29 @@ class Stored:
     pairs: Mapping[tuple[Cell, Cell], Sequence[int]] = field(default_factory=dict)
     exposed: Mapping[str, int] = field(default_factory=dict)
     arrivals: Arrivals = NO_ARRIVALS
+    last_ms: Mapping[str, int] = field(default_factory=dict)
+    recent_lists: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def in_cells(self) -> bool:
         """Whether its lists were counted in cells: in other stages than "", or with unit "list"."""
         return any(each.key or each.unit == "list" for each in self.stages)
+
+    def lists_since_last(self, variant: str, other: str) -> int:
+        """Return how many lists `other` has had, at least, since the last list of `variant`.
+
+        Only whole hours count, and only those of which all lists count already.
+
+        >>> kept = Stored(experiment="ranker", scope="start", moments={}, first_exposures={}, multi_exposed_users=0, to_ms=9 * HOUR_MS,
+        ...     last_ms={"off": 5 * HOUR_MS + 1}, recent_lists={"control": {4: 10, 5: 20, 6: 30, 8: 40, 9: 50}})
+        >>> kept.lists_since_last("off", "control")
+        70
+        """
+        last = self.last_ms.get(variant)
+        if last is None:
+            return 0
+        first, end = last // HOUR_MS + 1, self.to_ms // HOUR_MS
+        return sum(lists for hour, lists in self.recent_lists.get(other, {}).items() if first <= hour < end)
 
     def missed_share(self, variant: str) -> float:
         """Return the share of the scope's time that had passed when a variant first appeared; 0 if that is unknown."""

@@ -20,7 +20,19 @@ from streammetrics.experiments import (
 from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
-from streammetrics.reports.scopes import OF_RUN, ScopePart, ScopeParts, parts_of, scopes_of, sum_pairs, sum_scopes, sum_stages
+from streammetrics.reports.scopes import (
+    OF_RUN,
+    ScopePart,
+    ScopeParts,
+    arrivals,
+    first_exposures,
+    parts_of,
+    recent_lists,
+    scopes_of,
+    sum_pairs,
+    sum_scopes,
+    sum_stages,
+)
 from streammetrics.windows.panes import WindowRules
 
 
@@ -72,16 +84,16 @@ class MergedExperiments:
                 name, _ = key
                 if task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
                     parts.setdefault(key, []).extend(own)
-        since, enrolled = self._variants_since(tasks), self._enrolled_before(tasks)
+        seen, enrolled = self._variants_seen(tasks), self._enrolled_before(tasks)
         return {
-            (name, day): self._merged(name, day, parts[name, day], runs[name], since.get(name, {}), enrolled, tasks)
+            (name, day): self._merged(name, day, parts[name, day], runs[name], seen.get(name, {}), enrolled, tasks)
             for name, day in sorted(parts, key=lambda key: (name_order(key[0]), key[1]))
         }
 
     def _merged(
-        self, name: str, day: int, parts: Sequence[ScopePart], run: MergedRun, since: Mapping[str, int], enrolled: int, tasks: int
+        self, name: str, day: int, parts: Sequence[ScopePart], run: MergedRun, seen: Mapping[str, MergedRun], enrolled: int, tasks: int
     ) -> Stored:
-        """Merge the parts of one scope. `since`: when each variant appeared. `enrolled`: the time up to which all lists count."""
+        """Merge the parts of one scope. `seen`: see `_variants_seen`. `enrolled`: the time up to which all lists count."""
         wide = None if self.view is None else self.view.measures.with_covariates
         scope, is_whole = sum_scopes([part.sums for part in parts], wide), day == WHOLE
         first_day, last_day = (run.first // DAY_MS, FOREVER) if is_whole else (day, day)
@@ -89,29 +101,33 @@ class MergedExperiments:
             experiment=name,
             scope=SINCE_START if is_whole else THIS_DAY,
             moments=scope.moments,
-            first_exposures=scope.first_exposures,
-            exposed=scope.exposed,
+            first_exposures=first_exposures(parts),
+            exposed=scope.exposed.by_variant,
+            arrivals=arrivals(parts),
+            recent_lists=recent_lists(parts),
+            last_ms={variant: each.last for variant, each in seen.items()},
             multi_exposed_users=scope.multi_exposed,
             joined=self._feedback_counts(tasks, first_day, last_day),
             credits=scope.credits if all(part.name == OF_RUN for part in parts) else {},
             credit_actions=() if self.view is None else self.view.credit_actions,
             known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
-            variants_since_ms=since,
+            variants_since_ms={variant: each.first for variant, each in seen.items()},
             from_ms=run.first if is_whole else max(run.first, day * DAY_MS),
             to_ms=enrolled if is_whole else min(enrolled, (day + 1) * DAY_MS),
             stages=sum_stages(parts, wide),
             pairs=sum_pairs(parts),
         )
 
-    def _variants_since(self, tasks: int) -> dict[str, dict[str, int]]:
-        """Return the event time at which each variant first appeared in any task, or an earlier one, by experiment."""
-        since: dict[str, dict[str, int]] = {}
+    def _variants_seen(self, tasks: int) -> dict[str, dict[str, MergedRun]]:
+        """Return when each variant first appeared in any task, or an earlier time, and when it had its latest list, by experiment."""
+        seen: dict[str, dict[str, MergedRun]] = {}
         for control in self._controls_of(tasks):
-            for group, _, first in control.groups:
+            for group, last, first in control.groups:
                 if group.experiment and not group.segment:
-                    known = since.setdefault(group.experiment, {})
-                    known[group.variant] = min(known.get(group.variant, first), first)
-        return since
+                    of_variant = seen.setdefault(group.experiment, {})
+                    known = of_variant.get(group.variant, MergedRun(first, last))
+                    of_variant[group.variant] = MergedRun(min(known.first, first), max(known.last, last))
+        return seen
 
     def _enrolled_before(self, tasks: int) -> int:
         """Return the event time up to which all final lists of all tasks are enrolled; the newest event's if the input has ended."""

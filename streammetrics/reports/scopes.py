@@ -5,13 +5,16 @@ The lists of a rollout's stages are stored in scopes of their own, the parts of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.engine.codec import Control, decode_scope, parse_scope_name
 from streammetrics.engine.experiment_runs import PartName, Scope
 from streammetrics.events.event_time import NEVER
 from streammetrics.experiments import Cell, ExperimentUnit, Measures, StoredStage
+from streammetrics.experiments.arrivals import Arrivals, merge, merge_hours
+from streammetrics.experiments.measures import USERS_AT
 from streammetrics.windows.tally_deltas import add_tallies
 
 OF_RUN: Final[PartName] = ("", "")
@@ -52,7 +55,7 @@ def scopes_of(names: Mapping[int, str], parts: Mapping[int, StoredPart], cells: 
         number, day = parse_scope_name(cell)
         part = parts.get(number)
         if part is not None and part.run in names:
-            scope = decode_scope(stored)
+            scope = decode_scope(stored, day)
             pairs = tuple(
                 _ordered((parts[other].name[0], one), (part.name[0], own), sums) for (other, one, own), sums in scope.pairs.items()
             )
@@ -94,13 +97,36 @@ def sum_stages(parts: Iterable[ScopePart], with_covariates: Measures | None) -> 
                 key=key,
                 unit=unit,
                 moments=total.moments,
-                first_exposures=total.first_exposures,
-                exposed=total.exposed,
+                first_exposures=first_exposures(own),
+                exposed=total.exposed.by_variant,
                 multi_exposed_users=total.multi_exposed,
                 last_ms=None if last == NEVER else last,
+                arrivals=arrivals(own),
             )
         )
     return tuple(stages)
+
+
+def first_exposures(parts: Iterable[ScopePart]) -> dict[str, int]:
+    """Return users by the variant of their first list in each part. If users have no variant, they count in each that they saw."""
+    users = Counter[str]()
+    for part in parts:
+        _, of_lists = part.name
+        sums = part.sums
+        users.update({name: each[USERS_AT] for name, each in sums.moments.items()} if of_lists else sums.arrivals.by_variant)
+    return dict(users)
+
+
+def arrivals(parts: Sequence[ScopePart]) -> Arrivals:
+    """Return the first exposures of users over time, or else their first lists; without users' variants, all lists."""
+    exposed = merge(part.sums.exposed for part in parts)
+    return exposed if exposed.counts else merge(part.sums.arrivals for part in parts)
+
+
+def recent_lists(parts: Sequence[ScopePart]) -> dict[str, dict[int, int]]:
+    """Return each variant's lists by hour, in its latest hours with lists."""
+    variants = {variant for part in parts for variant in part.sums.recent}
+    return {variant: merge_hours(part.sums.recent.get(variant, {}) for part in parts) for variant in variants}
 
 
 def sum_pairs(parts: Iterable[ScopePart]) -> dict[tuple[Cell, Cell], list[int]]:
@@ -114,7 +140,7 @@ def sum_pairs(parts: Iterable[ScopePart]) -> dict[tuple[Cell, Cell], list[int]]:
 def _without_covariates(scope: Scope, with_covariates: Measures) -> Scope:
     """Return a scope without covariates."""
     plain = Scope()
-    plain.credits, plain.first_exposures, plain.multi_exposed = scope.credits, scope.first_exposures, scope.multi_exposed
+    plain.credits, plain.multi_exposed = scope.credits, scope.multi_exposed
     plain.exposed = scope.exposed
     plain.moments = {
         variant: with_covariates.without_covariates(moments) if len(moments) == with_covariates.moments_width else moments
@@ -127,10 +153,7 @@ def _add_scope(total: Scope, scope: Scope) -> None:
     for variant, moments in scope.moments.items():
         known = total.moments.get(variant)
         total.moments[variant] = list(moments) if known is None else add_tallies(known, moments)
-    for variant, users in scope.first_exposures.items():
-        total.first_exposures[variant] = total.first_exposures.get(variant, 0) + users
-    for variant, users in scope.exposed.items():
-        total.exposed[variant] = total.exposed.get(variant, 0) + users
+    total.exposed = merge((total.exposed, scope.exposed))
     for pair, credit in scope.credits.items():
         total.credits[pair] = add_tallies(total.credits[pair], credit) if pair in total.credits else list(credit)
     total.multi_exposed += scope.multi_exposed

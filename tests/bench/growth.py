@@ -208,7 +208,7 @@ def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings
             scope = part.scopes[WHOLE]
             for variant, moments in scope.moments.items():
                 key = stage, run.experiment, variant
-                if (scope.first_exposures[variant], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):
+                if (scope.arrivals.by_variant[variant], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):
                     raise WrongAnswerError(f"{key} has other users or lists than plain counting finds")
                 checked += 2
     if users or lists:

@@ -19,6 +19,7 @@ from streammetrics.engine.codec import (
     decode_user_totals,
     encode_pane,
 )
+from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.engine.user_codec import decode_user, encode_user
 from streammetrics.errors import StateError
 from streammetrics.sessions.rules import JoinRules
@@ -69,7 +70,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "a user's totals": decode_user_totals,
     "the user counts of a pane": decode_user_counts,
     "a pane": decode_pane,
-    "an experiment": decode_scope,
+    "an experiment": lambda stored: decode_scope(stored, WHOLE),
     "an experiment's scales": decode_scales,
     "a task's control record": decode_control,
 }

@@ -123,5 +123,5 @@ def test_scopes_are_split_where_a_list_shows_other_variants_or_fewer_experiments
     day = NOON_MS // DAY_MS
     assert lists == {(ranker.number, WHOLE): 0, (ranker.number, day): 0, (layouts.number, WHOLE): 2, (layouts.number, day): 2}
     assert [variants[ranker.number, WHOLE], variants[layouts.number, WHOLE]] == [None, "x"]
-    assert (ranker.scopes[WHOLE].multi_exposed, ranker.scopes[WHOLE].first_exposures) == (1, {"a": 1})
+    assert (ranker.scopes[WHOLE].multi_exposed, ranker.scopes[WHOLE].arrivals.by_variant) == (1, {"a": 1})
     assert layouts.scopes[WHOLE].moments["x"] == of_users(layout.measures, [[2, 2 << 40]])

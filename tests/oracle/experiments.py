@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.events.model import Exposure, Impression
@@ -21,7 +22,7 @@ from tests.oracle.stages import Cell, Rollout, Shared, pairs_of, stage_of
 from tests.oracle.tallies import tally_of_one
 from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 
-DAY_MS = 86_400_000
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 Sums: TypeAlias = tuple[int, int, int, int, int, int]
 """Number of users, and their sums of y, d, y squared, d squared, y times d."""
 
@@ -46,12 +47,18 @@ class Scope:
 
     With stages, or if users have no variant, the sums are those of all `stages` together, without covariates and credits, and `pairs` has
     what two cells have in common. An experiment of which only the stage "" has lists looks like one without stages.
+
+    `arrivals` are users by variant and hour since the epoch (in the scope of a day: and day) of their first exposure, if there are
+    exposures; else of their first list; if users have no variant, lists. `hours` are all lists by variant and hour, without those after a
+    user's first list of another variant; in the scope of a day and of a stage they are empty.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
     covariates: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     credits: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     first_exposures: dict[str, int] = field(default_factory=dict)
+    arrivals: dict[tuple[str, int], int] = field(default_factory=dict)
+    hours: dict[tuple[str, int], int] = field(default_factory=dict)
     multi_exposed: int = 0
     exposed: dict[str, int] = field(default_factory=dict)
     stages: dict[str, Scope] = field(default_factory=dict)
@@ -103,7 +110,12 @@ def experiments(
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
                 found[name, day] = _scope(of_day, history, settings) if rollout is None else _rollout_scope(of_day, rollout, settings)
-                found[name, day].exposed = _split([each for each in exposures if day is None or each.ts // DAY_MS == day])
+                first_exposures = _first_ones([each for each in exposures if day is None or each.ts // DAY_MS == day])
+                found[name, day].exposed = dict(Counter(each.variant for each in first_exposures))
+                if first_exposures:
+                    found[name, day].arrivals = dict(Counter((each.variant, each.ts // HOUR_MS) for each in first_exposures))
+                if day is not None:
+                    _in_days(found[name, day])
     return found
 
 
@@ -115,12 +127,21 @@ def _counted_exposures(steps: Sequence[Step], result: TaskResult, name: str, spa
     return [event for event in own if span[0] <= event.ts <= span[1]]
 
 
-def _split(exposures: Sequence[Exposure]) -> dict[str, int]:
-    """Return users by the variant of their first exposure."""
+def _first_ones(exposures: Sequence[Exposure]) -> list[Exposure]:
+    """Return the first exposure of each user."""
     first: dict[str, Exposure] = {}
     for each in sorted(exposures, key=lambda each: (each.ts, each.variant)):
         first.setdefault(each.user_id, each)
-    return dict(Counter(each.variant for each in first.values()))
+    return list(first.values())
+
+
+def _in_days(scope: Scope) -> None:
+    """Count the arrivals of a scope and its stages by day."""
+    for each in (scope, *scope.stages.values()):
+        days = Counter[tuple[str, int]]()
+        for (variant, hour), users in each.arrivals.items():
+            days[variant, hour // 24] += users
+        each.arrivals, each.hours = dict(days), {}
 
 
 def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
@@ -162,7 +183,7 @@ def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patie
 
 
 def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] | None, settings: Settings) -> Scope:
-    scope, first = Scope(), Counter[str]()
+    scope, first, arrivals, hours = Scope(), Counter[str](), Counter[tuple[str, int]](), Counter[tuple[str, int]]()
     before: dict[str, list[dict[str, Fraction]]] = {}
     totals: dict[str, list[dict[str, tuple[int, int]]]] = {}
     for user in sorted({shown.user_id for shown, _ in lists}):
@@ -170,6 +191,8 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
             ((shown.ts, shown.impression_id, variant, shown) for shown, variant in lists if shown.user_id == user), key=lambda one: one[:2]
         )
         first[own[0][2]] += 1
+        arrivals[own[0][2], own[0][0] // HOUR_MS] += 1
+        hours.update((variant, ts // HOUR_MS) for ts, _, variant, _ in takewhile(lambda one, of=own[0][2]: one[2] == of, own))
         if len({variant for _, _, variant, _ in own}) > 1:
             scope.multi_exposed += 1
         else:
@@ -179,7 +202,7 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
             before.setdefault(own[0][2], []).append(_means(earlier, settings))
             if own[0][2] == "interleaved":
                 _add_credits(scope, shown, settings)
-    scope.first_exposures = dict(first)
+    scope.first_exposures, scope.arrivals, scope.hours = dict(first), dict(arrivals), dict(hours)
     for variant, users in totals.items():
         for measure in users[0]:
             pairs = [user[measure] for user in users]
@@ -212,7 +235,11 @@ def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, set
         groups = [[one for one in own if one[1] == variant] for variant in {variant for _, variant in own}] if rollout.by_list else [own]
         stages[stage] = _sum_scopes([_scope(group, None, settings) for group in groups])
         stages[stage].credits = {}
+        if rollout.by_list:
+            stages[stage].arrivals = dict(Counter((variant, shown.ts // HOUR_MS) for shown, variant in own))
     total = _sum_scopes(list(stages.values()))
+    for each in stages.values():
+        each.hours = {}
     total.stages = stages
     users = []
     for user in {shown.user_id for shown, _ in lists}:
@@ -304,7 +331,10 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
         total = merged[key] = Scope(multi_exposed=sum(scope.multi_exposed for scope in of_key))
         for scope in of_key:
             total.first_exposures = dict(Counter(total.first_exposures) + Counter(scope.first_exposures))
+            total.hours = dict(Counter(total.hours) + Counter(scope.hours))
             total.exposed = dict(Counter(total.exposed) + Counter(scope.exposed))
+            if scope.exposed or not any(each.exposed for each in of_key):
+                total.arrivals = dict(Counter(total.arrivals) + Counter(scope.arrivals))
             for name, sums in scope.sums.items():
                 before = total.sums.get(name, (0,) * 6)
                 total.sums[name] = tuple(one + other for one, other in zip(before, sums, strict=True))  # type: ignore[assignment]
@@ -313,7 +343,7 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
                     found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
         if any(scope.stages for scope in of_key):  # a part without stages has lists of stage "" only
             total.credits = {}
-            staged = [scope.stages or {"": replace(scope, credits={})} for scope in of_key]
+            staged = [scope.stages or {"": replace(scope, credits={}, hours={})} for scope in of_key]
             names = {stage for stages in staged for stage in stages}
             total.stages = {name: _sum_scopes([stages[name] for stages in staged if name in stages]) for name in names}
         for scope in of_key:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
@@ -95,8 +95,8 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
                 if any(row):
                     sums[variant, str(measure)] = row
         credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
-        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), kept.multi_exposed_users)
-        scope.exposed = dict(kept.exposed)
+        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), multi_exposed=kept.multi_exposed_users)
+        scope.exposed, scope.arrivals, scope.hours = dict(kept.exposed), _flat(kept.arrivals.counts), _flat(kept.recent_lists)
         if kept.in_cells:
             scope.stages = {each.key: _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
             scope.pairs = _pairs(kept, engine.user_totals.measures)
@@ -107,7 +107,12 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
 def _stage_scope(stage: StoredStage, measures: Measures) -> Scope:
     sums = {(variant, str(measure)): _sums(measures, measure, own) for variant, own in stage.moments.items() for measure in measures}
     found = {key: row for key, row in sums.items() if any(row)}
-    return Scope(found, first_exposures=dict(stage.first_exposures), multi_exposed=stage.multi_exposed_users)
+    first, arrivals = dict(stage.first_exposures), _flat(stage.arrivals.counts)
+    return Scope(found, first_exposures=first, arrivals=arrivals, multi_exposed=stage.multi_exposed_users)
+
+
+def _flat(counts: Mapping[str, Mapping[int, int]]) -> dict[tuple[str, int], int]:
+    return {(variant, block): count for variant, blocks in counts.items() for block, count in blocks.items()}
 
 
 def _sums(measures: Measures, measure: Measure, moments: Sequence[int]) -> Sums:
