@@ -105,7 +105,9 @@ def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[
         for each in shown
         if each.paging and each.verdict
     ]
-    return gate_of(arms.policy, verdict, deciding, arms.control or "")
+    found = gate_of(arms.policy, verdict, deciding, arms.control or "")
+    unseen = arms.unseen(variant, arms.control or "") if found.word == "pass" else None
+    return found if unseen is None else GateDecision("wait", unseen)
 
 
 def _gate(

@@ -12,8 +12,10 @@ from streammetrics.experiments.floors import few_effective_users, rare_events
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.running_stage import unseen_stage
 from streammetrics.experiments.scales import MeasureScale, choose_scales, frozen_numbers
 from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.verdict import needed_by_verdicts
 
 
 class CellArms(Arms):
@@ -31,7 +33,21 @@ class CellArms(Arms):
         found = self._over_stages(measure, variant, control)
         if found is None or min(found.users) < self.policy.min_users:
             return None
-        return Compared(ArmEstimate(found.treatment), ArmEstimate(found.control), found.covariance)
+        return _compared(found)._replace(stages=self._in_stages(measure, variant, control))
+
+    def _in_stages(self, measure: Measure, variant: str, control: str) -> dict[str, Compared]:
+        """Return the stages whose own evidence counts: those that pass the floors alone. Only verdicts need them."""
+        if not self.policy.stages or str(measure) not in needed_by_verdicts(self.policy):
+            return {}
+        found = {stage.stage.name: self.cells.combined(measure, variant, control, stage) for stage in self.cells.stages}
+        return {
+            name: _compared(each)
+            for name, each in found.items()
+            if each is not None and unmet_in_cells(each, self.policy, measure, variant, control) is None
+        }
+
+    def unseen(self, variant: str, control: str) -> str | None:
+        return unseen_stage(self.cells, variant, control) if self.policy.stages else None
 
     def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
         found = self.cells.alone(measure, variant)
@@ -67,6 +83,10 @@ class CellArms(Arms):
         return {
             variant: ArmEstimate(each[0]) for variant, each in arms.items() if each is not None and each[0].users >= self.policy.min_users
         }
+
+
+def _compared(found: Combined) -> Compared:
+    return Compared(ArmEstimate(found.treatment), ArmEstimate(found.control), found.covariance)
 
 
 def measured(cells: Cells) -> list[Measure]:

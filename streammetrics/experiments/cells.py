@@ -109,19 +109,29 @@ class Cells:
             return f"{late} joined late, when {100 * missed[late]:.3g} % of its time had passed"
         return None
 
-    def weights(self, measure: Measure, treatment: str, control: str) -> dict[str, float]:
-        """Return the weights of the stages that count, by key. They add up to 1; empty if no stage counts."""
+    @property
+    def running(self) -> StageCounts | None:
+        """The stage that runs now: the one of the newest event or, with labels, of the latest list. None before the first stage."""
+        if self.policy.stage_label is not None:
+            seen = [(stage.stored.last_ms, number) for number, stage in enumerate(self.stages) if stage.stored.last_ms is not None]
+            return self.stages[max(seen)[1]] if seen else None
+        now_ms = max(self.stored.newest_ms, self.stored.to_ms - 1)
+        begun = [stage for stage in self.stages if stage.stage.start_ms is None or stage.stage.start_ms <= now_ms]
+        return begun[-1] if begun else None
+
+    def weights(self, measure: Measure, treatment: str, control: str, only: StageCounts | None = None) -> dict[str, float]:
+        """Return the weights of the stages that count, by key. They add up to 1; empty if no stage counts. only: of this stage alone."""
         found, measured = {}, self.measured(measure)
-        for stage in self.stages:
+        for stage in self.stages if only is None else (only,):
             cells = [(stage.key, variant) for variant in (treatment, control)]
             if self.left_out(stage, treatment, control) is None and all(measured.estimate(cell) is not None for cell in cells):
                 one, other = (stage.size(measure, variant) for variant in (treatment, control))
                 found[stage.key] = one * other / (one + other)
         return _normal(found)
 
-    def combined(self, measure: Measure, treatment: str, control: str) -> Combined | None:
-        """Return a treatment and the control over the stages that count for them; None if no stage counts."""
-        weights = self.weights(measure, treatment, control)
+    def combined(self, measure: Measure, treatment: str, control: str, only: StageCounts | None = None) -> Combined | None:
+        """Return a treatment and the control over the stages that count for them, or in one stage alone; None if no stage counts."""
+        weights = self.weights(measure, treatment, control, only)
         if not weights:
             return None
         measured, moments = self.measured(measure), self._moments

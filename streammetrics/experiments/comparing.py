@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from streammetrics.experiments.cuped import Reduced, reduce_variances
@@ -19,7 +20,7 @@ from streammetrics.experiments.report import JudgedMeans, MeasureReport, Reduced
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge, waiting
+from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop, waiting
 from streammetrics.experiments.words import percent
 
 
@@ -31,11 +32,15 @@ class ArmEstimate(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A variant and the control, as they are compared with each other. `covariance`: of the two means."""
+    """A variant and the control, as they are compared with each other.
+
+    covariance: of the two means. stages: the same in each stage that can be judged, by its name.
+    """
 
     own: ArmEstimate
     against: ArmEstimate
     covariance: float = 0.0
+    stages: Mapping[str, Compared] = MappingProxyType({})
 
 
 class Arms:
@@ -83,6 +88,10 @@ class Arms:
         if control not in self.stored.first_exposures:
             return f"no user saw the control {control!r}"
         return f"{control} has fewer than {self.policy.min_users:,} users"
+
+    def unseen(self, variant: str, control: str) -> str | None:
+        """Return why a pass must wait for the stage that runs now; None if it need not. Without stages there is none to wait for."""
+        return None
 
     def all_zero(self, measure: Measure) -> bool:
         """Whether a measure is 0 in every variant."""
@@ -136,7 +145,20 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
     within = within_gate_margin(arms.policy, [each for each in comparisons if str(each.measure) in arms.policy.paging], treatments)
     broken = invalid(state) if state.troubles else None
-    return tuple(_judged(each, broken, verdicts, within) for each in reports)
+    uppers = {
+        str(each.measure): _upper_in_stage(arms.policy, each) for each in comparisons if verdicts[str(each.measure)].word == "regressed"
+    }
+    return tuple(_judged(each, broken, verdicts, within, uppers) for each in reports)
+
+
+def _upper_in_stage(policy: Policy, each: MeasureComparison) -> float | None:
+    """Return the upper bound of the lift in the stage that regressed, at its part of the error; None if all stages together did."""
+    stage = stage_of_drop(policy, each)
+    if stage is None:
+        return None
+    alone, alpha = each.stages[stage], policy.interval_alpha(each.measure) * (1 - WHOLE_PART) / len(policy.stages)
+    interval = lift_interval(alone.treatment, alone.control, each.scale.mixture(policy.minimum_lift), alpha, alone.covariance)
+    return None if interval is None else _most_favourable(each.measure, interval)
 
 
 def _most_favourable(measure: Measure, interval: Interval) -> float | None:
@@ -146,10 +168,22 @@ def _most_favourable(measure: Measure, interval: Interval) -> float | None:
     return None if interval.lower is None else -interval.lower
 
 
-def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str, Verdict], within: Collection[str]) -> MeasureReport:
+def _judged(
+    report: MeasureReport,
+    broken: Verdict | None,
+    verdicts: Mapping[str, Verdict],
+    within: Collection[str],
+    uppers: Mapping[str, float | None],
+) -> MeasureReport:
     name = measure_text(report.metric, report.k)
     is_within = name in within if report.paging and name in verdicts else None
-    return replace(report, verdict=broken or verdicts.get(name, report.verdict), within_gate_margin=is_within)
+    upper = uppers.get(name)
+    return replace(
+        report,
+        verdict=broken or verdicts.get(name, report.verdict),
+        within_gate_margin=is_within,
+        judged_lift_upper=report.judged_lift_upper if upper is None else upper,
+    )
 
 
 def _alone(policy: Policy, measure: Measure, own: ArmEstimate) -> MeasureReport:
@@ -174,7 +208,7 @@ def _compared(
     """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
     if compared is None:
         return replace(report, verdict=Verdict("inconclusive", arms.short(variant, control))), None
-    policy, scale, (own, against, covariance) = arms.policy, scale_of(measure, arms.scales), compared
+    policy, scale, (own, against, covariance, _) = arms.policy, scale_of(measure, arms.scales), compared
     lift = own.plain.mean / against.plain.mean - 1 if against.plain.mean > 0 else None
     reduced_lift = None
     if own.reduced is not None and against.reduced is not None and against.reduced.adjusted.mean > 0:
@@ -196,7 +230,7 @@ def _compared(
 def _with_intervals(
     policy: Policy, measure: Measure, report: MeasureReport, compared: Compared, scale: MeasureScale
 ) -> tuple[MeasureReport, MeasureComparison]:
-    own, against, covariance = compared
+    own, against, covariance, stages = compared
     alpha, mixture = policy.interval_alpha(measure), scale.mixture(policy.minimum_lift)
     arms = own.plain, against.plain
     apart = difference(*arms, mixture, alpha, covariance)
@@ -223,7 +257,12 @@ def _with_intervals(
         judged_lift_upper=_most_favourable(measure, judged[2]) if judged[2] else None,
         judged=_judged_means(judged[0], judged[1], covariance) if report.paging else None,
     )
-    return report, MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance)
+    comparison = MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance)
+    alone = {
+        name: comparison._replace(treatment=each.own.plain, control=each.against.plain, covariance=each.covariance)
+        for name, each in stages.items()
+    }
+    return report, comparison._replace(stages=alone)
 
 
 def _judged_means(own: Estimate, against: Estimate, covariance: float) -> JudgedMeans:

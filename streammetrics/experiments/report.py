@@ -66,7 +66,8 @@ class MeasureReport:
     p_value: for no difference, valid at every look.
     tau, minimum_difference: the frozen scale, and the difference to detect (`minimum_lift` of the control's mean when it was frozen).
     paging: whether this measure decides about the experiment.
-    judged_lift_upper: the upper end of the interval that the verdict uses; of minus the lift, if lower is better.
+    judged_lift_upper: the upper end of the interval that the verdict uses; of minus the lift, if lower is better. It is that of one stage
+        if this stage alone has regressed.
     judged: what the verdict of a deciding measure compares; None for other measures.
     reduced: the same with reduced variance, if the experiment has it.
     within_gate_margin: whether it is certainly not worse than the control by more than `gate_margin`; None while it is not compared.

@@ -12,29 +12,20 @@ from streammetrics.experiments.stage_values import StageArm, StageReport
 
 def stage_reports(cells: Cells, control: str | None) -> tuple[StageReport, ...]:
     """Return the report of each stage in order."""
-    now = _current(cells)
+    now = cells.running
     starts = [stage.stage.start_ms for stage in cells.stages]
     return tuple(
         StageReport(
             stage=stage.stage.name,
             start_ms=stage.stage.start_ms,
             end_ms=end,
-            current=stage.key == now,
+            current=stage is now,
             arms=tuple(_arm(cells, stage, variant, control) for variant in _variants(stage, control)),
             sample_ratio_p=check_stage(cells, stage).sample_ratio_p,
             multi_exposed_users=stage.stored.multi_exposed_users,
         )
         for stage, end in zip(cells.stages, [*starts[1:], None], strict=True)
     )
-
-
-def _current(cells: Cells) -> str | None:
-    """Return the key of the stage that runs now; None before the first stage."""
-    if cells.policy.stage_label is not None:
-        seen = [(stage.stored.last_ms, number) for number, stage in enumerate(cells.stages) if stage.stored.last_ms is not None]
-        return cells.stages[max(seen)[1]].key if seen else None
-    begun = [stage.key for stage in cells.stages if stage.stage.start_ms is None or stage.stage.start_ms < cells.stored.to_ms]
-    return begun[-1] if begun else None
 
 
 def _variants(stage: StageCounts, control: str | None) -> list[str]:

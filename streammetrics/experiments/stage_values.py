@@ -28,7 +28,7 @@ class StageReport:
     """One stage of an experiment, in one scope.
 
     start_ms, end_ms: its configured event time, where it has one.
-    current: whether it runs now: at the time that is final or, with labels, because it has the latest list.
+    current: whether it runs now: at the time of the newest event or, with labels, because it has the latest list.
     sample_ratio_p: p-value of its split against its own shares; None without shares.
     multi_exposed_users: users who saw several variants within this stage. They are excluded from it.
     """

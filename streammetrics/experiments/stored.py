@@ -47,7 +47,7 @@ class Stored:
     credits: moments of the credit of a pair's second team against the first, of users that saw only the interleaved variant.
     known_from_ms: see `ExperimentReport`.
     variants_since_ms: event time at which each variant first appeared, or an earlier one.
-    from_ms, to_ms: the event time that the scope covers so far.
+    from_ms, to_ms: the event time that the scope covers so far. newest_ms: the time of the newest event, whether or not it is final.
     stages: its stages in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
     pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
     arrivals: as in StoredStage, over all stages. In the scope of a day they are one block.
@@ -68,6 +68,7 @@ class Stored:
     variants_since_ms: Mapping[str, int] = field(default_factory=dict)
     from_ms: int = 0
     to_ms: int = 0
+    newest_ms: int = 0
     stages: tuple[StoredStage, ...] = ()
     pairs: Mapping[tuple[Cell, Cell], Sequence[int]] = field(default_factory=dict)
     exposed: Mapping[str, int] = field(default_factory=dict)

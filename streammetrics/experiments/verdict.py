@@ -16,6 +16,13 @@ other deciding measures the mean of E_i and their smallest values, reach 1/alpha
 mean of e-values is an e-value under any dependence (Vovk, Wang 2021, "E-values: calibration, combination and applications"), so this is
 a closed test (Marcus, Peritz, Gabriel 1976). It is never later than Bonferroni. `safe` needs every deciding measure at the full error
 (intersection-union test; Berger 1982).
+
+**In a rollout with stages** a deciding measure has also regressed if it did in one stage, whatever came before. With E_s the evidence of
+stage s alone, and S configured stages, the evidence of a drop is
+
+    E = 0.8 E_whole + (0.2 / S) * sum of E_s
+
+Again a mean of e-values, so the error covers the whole and all stages together. A stage that cannot be judged yet has E_s = 0.
 """
 
 from __future__ import annotations
@@ -23,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
@@ -46,6 +54,9 @@ GAINS: Final = {"ndcg": "dcg", "ndcg_exp": "dcg_exp"}
 """Normalised metrics and the plain gain each is checked against. A normalised gain can fall while the gain itself rises (Jeunen,
 Potapov, Ustimenko 2024, "On (Normalised) Discounted Cumulative Gain as an Off-Policy Evaluation Metric for Top-n Recommendation")."""
 
+WHOLE_PART: Final = 0.8
+"""The part of the evidence of a drop that is of all stages together. The stages share the rest."""
+
 _ALIKE: Final = "all users have the same value, so no confidence can be given"
 """The reason when the variance is 0."""
 
@@ -65,7 +76,8 @@ class Verdict:
 class MeasureComparison(NamedTuple):
     """One measure of a treatment against the control, with enough users.
 
-    `interval` is the lift's, for the reason only. `covariance` is that of the two means.
+    `interval` is the lift's, for the reason only. `covariance` is that of the two means. `stages`: the same in each stage that can be
+    judged, by its name.
     """
 
     measure: Measure
@@ -74,6 +86,7 @@ class MeasureComparison(NamedTuple):
     scale: MeasureScale
     interval: Interval | None = None
     covariance: float = 0.0
+    stages: Mapping[str, MeasureComparison] = MappingProxyType({})
 
     @property
     def lift(self) -> float | None:
@@ -92,8 +105,30 @@ def evidence(policy: Policy, each: MeasureComparison) -> Evidence:
     """Return the evidence of one comparison. Each direction detects its own effect.
 
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
-    the true effect is 0, which is `margin` above the boundary.
+    the true effect is 0, which is `margin` above the boundary. In a rollout the drop of a deciding measure may be in one stage.
     """
+    found = _evidence_alone(policy, each)
+    return found._replace(drop=_log_sum([*_drops(policy, each, found.drop).values()]))
+
+
+def _drops(policy: Policy, each: MeasureComparison, whole: float) -> dict[str | None, float]:
+    """Return ln of the parts of the evidence of a drop: of the whole (None), and of each stage by name."""
+    if not policy.stages or str(each.measure) not in policy.paging:
+        return {None: whole}
+    share = math.log((1 - WHOLE_PART) / len(policy.stages))
+    return {
+        None: whole + math.log(WHOLE_PART),
+        **{name: _evidence_alone(policy, stage).drop + share for name, stage in each.stages.items()},
+    }
+
+
+def stage_of_drop(policy: Policy, each: MeasureComparison) -> str | None:
+    """Return the stage with most of the evidence of a drop; None if it is that of all stages together."""
+    drops = _drops(policy, each, _evidence_alone(policy, each).drop)
+    return max(drops, key=lambda name: drops[name])
+
+
+def _evidence_alone(policy: Policy, each: MeasureComparison) -> Evidence:
     lift, margin = policy.minimum_lift, policy.margin
     rise = _log_evidence(each, 0.0, each.scale.mixture(lift), better=True)
     return Evidence(
@@ -134,9 +169,9 @@ def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: 
     verdicts = {}
     for each in comparisons:
         name = str(each.measure)
-        words, sure = lift_words(each.measure, each.lift, against), confidence(policy.interval_alpha(each.measure))
+        words, sure = _lift_words(each, None, against), confidence(policy.interval_alpha(each.measure))
         if name in certain["drop"]:
-            verdicts[name] = Verdict("regressed", f"{words}; {sure}")
+            verdicts[name] = Verdict("regressed", f"{_lift_words(each, stage_of_drop(policy, each), against)}; {sure}")
         elif name in certain["rise"]:
             verdicts[name] = Verdict("improved", f"{words}; {sure}")
         elif found[name].safe >= levels[name]:
@@ -166,31 +201,51 @@ def _certain(policy: Policy, excess: Mapping[str, float]) -> set[str]:
 
 
 def _log_mean(logs: Sequence[float]) -> float:
+    return _log_sum(logs) - math.log(len(logs))
+
+
+def _log_sum(logs: Sequence[float]) -> float:
     high = max(logs)
-    return high + math.log(math.fsum(math.exp(each - high) for each in logs) / len(logs))
+    return high if math.isinf(high) else high + math.log(math.fsum(math.exp(each - high) for each in logs))
 
 
 def _contradictions(
     policy: Policy, comparisons: Sequence[MeasureComparison], verdicts: Mapping[str, Verdict], against: str
 ) -> dict[str, Verdict]:
     """Return `mixed` for each measure that contradicts another: two deciding measures, or a deciding one and its plain gain."""
-    lifts = {str(each.measure): lift_words(each.measure, each.lift, against) for each in comparisons}
-    measures = {str(each.measure): each.measure for each in comparisons}
+    known = {str(each.measure): each for each in comparisons}
     mixed: dict[str, Verdict] = {}
-    for one, other in _pairs(policy, measures):
+    for one, other in _pairs(policy, {name: each.measure for name, each in known.items()}):
         if {verdicts[one].word, verdicts[other].word} == {"regressed", "improved"}:
             down, up = (one, other) if verdicts[one].word == "regressed" else (other, one)
-            alpha = max(policy.interval_alpha(measures[name]) for name in (one, other))
-            reason = f"{lifts[down]}, but {lifts[up]}; {confidence(alpha)}; the measures contradict each other: choose which one counts"
+            stage = stage_of_drop(policy, known[down])
+            if stage is not None and not _rises_in(policy, known[up], stage):
+                continue
+            alpha = max(policy.interval_alpha(known[name].measure) for name in (one, other))
+            lifts = f"{_lift_words(known[down], stage, against)}, but {_lift_words(known[up], stage, against)}"
+            reason = f"{lifts}; {confidence(alpha)}; the measures contradict each other: choose which one counts"
             mixed |= {name: Verdict("mixed", reason) for name in (one, other) if name not in mixed}
     if mixed:  # no deciding measure of this variant may page as a regression
         reason = next(iter(mixed.values())).reason
         mixed |= {
-            name: Verdict("mixed", f"{lifts[name]}; also {reason}")
+            name: Verdict("mixed", f"{_lift_words(known[name], None, against)}; also {reason}")
             for name in policy.paging
             if name not in mixed and name in verdicts and verdicts[name].word == "regressed"
         }
     return mixed
+
+
+def _rises_in(policy: Policy, each: MeasureComparison, stage: str) -> bool:
+    """Whether a measure is certainly better in one stage. Only then does it contradict a drop in this stage."""
+    level = -math.log(policy.interval_alpha(each.measure))
+    return stage in each.stages and _evidence_alone(policy, each.stages[stage]).rise >= level
+
+
+def _lift_words(each: MeasureComparison, stage: str | None, against: str) -> str:
+    """Describe the lift over all stages, or in one of them."""
+    if stage is None:
+        return lift_words(each.measure, each.lift, against)
+    return f"in stage {stage}: {lift_words(each.measure, each.stages[stage].lift, against)}"
 
 
 def needed_by_verdicts(policy: Policy) -> set[str]:

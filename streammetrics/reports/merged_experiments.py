@@ -114,6 +114,7 @@ class MergedExperiments:
             variants_since_ms={variant: each.first for variant, each in seen.items()},
             from_ms=run.first if is_whole else max(run.first, day * DAY_MS),
             to_ms=enrolled if is_whole else min(enrolled, (day + 1) * DAY_MS),
+            newest_ms=max((control.newest for control in self._controls_of(tasks)), default=NEVER),
             stages=sum_stages(parts, wide),
             pairs=sum_pairs(parts),
         )

@@ -20,6 +20,7 @@ ALLOWED = {
     "math",
     "re",
     "statistics",
+    "types",
     "typing",
     "numpy",
 }
