@@ -51,12 +51,12 @@ DiscountChoice = Annotated[str | tuple[float, ...], _checked("discount"), Before
 
 class MetricSettings(Section):
     names: Annotated[Listed[MetricName], Field(min_length=1)] = setting(
-        ("ndcg", "mrr", "hit_rate", "item_hit_rate", "precision", "recall", "map", "dcg"),
+        ("ndcg", "mrr", "hit_rate", "item_hit_rate"),
         "Metrics to compute.",
         f"a list of distinct names from {', '.join(METRIC_NAMES)}",
     )
     cutoffs: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=32)] = setting(
-        (5, 10, 20),
+        (10,),
         "Cut-offs k: how many places from the top a metric covers. r_precision has none.",
         "a list of 1 to 32 distinct numbers from 1 to events.items_max",
     )

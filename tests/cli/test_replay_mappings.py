@@ -111,7 +111,8 @@ def test_a_second_page_keeps_its_places(tmp_path: Path) -> None:
     file = lines(tmp_path / "events.ndjson", NATIVE | {"items": page}, click)
     report, names = tmp_path / "report.json", ("ndcg@10", "ndcg@20", "mrr@20", "hit_rate@10", "item_hit_rate@10", "item_hit_rate@20")
     for positions, values in (("absolute", [0, 1 / math.log2(12), 1 / 11, 0, None, 1 / 3]), ("order", [1, 1, 1, 1, 1 / 3, 1 / 3])):
-        assert called("replay", file, "--set", f"events.positions={positions}", "--report", report).returncode == 0
+        settings = ("--set", f"events.positions={positions}", "--set", "metrics.cutoffs=10,20")
+        assert called("replay", file, *settings, "--report", report).returncode == 0
         found = json.loads(report.read_bytes())["totals"][0]["values"]
         assert [found.get(name) for name in names] == [value if value is None else pytest.approx(value, abs=1e-12) for value in values]
 

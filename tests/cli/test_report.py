@@ -20,7 +20,8 @@ from tests.support.command_line import called, is_asleep, started, streammetrics
 from tests.support.report_page import embedded
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
-SETTINGS = [*JOIN, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
+MANY = ["--set", "metrics.names=ndcg,mrr,hit_rate,item_hit_rate,precision,recall,map,dcg", "--set", "metrics.cutoffs=5,10,20"]
+SETTINGS = [*JOIN, *MANY, "--set", "experiments.paging=ndcg@10", "--set", "experiments.patience_ms=0"]
 TRAFFIC = Traffic(users=800, seed=3, impressions_per_second=8, regression=Regression("treatment", 0.7))
 """Twenty minutes, so that there are snapshots before the end."""
 START_MS = 1_732_183_200_000
@@ -246,7 +247,7 @@ def users_with_click_rates() -> Iterator[bytes]:
 def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None:
     config = tmp_path / "streammetrics.toml"
     config.write_text("[experiments.named.ranker]\nstart = 2024-11-21T10:00:00Z\ncuped_days = 7\n")
-    found = whole(replayed(tmp_path, users_with_click_rates(), "--config", str(config)))
+    found = whole(replayed(tmp_path, users_with_click_rates(), "--config", str(config), *MANY))
     (precision,) = (each for each in found["variants"][1]["measures"] if (each["metric"], each["k"]) == ("precision", 10))
     reduced = precision["reduced"]
     assert reduced["users_with_earlier"] == found["variants"][1]["users"] == 150

@@ -91,7 +91,7 @@ ROLLOUTS = [
         f"start = 2026-01-02T00:00:00Z\ncuped_days = 7\nstages = [{{ {HALVES} }}]",
         'x: cuped_days needs one stage and unit = "user"',
     ),
-    ("unit = 'list'\npaging = ['user_hit_rate@5']", "x: user_hit_rate@5 cannot decide with unit"),
+    ("unit = 'list'\npaging = ['user_hit_rate@10']", "x: user_hit_rate@10 cannot decide with unit"),
     (f"control = 'd'\nstages = [{{ {HALVES} }}]", "x: control: got 'd'"),
 ]
 
@@ -135,7 +135,7 @@ ROLLOUTS = [
             "x: share of 'a': got 1e[+]308; must be from",
         ),
         ("[experiments.named.x]\nalpha = 2", "experiments.named", "x: alpha: got 2"),
-        ("[experiments.named.x]\npaging = ['ndcg@7']", "experiments.named", "x: ndcg@7 is not measured; must be one of ndcg@5"),
+        ("[experiments.named.x]\npaging = ['ndcg@7']", "experiments.named", "x: ndcg@7 is not measured; must be one of ndcg@10"),
         ("[experiments.named.x]\ncontrol = 'c'\nshares = { a = 1, b = 1 }", "experiments.named", "x: control: got 'c'"),
         (
             "[experiments.named.x]\nstart = 2026-02-01T00:00:00Z\nend = 2026-01-01T00:00:00Z",

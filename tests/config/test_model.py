@@ -43,7 +43,7 @@ def test_grades_that_would_overflow_are_rejected_with_the_highest_allowed(earned
     (problem,) = problems_of(flags={"join.grades": "click=16", **earned})
     assert (problem.key, problem.value) == ("join.grades", "click=16")
     assert "exponential gain" in problem.allowed
-    assert "got 16; allowed at cut-off 20 are 0 < grade_max <= 15" in problem.allowed
+    assert "got 16; allowed at cut-off 10 are 0 < grade_max <= 15" in problem.allowed
 
 
 @pytest.mark.parametrize(
