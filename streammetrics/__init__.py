@@ -94,6 +94,11 @@ _LATER = {
 }
 
 
+def __dir__() -> list[str]:
+    """All public names, also those that are loaded on first use: for tab completion."""
+    return sorted({*globals(), *__all__, "spark"})
+
+
 def __getattr__(name: str) -> Any:
     if name == "spark":
         return import_module("streammetrics.cli.spark")

@@ -16,6 +16,7 @@ import msgspec
 
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line
+from streammetrics.cli.output.gate_markdown import summary_markdown
 from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json
@@ -23,7 +24,7 @@ from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
-from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.experiments.gate import GateWord
 from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
@@ -50,9 +51,14 @@ class Watch:
     deadline_seconds: float | None
 
 
-def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch: Watch | None) -> int:
-    """Ask once, or until there is a decision, print the answer, and return the exit code. Raises ConfigError."""
+def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch: Watch | None, summary: Path | None = None) -> int:
+    """Ask once, or until there is a decision, print the answer, and return the exit code. Raises ConfigError.
+
+    summary: a file to which the answer is added as Markdown.
+    """
     configure_quiet_logs(settings.log.level, settings.log.format)
+    if summary is not None:
+        _add_to(summary, "")  # a file that cannot be written is said before the question
     ask = _asker(settings, question)
     found = _asked(ask) if watch is None else _watched(ask, watch)
     word: GateWord = "wait" if isinstance(found, StreammetricsError) else found.gate
@@ -63,7 +69,17 @@ def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch
         console = output_console()
         for line in [no_answer_line(str(found))] if isinstance(found, StreammetricsError) else answer_lines(found):
             console.print(line)
+    if summary is not None:
+        _add_to(summary, summary_markdown(question.experiment, found))
     return EXIT_CODES[word]
+
+
+def _add_to(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError([Problem("--summary", str(path), f"a file that can be written: {error.strerror}", "command line")]) from error
 
 
 def _asker(settings: Settings, question: GateQuestion) -> Callable[[], GateAnswer]:

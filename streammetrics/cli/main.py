@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 import click
 
 from streammetrics import __version__
@@ -28,8 +31,31 @@ from streammetrics.cli.commands.simulate import simulate
 from streammetrics.cli.commands.spark import spark
 from streammetrics.cli.exit_codes import CommandGroup
 
+SENTENCE_MAX: Final = 200
+"""Characters of the longest sentence that stands beside a command."""
 
-@click.group(cls=CommandGroup, context_settings=CONTEXT, epilog="Every command has its own --help with examples.")
+GROUPS: Final[Mapping[str, Sequence[click.Command]]] = {
+    "See results": (demo, run, report, gate, plan),
+    "Your data": (decode, doctor, simulate, schema, repartition),
+    "Files and history": (replay, spark, differences, evaluate),
+    "Settings": (config, check_config, hash_password),
+    "Operations": (rules, dashboards, namespaces),
+}
+"""All commands, by what they are for."""
+
+
+class GroupedCommands(CommandGroup):
+    """Lists the commands by what they are for, each with the first sentence of its help."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(len(name) for name in self.commands)
+        for title, found in GROUPS.items():
+            with formatter.section(title):
+                lines = [(str(each.name).ljust(widest), each.get_short_help_str(limit=SENTENCE_MAX)) for each in found]
+                formatter.write_dl(lines, col_max=widest + 2)
+
+
+@click.group(cls=GroupedCommands, context_settings=CONTEXT, epilog="Every command has its own --help with examples.")
 @click.version_option(__version__, prog_name="streammetrics")
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly-once.
@@ -38,26 +64,6 @@ def main() -> None:
     """
 
 
-for _command in (
-    run,
-    replay,
-    report,
-    plan,
-    gate,
-    differences,
-    spark,
-    simulate,
-    demo,
-    doctor,
-    namespaces,
-    repartition,
-    decode,
-    schema,
-    config,
-    check_config,
-    hash_password,
-    rules,
-    dashboards,
-    evaluate,
-):
-    main.add_command(_command)
+for _commands in GROUPS.values():
+    for _command in _commands:
+        main.add_command(_command)

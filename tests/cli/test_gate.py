@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from streammetrics.cli.output.gate_lines import TOGETHER, answer_lines
+from streammetrics.cli.output.gate_markdown import summary_markdown
 from streammetrics.config import PasswordHash, hash_password
+from streammetrics.errors import StreammetricsError
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
@@ -73,6 +75,25 @@ def test_the_text_has_the_decision_the_reason_and_the_numbers(base: str) -> None
 def test_several_intervals_are_told_apart_from_the_decision(means: dict[str, float], count: int) -> None:
     lines = [*answer_lines(answer_gate(experiment(means, users=9_000), up_to_ms=START_MS, answered_ms=START_MS))]
     assert [str(line) for line in lines].count(TOGETHER) == count
+
+
+def test_the_summary_is_added_as_markdown_in_which_names_are_text(tmp_path: Path, base: str) -> None:
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    assert called("gate", "bad", "--url", base, "--summary", path).returncode == 1
+    before, title, _, reason, _, head, *_ = path.read_text().splitlines()
+    assert (before, title) == ("before", "### ❌ bad: fail")
+    assert reason.startswith("treatment: ")
+    assert head.startswith("| treatment | gate | users |")
+    assert "| treatment | fail | 2,000 | 2,000 | ndcg@10 |" in path.read_text()
+    assert summary_markdown("<b>|x", StreammetricsError("no *answer*")).splitlines() == [r"### ⏳ \<b\>\|x: wait", "", r"no \*answer\*"]
+
+
+def test_a_summary_that_cannot_be_written_is_said_before_the_question(tmp_path: Path) -> None:
+    done = called("gate", "bad", "--url", "http://127.0.0.1:1", "--summary", tmp_path / "none" / "summary.md")
+    assert done.returncode == 2
+    assert "--summary" in done.stderr
+    assert "No such file or directory" in done.stderr
 
 
 def test_standard_input_can_be_the_report(tmp_path: Path) -> None:

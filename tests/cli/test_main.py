@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streammetrics import __version__
-from streammetrics.cli.main import main
+from streammetrics.cli.main import GROUPS, main
 from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, plan_of
 from streammetrics.errors import ConfigError
 from tests.servers.process import free_port
@@ -76,6 +76,16 @@ def test_help_has_a_description_and_examples(name: str) -> None:
     assert "Example" in result.output
     assert f"streammetrics {name}" in result.output
     assert ("--config" in result.output and "--set" in result.output) == (name in COMMANDS)
+
+
+def test_the_list_of_commands_has_whole_sentences_in_groups() -> None:
+    shown = invoke("--help").output
+    assert "..." not in shown.replace("[ARGS]...", "")
+    lines = shown.splitlines()
+    heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert heads == ["Options:", *(f"{title}:" for title in GROUPS)]
+    listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in main.commands]
+    assert listed == [each.name for found in GROUPS.values() for each in found]
 
 
 def test_the_help_of_a_group_has_examples_of_its_commands() -> None:

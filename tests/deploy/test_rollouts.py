@@ -144,7 +144,7 @@ def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code:
     (step,) = [each for each in read_yaml(WORKFLOW)["jobs"]["gate"]["steps"] if each.get("id") == "gate"]
     assert step["shell"] == "bash"  # with pipefail; the default shell has none
     fake = tmp_path / "streammetrics"
-    fake.write_text(f'#!/bin/sh\necho "$@"\nexit {code}\n')
+    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@"\nexit {code}\n')
     fake.chmod(0o755)
     outputs, summary = tmp_path / "output", tmp_path / "summary"
     outputs.touch()
@@ -153,6 +153,6 @@ def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code:
     command = ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, outputs.read_text().strip()) == (job_code, output)
-    assert summary.read_text().strip() == "gate ranker v7 --url https://x --watch --deadline 4h"
-    words = summary.read_text().split()
-    gate.make_context("gate", ["ranker v7", *words[3:]])
+    words = done.stdout.splitlines()
+    assert words == ["gate", "ranker v7", "--url", "https://x", "--watch", "--deadline", "4h", "--summary", str(summary)]
+    gate.make_context("gate", words[1:])

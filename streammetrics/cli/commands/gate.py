@@ -31,6 +31,12 @@ NO_DECISION = 3
     "--every", type=FiniteFloatRange(0.1, 86_400), default=15.0, show_default=True, help="With --watch: seconds between questions."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option(
+    "--summary",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Add the answer to this file as Markdown, such as $GITHUB_STEP_SUMMARY.",
+)
 def gate(
     config_path: Path | None,
     settings_given: tuple[str, ...],
@@ -40,6 +46,7 @@ def gate(
     deadline: float | None,
     every: float,
     as_json: bool,
+    summary: Path | None,
     **asked: Any,
 ) -> None:
     """Say whether the treatments of EXPERIMENT may get more traffic: pass, fail or wait.
@@ -72,5 +79,5 @@ def gate(
             raise click.UsageError("--watch cannot read standard input again and again; give a file or --url")
         loaded = load_settings(config_path, settings_given, client__url=url)
         watching = Watch(every_seconds=every, deadline_seconds=deadline) if watch else None
-        code = run_gate(loaded.settings, GateQuestion(**asked), as_json=as_json, watch=watching)
+        code = run_gate(loaded.settings, GateQuestion(**asked), as_json=as_json, watch=watching, summary=summary)
     raise SystemExit(code)

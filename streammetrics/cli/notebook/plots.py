@@ -84,7 +84,7 @@ def plot_lift(report: ReportTables, metric: str, experiment: str | None = None, 
     axes.axhline(0, color="grey", linewidth=1)
     axes.set(ylabel=f"lift of {metric}", title=f"{chosen}: lift since its start")
     axes.yaxis.set_major_formatter(import_module("matplotlib.ticker").PercentFormatter(1))
-    axes.figure.autofmt_xdate()
+    axes.tick_params(axis="x", rotation=30)
     return _finished(axes)
 
 
@@ -104,7 +104,7 @@ def _axes(axes: Any) -> Any:
     if axes is not None:
         return axes
     try:
-        return import_module("matplotlib.pyplot").subplots()[1]
+        return import_module("matplotlib.pyplot").subplots(layout="constrained")[1]
     except ImportError:
         raise StreammetricsError("plots need matplotlib: pip install 'streammetrics[plots]'") from None
 

@@ -15,6 +15,8 @@ from streammetrics.config.addresses import http_parts
 from streammetrics.connectors.http_client import HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
+from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.verdict import WORST_FIRST
 from streammetrics.metrics.names import parse_metric
 from streammetrics.metrics.offline.tables import DataTable
 from streammetrics.reports.text import counted
@@ -50,6 +52,12 @@ class ReportTables:
         return DataTable.of_rows(names, self._experiment_rows())
 
     @property
+    def verdicts(self) -> DataTable:
+        """The verdict on each experiment and scope, worst first, with its reason: one row per experiment and scope."""
+        names = ("experiment", "scope", "verdict", "reason", "gate", "users")
+        return DataTable.of_rows(names, self._verdict_rows())
+
+    @property
     def history(self) -> DataTable:
         """The lifts over time: one row per experiment, scope, time, variant and measure. Only some measures are kept."""
         names = ("experiment", "scope", "end_ms", "variant", "metric", "k", "lift", "lift_lower", "lift_upper")
@@ -62,11 +70,26 @@ class ReportTables:
         return DataTable({"reason": list(counters), "count": list(counters.values())})
 
     def __repr__(self) -> str:
-        return "\n".join((self._title(), *self._warnings(), repr(self.totals)))
+        return "\n".join((*self._verdict_lines(), self._title(), *self._warnings(), repr(self.totals)))
 
     def _repr_html_(self) -> str:
-        """A title, the warnings and the totals as HTML; Jupyter shows it."""
-        return "".join(f"<p>{html.escape(line)}</p>" for line in (self._title(), *self._warnings())) + self.totals._repr_html_()
+        """The verdicts, a title, the warnings and the totals as HTML; Jupyter shows it."""
+        lines = (*self._verdict_lines(), self._title(), *self._warnings())
+        return "".join(f"<p>{html.escape(line)}</p>" for line in lines) + self.totals._repr_html_()
+
+    def _verdict_lines(self) -> list[str]:
+        """The verdict on each experiment since its start, worst first."""
+        rows = [row for row in self.verdicts.rows() if row["scope"] == SINCE_START]
+        return [f"{row['experiment']}: {row['verdict']}, {row['reason']}" for row in rows]
+
+    def _verdict_rows(self) -> Iterator[dict[str, Any]]:
+        place = {word: number for number, word in enumerate(WORST_FIRST)}
+        found = sorted(self.report.get("experiments", ()), key=lambda each: place.get(each["verdict"]["word"], len(place)))
+        for each in found:
+            verdict, gate = each["verdict"], each.get("gate") or {}
+            users = sum(variant["users"] for variant in each["variants"])
+            judged = {"verdict": verdict["word"], "reason": verdict["reason"], "gate": gate.get("word")}
+            yield {"experiment": each["experiment"], "scope": each["scope"], **judged, "users": users}
 
     def _warnings(self) -> list[str]:
         return [f"warning: {sentence}" for sentence in self.report.get("warnings", ())]

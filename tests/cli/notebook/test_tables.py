@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.server
 import json
 import threading
@@ -53,6 +54,19 @@ def test_a_replay_has_the_numbers_of_the_command(events: Path, result: Replayed,
     assert found == of_lines(panes)
 
 
+def test_the_verdict_comes_first(result: Replayed) -> None:
+    (start,) = (row for row in result.verdicts.rows() if row["scope"] == "start")
+    (report,) = (each for each in result.report["experiments"] if each["scope"] == "start")
+    assert (start["verdict"], start["reason"]) == (report["verdict"]["word"], report["verdict"]["reason"])
+    first = f"{start['experiment']}: {start['verdict']}, {start['reason']}"
+    assert repr(result).splitlines()[0] == first
+    assert result._repr_html_().startswith(f"<p>{html.escape(first)}</p>")
+
+
+def test_the_names_of_a_notebook_are_completed() -> None:
+    assert {"replay", "evaluate", "compare", "read_report", "from_run", "spark", "__version__"} <= set(dir(streammetrics))
+
+
 def test_jobs_do_not_change_the_panes(events: Path, result: Replayed) -> None:
     assert sorted(map(tuple, (row.values() for row in streammetrics.replay([events], GIVEN, jobs=2).panes.rows()))) == sorted(
         map(tuple, (row.values() for row in result.panes.rows()))
@@ -90,15 +104,20 @@ def test_experiments_have_lifts_verdicts_and_a_history(result: Replayed) -> None
     assert {"lift", "lift_lower", "verdict", "reason"} <= row.keys()
     assert "control" in result.experiments["role"]
     assert set(result.history) >= {"end_ms", "lift", "lift_upper"}
-    assert repr(result).startswith("10,000 events, experiments ")
+    assert repr(result).splitlines()[1].startswith("10,000 events, experiments ")
     assert "<table>" in result._repr_html_()
 
 
+NAMED = {"experiment": "<i>", "scope": "start", "variants": [], "verdict": {"word": "safe", "reason": "<u> is fine"}}
+
+
 def test_the_warnings_and_names_of_a_report_are_shown_and_are_no_markup() -> None:
-    report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [{"experiment": "<i>"}]}
+    report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [dict(NAMED)]}
     shown = ReportTables(report)
-    assert repr(shown).splitlines()[:2] == ["2 events, experiments <i>", "warning: <b> is refused"]
-    assert shown._repr_html_().startswith("<p>2 events, experiments &lt;i&gt;</p><p>warning: &lt;b&gt; is refused</p>")
+    assert repr(shown).splitlines()[:3] == ["<i>: safe, <u> is fine", "2 events, experiments <i>", "warning: <b> is refused"]
+    assert shown._repr_html_().startswith(
+        "<p>&lt;i&gt;: safe, &lt;u&gt; is fine</p><p>2 events, experiments &lt;i&gt;</p><p>warning: &lt;b&gt; is refused</p>"
+    )
 
 
 @pytest.mark.parametrize("way", ["file", "server"])
