@@ -14,7 +14,7 @@ from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.suggestions import SampleRecord, suggestion_lines
 from streammetrics.cli.wiring.connections import kafka_connection
-from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.decoders import build_watched_decoder
 from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
@@ -22,12 +22,14 @@ from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.connectors.files import FileSource
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
-from streammetrics.events import Decoder, Event, Exposure, Feedback
+from streammetrics.events import Event, Exposure, Feedback
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.malformed import excerpt
+from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION
+from streammetrics.reports.path_counts import counted_paths, path_sentences
 from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import merge_names
 
@@ -42,9 +44,13 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     out, records = standard_output(), _read(settings, source, limit)
     decoders = _decoders(settings, records)
     counts, actions, in_seconds = Counter[str](), Counter[str](), 0
+    notes: dict[str, list[PathsFound]] = {}
     for record in records:
         found = decoders[record.topic](record.value)
         for event in found:
+            if isinstance(event, PathsFound):
+                notes.setdefault(record.topic, []).append(event)
+                continue
             counts[_kind(event)] += 1
             if isinstance(event, Feedback):
                 actions[event.action] += 1
@@ -60,6 +66,9 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     if (unknown := _without_grade(settings, actions)) is not None:
         them = "it" if len(actions) == 1 else "them"
         click.echo(f"no grade for {unknown}: name {them} in join.grades, or rename actions by a mapping", file=out)
+    for topic, own in notes.items():
+        for sentence in path_sentences(counted_paths(topic, own), ended=True):
+            click.echo(f"warning: {sentence}", file=out)
     total = ", ".join(counted_kind(count, kind) for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
     return any(counts[kind] for kind in KIND_NAMES.values())
@@ -77,8 +86,8 @@ def _read(settings: Settings, source: str, limit: int) -> list[SampleRecord]:
     return _with_schemas(settings, list(_records(settings, source, limit)))
 
 
-def _decoders(settings: Settings, records: Iterable[SampleRecord]) -> dict[str, Decoder]:
-    return {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
+def _decoders(settings: Settings, records: Iterable[SampleRecord]) -> dict[str, PartsDecoder]:
+    return {topic: build_watched_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
 
 
 def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleRecord]:

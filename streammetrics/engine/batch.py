@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression
+from streammetrics.events.model import Elsewhere, Exposure, Feedback, Impression, RecordPart
 
-Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
+Decoded: TypeAlias = tuple[int, int, Sequence[RecordPart | Elsewhere]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
 
 

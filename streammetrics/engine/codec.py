@@ -19,6 +19,7 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.model import WatchedPath
 from streammetrics.experiments.arrivals import Arrivals
 from streammetrics.sessions.msgpack import pack
 from streammetrics.windows.last_seen import SeenArms, StoredLastSeen
@@ -70,6 +71,10 @@ _decode_scope = msgspec.json.Decoder(_StoredScope).decode
 _plain_json = msgspec.json.Decoder().decode
 
 
+StoredPath: TypeAlias = tuple[int, WatchedPath, tuple[str, int, int, int, int]]
+"""The topic index, the path, and its row (see `path_counts`)."""
+
+
 class Control(msgspec.Struct, kw_only=True, array_like=True):
     """A task's control record: everything that is not stored by user, pane or scope. Times are in milliseconds.
 
@@ -88,6 +93,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `parts` is (number, number of its run, stage, variant, latest list) of the stages and variants of rollouts.
     - `counted` is (number of a run, latest enrolled list in stage ""). It is empty in state of earlier versions.
     - `unknown_names` is (kind, name or empty for all others, count).
+    - `paths` is (topic index, optional path of a mapping, counts of records).
     - `users_sampled` is (start of a period, packed hashes of users).
     - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
     - `record_times` are timestamps of the last records of each input, by topic index. Only ticks use them.
@@ -127,6 +133,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     newest_supported: int = NEVER
     record_times: list[int] = []
     unknown_names: list[tuple[str, str, int]] = []
+    paths: list[StoredPath] = []
     parts: list[tuple[int, int, str, str, int]] = []
     counted: list[tuple[int, int]] = []
     labelled_before: int = FOREVER

@@ -11,7 +11,7 @@ from streammetrics.engine.supported_time import SupportedTime
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
-from streammetrics.events.model import Elsewhere, Event, Feedback, Impression
+from streammetrics.events.model import Elsewhere, Event, Feedback, Impression, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import TYPE
 
@@ -53,13 +53,17 @@ class BatchProcessor:
         oldest_admitted = max(own, task) - lateness_ms
         time, ahead_from, in_row = supported.time, supported.ahead_from, supported.row > 0
         moved_by: Event | Elsewhere | None = None
-        moved_at = events_seen = untimed = elsewhere = 0
+        moved_at = events_seen = untimed = elsewhere = ts = 0
         for offset, record_ts, events in batch.records:
             events_seen += len(events)
             for event in events:
                 if type(event) is MalformedEvent:
                     untimed += 1
                     self._malformed(topic, offset, event)
+                    continue
+                if type(event) is PathsFound:
+                    events_seen -= 1
+                    self.state.path_counts.add(topic, event, ts if record_ts < 0 else record_ts)
                     continue
                 ts = event.ts
                 if future_ms is not None and 0 <= record_ts < ts - future_ms:

@@ -16,6 +16,7 @@ from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.list_labels import ListLabels
 from streammetrics.engine.pane_store import PaneStore
+from streammetrics.engine.path_counts import PathCounts
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
@@ -39,6 +40,7 @@ class TaskState:
         "labels",
         "list_labels",
         "panes",
+        "path_counts",
         "progress",
         "sessions",
         "unique_users",
@@ -64,6 +66,7 @@ class TaskState:
         self.unique_users = UniqueUserPanes(rules, user_layout)
         self.user_sample = UserSample()
         self.unknown_names = UnknownNames()
+        self.path_counts = PathCounts()
 
     @property
     def changed(self) -> bool:
@@ -90,6 +93,7 @@ class TaskState:
         self.unique_users.restore(stored, user_counts)
         self.user_sample.restore(stored)
         self.unknown_names.restore(stored)
+        self.path_counts.restore(stored)
         if fit_of(stored.signature, self._signature) == "switched":
             self.enrolments.restart(stored.newest, without_examination(experiments))
             self.enrolments.examination.restart(experiments)
@@ -116,6 +120,7 @@ class TaskState:
                 **self.unique_users.stored(),
                 **self.user_sample.stored(),
                 **self.unknown_names.stored(),
+                **self.path_counts.stored(),
             )
         )
 

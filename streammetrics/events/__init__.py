@@ -7,14 +7,14 @@ also holds the grade rules, the table of event outcomes and arithmetic on event 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.presets import preset_rules
 from streammetrics.events.mappings.rules import FORMATS, Format, MappingRule
 from streammetrics.events.mappings.text_rows import TEXT_ROWS, rows_decoder
-from streammetrics.events.model import TS_MAX, Event, EventLimits, Exposure, Feedback, Impression
+from streammetrics.events.model import TS_MAX, Event, EventLimits, Exposure, Feedback, Impression, PartsDecoder
 from streammetrics.events.native import native_decoder
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.ubi import ubi_decoder
@@ -48,8 +48,18 @@ class Decoder(Protocol):
     def __call__(self, value: bytes | None, /) -> Sequence[Event | MalformedEvent]: ...
 
 
-def topic_decoder(topic: str, format: Format, rules: Sequence[MappingRule], limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:
+def topic_decoder(
+    topic: str,
+    format: Format,
+    rules: Sequence[MappingRule],
+    limits: EventLimits,
+    ubi: UbiSettings | None = None,
+    *,
+    watched: bool = False,
+) -> Decoder:
     """Return the decoder of a topic: by the mappings that apply to it, or else by the format.
+
+    With `watched`, a decoder by mappings gives notes of their optional paths, too (see `mappings.watch`).
 
     A mapping applies to the topics that it names, or to all. A file has the topic that its name begins with, up to the first dot.
 
@@ -62,7 +72,8 @@ def topic_decoder(topic: str, format: Format, rules: Sequence[MappingRule], limi
     if not applied:
         return decoder(format, limits, ubi)
     used = {rule.kind for rule in applied}
-    return mapped_decoder(applied, limits, {name: decoder(name, limits, ubi) for name in FORMATS if name in used})
+    formats: dict[str, PartsDecoder] = {name: decoder(name, limits, ubi) for name in FORMATS if name in used}
+    return cast("Decoder", mapped_decoder(applied, limits, formats, watched))
 
 
 def exposures_of(decode: Decoder, experiments: Iterable[str]) -> Decoder:
@@ -94,5 +105,5 @@ def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None)
         return native_decoder(limits)
     if format == "ubi":
         return ubi_decoder(limits, ubi)
-    decode = mapped_decoder(preset_rules(format), limits, {})
+    decode = cast("Decoder", mapped_decoder(preset_rules(format), limits, {}))
     return rows_decoder(TEXT_ROWS[format], decode, limits) if format in TEXT_ROWS else decode

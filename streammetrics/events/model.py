@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, final
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple, TypeAlias, final
 
 import msgspec
 from msgspec import Meta
+
+from streammetrics.errors import MalformedEvent
 
 TS_MAX = 253_402_300_799_999
 """Last millisecond of the year 9999 (UTC). The first valid time is 0."""
@@ -78,6 +81,31 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 
     user_id: str
     ts: int
+
+
+class WatchedPath(NamedTuple):
+    """An optional path of a mapping, such as ("mapping 1", "experiments.ranker", "context.ab.ranker")."""
+
+    mapping: str
+    field: str
+    path: str
+
+
+@final
+class PathsFound(msgspec.Struct, frozen=True, gc=False):
+    """Which optional paths of a mapping have a value in a record. It follows the record's events and is no event itself.
+
+    An absent path has the nearest path that a record has, or an empty text.
+    """
+
+    mapping: str
+    found: tuple[WatchedPath, ...]
+    absent: tuple[tuple[WatchedPath, str], ...]
+
+
+RecordPart: TypeAlias = Event | MalformedEvent | PathsFound
+"""What a decoder finds in a record. Only decoders that watch paths give notes of them."""
+PartsDecoder: TypeAlias = Callable[[bytes | None], Sequence[RecordPart]]
 
 
 class EventLimits(msgspec.Struct, frozen=True):

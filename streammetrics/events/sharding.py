@@ -1,7 +1,7 @@
 """Splits events by user, for processes that share the work of one input. Pure.
 
 Each process decodes every record, because any event may move the time of its input. It keeps the events of its own users whole. Of the
-others only user and time are left. Malformed records belong to the first process.
+others only user and time are left. Malformed records and notes of paths belong to the first process.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TypeAlias
 from zlib import crc32
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import Elsewhere, Event
+from streammetrics.events.model import Elsewhere, Event, PathsFound, RecordPart
 
-_Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
-RecordDecoder: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent | Elsewhere]]
+RecordDecoder: TypeAlias = Callable[[bytes | None], Sequence[RecordPart | Elsewhere]]
 """A decoder of whole events, or one for a part of the users."""
+_Decode: TypeAlias = Callable[[bytes | None], Sequence[RecordPart]]
 
 
 def of_shard(decode: _Decode, shard: int, shards: int) -> RecordDecoder:
@@ -27,18 +27,19 @@ def of_shard(decode: _Decode, shard: int, shards: int) -> RecordDecoder:
     [Elsewhere(user_id='u7', ts=5),
      Feedback(user_id='u7', ts=5, item_id='a', action='click', value=None, impression_id=None)]
     """
-    keeps_malformed = shard == 0
+    is_first = shard == 0
 
     def of_event(event: Event) -> Event | Elsewhere:
         return event if crc32(event.user_id.encode()) % shards == shard else Elsewhere(event.user_id, event.ts)
 
-    def read(value: bytes | None) -> Sequence[Event | MalformedEvent | Elsewhere]:
-        found: list[Event | MalformedEvent | Elsewhere] = []
+    def read(value: bytes | None) -> Sequence[RecordPart | Elsewhere]:
+        found: list[RecordPart | Elsewhere] = []
         for event in decode(value):
-            if type(event) is not MalformedEvent:
+            if isinstance(event, MalformedEvent | PathsFound):
+                if is_first:
+                    found.append(event)
+            else:
                 found.append(of_event(event))
-            elif keeps_malformed:
-                found.append(event)
         return found
 
     return read

@@ -6,7 +6,7 @@ Pure. `report` defines the content of a report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -16,11 +16,13 @@ from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
+from streammetrics.events.model import WatchedPath
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
+from streammetrics.reports.path_counts import merge_paths
 from streammetrics.reports.position_bias import PositionBiasReader, PositionBiasView
 from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
@@ -37,7 +39,7 @@ class ReportBuilder:
 
     `signature` is the engine's. State of other rules is rejected with StateError, because its columns differ. If experiments are on in
     some tasks and off in others, or here, windows are shown but experiments are not. `known_names` has the known names by kind (see
-    `events.unknown_names`), to suggest one for an unknown name.
+    `events.unknown_names`), to suggest one for an unknown name. `known_paths` are the optional paths of the mappings.
     """
 
     def __init__(
@@ -49,9 +51,11 @@ class ReportBuilder:
         experiments: ExperimentView | None = None,
         known_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
         position_bias: PositionBiasView | None = None,
+        *,
+        known_paths: Collection[WatchedPath] = (),
     ) -> None:
         self._position_bias = PositionBiasReader(position_bias)
-        self._known_names = known_names
+        self._known_names, self._known_paths = known_names, frozenset(known_paths)
         self.layout = layout
         self.signature = signature
         self.rules = rules
@@ -160,6 +164,9 @@ class ReportBuilder:
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
             position_bias=self._position_bias.read(tasks, controls, newest) if whole else None,
+            paths=merge_paths(
+                ((control.topics[topic], path, row) for control in controls for topic, path, row in control.paths), self._known_paths
+            ),
             unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),
         )
 

@@ -22,7 +22,10 @@ FEEDBACK_MIN: Final = 100
 """Feedback that a stream needs for a sentence about it. A file that has ended needs none."""
 FOLDED_SHARE_MAX: Final = 0.01
 """The share of lists in the value `_other` of a segment, of all events, that has a sentence."""
+NAMED_MIN: Final = 1_000
+"""Events that a stream needs for a sentence about an experiment without lists."""
 NAMES_MAX: Final = 5
+NO_EXPERIMENT: Final = "No list names an experiment without settings, either: compare the settings with the events"
 SHOWS: Final = "impression"
 """The known name of what shows a list."""
 _ADVICE: Final = {
@@ -127,8 +130,8 @@ few values in windows.segments, now query.
 def experiment_sentences(named: Mapping[str, Any], sent: Collection[str], shown: Collection[str], *, ended: bool) -> Iterator[str]:
     """Yield sentences about settings of experiments that fit no list.
 
-    `named` are the settings by experiment. `sent` are the experiments that final lists have, and `shown` those with counted lists. A
-    stream that goes on may know experiments that are over or yet to come, so only inputs that have ended have a sentence about names.
+    `named` are the settings by experiment. `sent` are the experiments that final lists have, and `shown` those with counted lists. In a
+    stream that goes on, an experiment with a start, an end or stages may be over or yet to come, so it needs no list.
 
     >>> named = {"ranker-v7": {"stages": [{"start": "2026-02-01T09:00:00Z"}]}, "ranker-v8": {}}
     >>> print(*experiment_sentences(named, ["ranker-v7"], [], ended=True))
@@ -144,12 +147,13 @@ lists.
             compare = f"names with the lists' values of the segment {isolated(label)}" if label else "starts with the times of the lists"
             nothing = f"No final list of experiment {isolated(name)} is in one of its stages, so it has no numbers"
             yield f"{nothing}. Compare the stages' {compare}."
-    missing, others = sorted(named.keys() - set(sent)), sorted(set(sent) - named.keys())
-    if ended and missing and others:
+    missing = sorted(name for name in named.keys() - set(sent) if ended or not any(map(named[name].get, ("start", "end", "stages"))))
+    if missing:
+        others = sorted(set(sent) - named.keys())
         have = f"{'experiment' if len(missing) == 1 else 'experiments'} {', '.join(map(isolated, missing[:NAMES_MAX]))}"
         settings = "has" if len(missing) == 1 else "have"
-        found = ", ".join(map(isolated, others[:NAMES_MAX]))
-        yield f"No list is in {have}, which {settings} settings. Experiments of lists without settings: {found}."
+        found = f"Experiments of lists without settings: {', '.join(map(isolated, others[:NAMES_MAX]))}" if others else NO_EXPERIMENT
+        yield f"No list is in {have}, which {settings} settings. {found}."
 
 
 def by_topic(counts: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:

@@ -16,6 +16,7 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.data_warnings import (
+    NAMED_MIN,
     UNMATCHED_SHARE_MAX,
     by_topic,
     experiment_sentences,
@@ -26,6 +27,7 @@ from streammetrics.reports.data_warnings import (
     seconds_sentences,
 )
 from streammetrics.reports.late_events import LateInput, late_sentences
+from streammetrics.reports.path_counts import PathCount, path_sentences
 from streammetrics.reports.position_bias import PositionBias
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
@@ -106,6 +108,8 @@ class Report:
     """None if there is only one task."""
     unknown_names: tuple[UnknownName, ...] = ()
     """Actions without a grade and types that are no event, most frequent first."""
+    paths: tuple[PathCount, ...] = ()
+    """The optional paths of mappings, with the records that have a value."""
     recent: RecentLists | None = None
     """Exact sums of the final lists of experiments on the last day; None without experiments. They are not part of the JSON."""
     position_bias: PositionBias | None = None
@@ -118,6 +122,7 @@ class Report:
         return [
             *late_sentences(self.late_inputs),
             *seconds_sentences((each.topic, each.known_ms) for each in self.inputs),
+            *path_sentences(self.paths, ended=self.ended),
             *([] if self.user_partitions is None else self.user_partitions.sentences()),
             *self._warnings_of_counts(),
         ]
@@ -134,7 +139,9 @@ class Report:
         yield from folded_sentences(reasons, self.settings)
         named = self.settings.get("experiments", {}).get("named", {})
         sent = {total.experiment for total in self.totals if total.experiment}
-        yield from experiment_sentences(named, sent, {each.experiment for each in self.experiments}, ended=self.ended)
+        shown = {each.experiment for each in self.experiments}
+        if self.ended or (self.totals and reasons["events"] >= NAMED_MIN):
+            yield from experiment_sentences(named, sent, shown, ended=self.ended)
 
     def to_json(self, layout: TallyLayout) -> dict[str, Any]:
         """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
@@ -175,6 +182,7 @@ class Report:
             "sessions_open": self.sessions_open,
             "windows_withheld": self.withheld,
             "unknown_names": [each.to_json() for each in self.unknown_names],
+            "paths": [each.to_json() for each in self.paths],
             "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
             "experiments": [each.to_json() for each in self.experiments],
             "experiments_entered_ms": self.entered_ms,

@@ -14,6 +14,7 @@ import structlog
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import Store
 from streammetrics.errors import StateError, StoreError
+from streammetrics.events.model import WatchedPath
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
@@ -59,6 +60,7 @@ class Publisher:
         self._nodes_seconds: float | None = None
         self._withheld: set[int] = set()
         self._partitions_warned_seconds: float | None = None
+        self._paths_warned: set[WatchedPath] = set()
         self._names_warned: set[tuple[str, str | None]] = set()
         self._names_warned_seconds: float | None = None
 
@@ -86,6 +88,7 @@ class Publisher:
         self._warn_withheld(report)
         self._warn_partitions(report)
         self._warn_unknown_names(report)
+        self._warn_paths(report)
         self._on_report(report)
         return report
 
@@ -110,6 +113,14 @@ class Publisher:
         elif problem and (warned_seconds is None or now - warned_seconds >= PARTITIONS_WARNING_SECONDS):
             log.warning(problem, fix=FIX)
             self._partitions_warned_seconds = now
+
+    def _warn_paths(self, report: Report) -> None:
+        """Warn about each path of a mapping that finds nothing: once, and again if it has found something in between."""
+        missing = {each.path: sentence for each in report.paths if (sentence := each.sentence(ended=False)) is not None}
+        for path, sentence in missing.items():
+            if path not in self._paths_warned:
+                log.warning(sentence)
+        self._paths_warned = set(missing)
 
     def _warn_unknown_names(self, report: Report) -> None:
         """Log unknown actions and event types: each name once, and at most one line per NAMES_WARNING_SECONDS.

@@ -39,10 +39,10 @@ from streammetrics.connectors.registry.schemas import Schemas
 from streammetrics.connectors.registry.source import SchemaSource
 from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import Decoder
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import SchemaText
 from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.model import PartsDecoder
 from streammetrics.events.outcomes import IGNORED, MALFORMED, OUTCOMES
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.status import ProcessStatus
@@ -310,7 +310,7 @@ class _Letters:
         pass
 
 
-def _counting(decode: Decoder, decoded: Counter[str]) -> Decoder:
+def _counting(decode: PartsDecoder, decoded: Counter[str]) -> PartsDecoder:
     """Return a decoder that counts its records, events and reasons."""
 
     def read(value: bytes | None) -> Any:

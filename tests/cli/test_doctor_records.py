@@ -11,7 +11,7 @@ import pytest
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
-from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.decoders import build_decoder, build_watched_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.recent_records import RecentRecord
@@ -32,7 +32,7 @@ def clicked(action: str = "click", ts: int = NOW_MS) -> bytes:
 
 def found_in(values: Iterable[bytes | None], settings: Settings = SETTINGS, record_ts: int | None = None) -> list[DoctorFinding]:
     records = [RecentRecord(0, offset, NOW_MS if record_ts is None else record_ts, b"u", value) for offset, value in enumerate(values)]
-    return list(record_findings(decoded_topic("shown", records, build_decoder(settings)), settings, NOW_MS))
+    return list(record_findings(decoded_topic("shown", records, build_watched_decoder(settings)), settings, NOW_MS))
 
 
 def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
@@ -40,6 +40,14 @@ def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
 
 
 class TestForm:
+    def test_a_path_without_a_value_is_a_warning_with_the_nearest_name(self) -> None:
+        mapping = {"kind": "feedback", "user_id": "user_id", "ts": "ts", "item_id": "item_id", "action": "action", "value": "values"}
+        settings = Settings.model_validate({"events": {"mappings": [mapping]}})
+        sent = json.dumps({"user_id": "u", "ts": NOW_MS, "item_id": "a", "action": "click", "value": 2}).encode()
+        findings = [each for each in found_in([sent, sent], settings) if each.level == "warn"]
+        problem = "topic shown: mapping 1: value (values) has no value in any of 2 records"
+        assert findings == [DoctorFinding("warn", problem, "did you mean value?")]
+
     def test_usable_records_are_counted_by_kind(self) -> None:
         findings = found_in([shown(), shown(), clicked()])
         assert problems(findings) == []

@@ -123,3 +123,18 @@ def test_a_file_of_tab_separated_lines_without_a_header_is_read(tmp_path: Path) 
     done = called("replay", behaviors, "--set", "events.format=mind", "--report", report)
     assert done.returncode == 0, done.stderr
     assert json.loads(report.read_bytes())["counters"] == {"events": 4, "matched": 2}
+
+
+def test_a_path_that_finds_nothing_is_reported_and_so_is_its_experiment(tmp_path: Path) -> None:
+    config, file, report = tmp_path / "named.toml", tmp_path / "searches.ndjson", tmp_path / "r.json"
+    mapping = CONFIG.replace('items = "results"', 'items = "results"\nexperiments = { ranker = "ab.ranker" }')
+    config.write_text(mapping + '[experiments.named.ranker]\ncontrol = "old"\n')
+    searches = [SEARCH | {"search": f"q{number}", "abs": {"ranker": "new"}} for number in range(3)]
+    file.write_text("".join(json.dumps(each) + "\n" for each in searches))
+    result = called("replay", file, "--config", config, "--report", report)
+    problem = f"mapping 1: experiments.ranker (ab.ranker) has no value in any of 3 records of {file}; did you mean abs.ranker?"
+    warnings = json.loads(report.read_text())["warnings"]
+    assert warnings[0] == problem
+    assert warnings[1].startswith("No list is in experiment ranker, which has settings.")
+    assert f"warning: {problem}" in result.stderr
+    assert f"warning: {problem}" in called("decode", file, "--config", config).stdout

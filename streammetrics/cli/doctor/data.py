@@ -9,7 +9,7 @@ from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
 from streammetrics.cli.doctor.registry import with_schemas
-from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.decoders import build_watched_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.recent_records import recent_records
@@ -26,7 +26,7 @@ def data_findings(settings: Settings, connection: KafkaConnection, partitions: M
             yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
     records, findings = with_schemas(settings, recent_records(connection, partitions))
     yield from findings
-    decoded = [decoded_topic(topic, read, build_decoder(settings, topic)) for topic, read in records.items()]
+    decoded = [decoded_topic(topic, read, build_watched_decoder(settings, topic)) for topic, read in records.items()]
     now_ms = time.time_ns() // 1_000_000
     for each in decoded:
         yield from record_findings(each, settings, now_ms)

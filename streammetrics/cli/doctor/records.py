@@ -17,13 +17,15 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import Decoder, Event, Feedback
+from streammetrics.events import Event, Feedback
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize import recognize
 from streammetrics.events.recognized import Recognized
 from streammetrics.events.unknown_names import nearest
+from streammetrics.reports.path_counts import counted_paths
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
@@ -43,6 +45,8 @@ class DecodedTopic:
     topic: str
     usable: list[tuple[RecentRecord, list[Event]]] = field(default_factory=list)
     malformed: list[tuple[RecentRecord, MalformedEvent]] = field(default_factory=list)
+    notes: list[PathsFound] = field(default_factory=list)
+    """Which optional paths of mappings each record has."""
     without_event: int = 0
     """Records that are valid and hold no event, or that a mapping ignores."""
 
@@ -56,13 +60,14 @@ class DecodedTopic:
                 yield record, event
 
 
-def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: Decoder) -> DecodedTopic:
+def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: PartsDecoder) -> DecodedTopic:
     """Decode records as a worker would. A record with a usable event is usable, even if other events of it are malformed."""
     decoded = DecodedTopic(topic)
     for record in records:
         found = decode(record.value)
         errors = [each for each in found if isinstance(each, MalformedEvent) and each.reason != IGNORED]
-        events = [each for each in found if not isinstance(each, MalformedEvent)]
+        events = [each for each in found if not isinstance(each, MalformedEvent | PathsFound)]
+        decoded.notes += [each for each in found if isinstance(each, PathsFound)]
         if errors:
             decoded.malformed.append((record, errors[0]))
         elif events:
@@ -80,6 +85,7 @@ def record_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> I
     yield from _form_findings(decoded, settings)
     if decoded.usable:
         yield from _action_findings(decoded, settings)
+        yield from _path_findings(decoded)
         yield from _time_findings(decoded, settings, now_ms)
 
 
@@ -133,6 +139,14 @@ def _action_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doct
         f"topic {decoded.topic}: actions without a grade: {', '.join(named)}{more}",
         "add them to join.grades, with grade 0 if they say nothing about the item",
     )
+
+
+def _path_findings(decoded: DecodedTopic) -> Iterator[DoctorFinding]:
+    """Report optional paths of mappings that no recent record has."""
+    for path in counted_paths(decoded.topic, decoded.notes):
+        if path.found == 0:
+            seen = f"topic {decoded.topic}: {path.problem}"
+            yield DoctorFinding("warn", seen, path.advice)
 
 
 def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:

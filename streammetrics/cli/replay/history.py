@@ -13,10 +13,9 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.connectors.store import Store
 from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.engine.stored_state import TaskView
-from streammetrics.errors import MalformedEvent
-from streammetrics.events import Decoder, Impression
+from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
-from streammetrics.events.model import Event, Exposure
+from streammetrics.events.model import Exposure, PartsDecoder, RecordPart
 from streammetrics.experiments import Stored
 from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.builder import ReportBuilder
@@ -56,10 +55,10 @@ class ExperimentWatch:
     def __init__(self) -> None:
         self.seen = False
 
-    def around(self, decode: Decoder) -> Decoder:
+    def around(self, decode: PartsDecoder) -> PartsDecoder:
         """Return the decoder with the watch around it."""
 
-        def read(value: bytes | None, /) -> Sequence[Event | MalformedEvent]:
+        def read(value: bytes | None, /) -> Sequence[RecordPart]:
             events = decode(value)
             if not self.seen:
                 self.seen = any(type(event) is Exposure or (type(event) is Impression and bool(event.experiments)) for event in events)

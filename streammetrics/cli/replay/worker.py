@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, TypeAlias
 
 from streammetrics.cli.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
-from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
+from streammetrics.cli.wiring.decoders import build_topic_decoders, build_watched_decoder
 from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
@@ -22,8 +22,8 @@ from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.errors import SourceError, StreammetricsError
-from streammetrics.events import Decoder
 from streammetrics.events.event_time import FOREVER
+from streammetrics.events.model import PartsDecoder
 from streammetrics.events.sharding import RecordDecoder, of_shard
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.rules import WorkerRules
@@ -74,7 +74,7 @@ class ReplayWorker:
         self.source, self.store = source, MemoryStore()
         self._watch = watch = ExperimentWatch()
 
-        def prepared(decode: Decoder) -> RecordDecoder:
+        def prepared(decode: PartsDecoder) -> RecordDecoder:
             watched = watch.around(decode)
             return watched if shards == 1 else of_shard(watched, shard, shards)
 
@@ -82,7 +82,7 @@ class ReplayWorker:
         self._worker = Worker(
             TaskRunner(
                 engine=engine,
-                decode=prepared(build_decoder(settings)),
+                decode=prepared(build_watched_decoder(settings)),
                 topic_decoders={topic: prepared(decode) for topic, decode in build_topic_decoders(settings, engine.rules.topics).items()},
                 source=source,
                 store=self.store,

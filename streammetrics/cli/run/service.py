@@ -16,7 +16,7 @@ from streammetrics.cli.process.gc_tuning import collect_garbage
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.run.startup import Startup, Stopped
 from streammetrics.cli.wiring.connections import kafka_connection, redis_connection, result_directory
-from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders
+from streammetrics.cli.wiring.decoders import build_topic_decoders, build_watched_decoder
 from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.cli.wiring.http import webhook_sender
 from streammetrics.cli.wiring.registry import with_schemas
@@ -155,7 +155,7 @@ class _Process:
             worker = Worker(
                 TaskRunner(
                     engine=self.engine,
-                    decode=build_decoder(settings),
+                    decode=build_watched_decoder(settings),
                     topic_decoders=build_topic_decoders(settings, settings.kafka.topics),
                     source=reading,
                     store=store,

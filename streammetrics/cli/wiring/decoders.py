@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from streammetrics.cli.wiring.encodings import reads_attributes, with_encoding
 from streammetrics.config import Settings
@@ -12,10 +12,20 @@ from streammetrics.events import Decoder, UbiSettings, exposures_of, topic_decod
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.presets import preset_digest
 from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.model import PartsDecoder
+
+
+def build_watched_decoder(settings: Settings, topic: str = "") -> PartsDecoder:
+    """Build the decoder of a topic or a file that also notes which optional paths of mappings have a value."""
+    return cast("PartsDecoder", _build_decoder(settings, topic, watched=True))
 
 
 def build_decoder(settings: Settings, topic: str = "") -> Decoder:
     """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
+    return _build_decoder(settings, topic, watched=False)
+
+
+def _build_decoder(settings: Settings, topic: str, *, watched: bool) -> Decoder:
     events = settings.events.of_topic(topic)
     context = settings.position_bias.context if settings.position_bias.enabled else ()
     names = (*settings.windows.segments, *settings.experiments.stage_labels, *context, settings.assessment.fallback_label[0])
@@ -28,17 +38,17 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
         exposure=events.ubi_exposure,
         empty_lists=events.ubi_empty_lists,
     )
-    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), settings.event_limits, ubi)
+    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), settings.event_limits, ubi, watched=watched)
     if settings.exposures.enabled and settings.exposures.experiments:
         decode = exposures_of(decode, settings.exposures.experiments)
     with_attributes = reads_attributes(events, settings)
     return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
 
 
-def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, Decoder]:
-    """Build one decoder for each topic or file. Empty if no setting names topics: `build_decoder` then decodes them all."""
+def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, PartsDecoder]:
+    """Build one watched decoder for each topic or file. Empty if no setting names topics: one decoder then decodes them all."""
     if settings.events.topics or any(rule.topics for rule in parse_mappings(settings.events.mappings)):
-        return {topic: build_decoder(settings, topic) for topic in topics}
+        return {topic: build_watched_decoder(settings, topic) for topic in topics}
     return {}
 
 

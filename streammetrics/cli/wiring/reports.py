@@ -10,6 +10,9 @@ from streammetrics.cli.wiring.decoders import decoding_settings
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.mappings.watch import watched_paths
+from streammetrics.events.model import WatchedPath
 from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
@@ -41,7 +44,13 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
     examination, spec = engine.rules.examination, engine.layout.scorer.spec
     position_bias = None if examination is None else PositionBiasView(examination, tuple(settings.metrics.cutoffs), spec)
-    return ReportBuilder(engine.layout, rules, result_settings(settings, engine), engine.signature, view, known, position_bias)
+    shown = result_settings(settings, engine)
+    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, position_bias, known_paths=known_paths(settings))
+
+
+def known_paths(settings: Settings) -> frozenset[WatchedPath]:
+    """Return the optional paths of the mappings of the settings."""
+    return frozenset(path for rule in parse_mappings(settings.events.mappings) for path in watched_paths(rule))
 
 
 def _credit_actions(engine: Engine) -> tuple[str, ...]:

@@ -10,11 +10,13 @@ from streammetrics.events import fields
 from streammetrics.events.items import Item, ranked
 from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
-from streammetrics.events.mappings.paths import Access, Get, Path
+from streammetrics.events.mappings.nearest import nearest_path
+from streammetrics.events.mappings.paths import Access, DictAccess, Get, Path
 from streammetrics.events.mappings.rules import Condition, FieldSource, MappingRule
 from streammetrics.events.mappings.values import (
     checked_position,
     checked_text,
+    first_of,
     label_reader,
     missing,
     number_reader,
@@ -23,11 +25,11 @@ from streammetrics.events.mappings.values import (
     text_reader,
     time_reader,
 )
-from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression
+from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression, PartsDecoder, RecordPart
 
-Whole: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
+Whole: TypeAlias = PartsDecoder
 """A decoder of a whole record in another format."""
-Build: TypeAlias = Callable[[Any, bytes], Sequence[Event | MalformedEvent]]
+Build: TypeAlias = Callable[[Any, bytes], Sequence[RecordPart]]
 """Returns the events of a parsed record. The bytes are the record as sent."""
 ItemIds: TypeAlias = Callable[[Any], tuple[Sequence[Any], list[str]]]
 """Returns the elements of a list in a record, and their ids."""
@@ -180,13 +182,15 @@ def _exposure(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
 
 def _element_access(rule: MappingRule, access: Access) -> Access:
     """Return the access to one item: an element of the array, or the record itself."""
-    return access if rule.items is None else access.elements(_path(rule.items))
+    if rule.items is None:
+        return access
+    paths = array_paths(rule.items)
+    return access.elements(paths[0]) if len(paths) == 1 else DictAccess()
 
 
-def _path(source: FieldSource) -> Path:
-    (path,) = source.alternatives
-    assert isinstance(path, Path)
-    return path
+def array_paths(source: FieldSource) -> list[Path]:
+    """Return the paths at which an array may be."""
+    return [path for path in source.alternatives if isinstance(path, Path)]
 
 
 def _items(rule: MappingRule, access: Access, inside: Access, limits: EventLimits) -> ItemIds:
@@ -203,19 +207,20 @@ def _items(rule: MappingRule, access: Access, inside: Access, limits: EventLimit
             return (record,), [item]
 
         return single
-    path, separator = _path(rule.items), rule.item_separator
-    get = access.array(path)
+    paths, separator = array_paths(rule.items), rule.item_separator
+    first = access.array(paths[0]) if len(paths) == 1 else first_of([access.get(path) for path in paths], absent)
+    name, may_be_absent = str(rule.items), len(paths) < len(rule.items.alternatives)
     suffix = "" if rule.item_id is None else f".{rule.item_id}"
 
     def several(record: Any) -> tuple[Sequence[Any], list[str]]:
-        elements = get(record)
+        elements = first(record)
         if type(elements) is not list:
-            elements = _split(path.text, elements, separator, absent)
+            elements = [] if elements is None and may_be_absent else _split(name, elements, separator, absent)
         if len(elements) > limits.items_max:
             fields.check_count(len(elements), limits)
         ids = elements if id_of is None else [id_of(element) for element in elements]
         if ids and not (set(map(type, ids)) == _TEXT and _are_usable(ids, ids_max, absent)):
-            ids = [_item(f"items ({path.text}[{at}]{suffix})", found, ids_max, absent) for at, found in enumerate(ids)]
+            ids = [_item(f"items ({name}[{at}]{suffix})", found, ids_max, absent) for at, found in enumerate(ids)]
         return elements, ids
 
     return several
@@ -261,6 +266,7 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
         None if rule.item_team is None else text_reader("item_team", rule.item_team, inside, limits.label_chars_max, absent, "bad_label")
     )
     where = f"item_position ({rule.item_position})"
+    needs_positions = position_of is not None and not rule.order_counts
     order_is_enough = team_of is None and not is_fragment and limits.first_place is None
 
     def rank(elements: Sequence[Any], ids: list[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
@@ -268,10 +274,23 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
         if order_is_enough and _are_ascending(positions):
             return tuple(ids), None, ()
         checked = [checked_position(where, position, absent) for position in positions]
+        if needs_positions and checked and not any(position is not None for position in checked):
+            raise _without_position(rule, elements[0])
         teams = [None] * len(ids) if team_of is None else [team_of(element) for element in elements]
         try:
             return ranked([Item(*each) for each in zip(ids, checked, teams, strict=True)], is_fragment, limits)
         except MalformedEvent as error:
-            raise malformed(error.reason, f"{where}: {error.detail}", shown(checked), "correct the path in the mapping") from None
+            advice = "correct the path, or add { value = 0 } as a last alternative if an absent position is 0"
+            raise malformed(error.reason, f"{where}: {error.detail}", shown(checked), advice) from None
 
     return rank
+
+
+def _without_position(rule: MappingRule, element: Any) -> MalformedEvent:
+    """Return the error for a list without any position. Its order must not count without a word."""
+    assert rule.item_position is not None
+    path = rule.item_position.alternatives[0]
+    near = nearest_path(element, path) if isinstance(path, Path) else None
+    meant = f"did you mean {near}? If not, " if near else ""
+    advice = f"{meant}correct the path, or add {{ order = true }} as a last alternative if the order of the array counts"
+    return malformed("bad_position", f"item_position ({rule.item_position}) has no value in any item of the list", None, advice)

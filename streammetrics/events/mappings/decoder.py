@@ -22,7 +22,8 @@ from streammetrics.events.mappings.paths import DictAccess, Shape, walker
 from streammetrics.events.mappings.rules import MappingRule
 from streammetrics.events.mappings.typed import typed_decoder
 from streammetrics.events.mappings.values import named, shown
-from streammetrics.events.model import Event, EventLimits
+from streammetrics.events.mappings.watch import NoteOf, watch_of
+from streammetrics.events.model import EventLimits, RecordPart
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize_bytes import explained_bytes
 
@@ -47,12 +48,11 @@ def _exact(number: str) -> Decimal:
 _parse_plain = msgspec.json.Decoder(float_hook=_exact).decode
 
 
-def mapped_decoder(
-    rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole]
-) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
+def mapped_decoder(rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watched: bool = False) -> Whole:
     """Return a decoder of records by mappings. Every mapping whose condition holds makes its events, in order.
 
-    A record is ignored if only mappings with kind = ignore apply. It is malformed if none applies.
+    A record is ignored if only mappings with kind = ignore apply. It is malformed if none applies. With `watched`, the events of a
+    mapping are followed by a note of its optional paths (see `watch`).
 
     >>> from streammetrics.events.mappings.rules import parse_mappings
     >>> rules = parse_mappings([{"kind": "feedback", "when": {"event": "click"}, "user_id": "user", "ts": "time", "ts_unit": "s",
@@ -67,14 +67,15 @@ def mapped_decoder(
     for rule in rules:
         compile_rule(rule, shape, limits, formats)
     struct = shape.struct()
-    reference = _Reference(rules, limits, formats)
+    watches = [watch_of(rule) if watched else None for rule in rules]
+    reference = _Reference(rules, limits, formats, watches)
     if struct is None:
         return reference
-    compiled = [compile_rule(rule, shape.access(), limits, formats)[1:] for rule in rules]
+    compiled = [(*compile_rule(rule, shape.access(), limits, formats)[1:], watch) for rule, watch in zip(rules, watches, strict=True)]
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=_exact).decode
     bytes_max = limits.event_bytes_max
 
-    def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+    def decode(value: bytes | None) -> Sequence[RecordPart]:
         if value is None or len(value) > bytes_max:
             return reference(value)
         try:
@@ -83,14 +84,14 @@ def mapped_decoder(
                 value.decode()
             if len(value) > FLAT_BYTES_MAX and not is_shallow(value) and too_deep(value):
                 return reference(value)
-            found: Sequence[Event | MalformedEvent] | None = None
+            found: Sequence[RecordPart] | None = None
             ignored = False
-            for matches, build in compiled:
+            for matches, build, watch in compiled:
                 if matches is None or matches(record):
                     if build is None:
                         ignored = True
                     else:
-                        made = build(record, value)
+                        made = with_note(build(record, value), value, watch)
                         found = made if found is None else [*found, *made]
         except NOT_ACCEPTED:
             return reference(value)
@@ -98,10 +99,10 @@ def mapped_decoder(
             return found
         return IGNORED_RECORD if ignored else reference(value)
 
-    return _with_typed(typed_decoder(rules, limits), decode)
+    return _with_typed(typed_decoder(rules, limits, watches), decode)
 
 
-def _with_typed(typed: Callable[[bytes], Sequence[Event] | None] | None, general: Whole) -> Whole:
+def _with_typed(typed: Callable[[bytes], Sequence[RecordPart] | None] | None, general: Whole) -> Whole:
     """Return a decoder that tries the typed one first, as long as it accepts records: senders rarely change their form.
 
     This changes the speed, never the result.
@@ -110,7 +111,7 @@ def _with_typed(typed: Callable[[bytes], Sequence[Event] | None] | None, general
         return general
     refused = 0
 
-    def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+    def decode(value: bytes | None) -> Sequence[RecordPart]:
         nonlocal refused
         if value is None or (refused >= TYPED_FAILURES_MAX and (refused := refused + 1) % TYPED_AGAIN):
             return general(value)
@@ -128,22 +129,26 @@ def _with_typed(typed: Callable[[bytes], Sequence[Event] | None] | None, general
 class _Reference:
     """The decoder that names the broken rule of a record. It works on plain objects."""
 
-    def __init__(self, rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole]) -> None:
+    def __init__(
+        self, rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watches: Sequence[NoteOf | None]
+    ) -> None:
         self.limits = limits
+        self.watches = watches
         self.compiled = [compile_rule(rule, DictAccess(), limits, formats) for rule in rules]
         paths = {condition.path.text: condition.path for rule in rules for condition in rule.when}
         self.conditions = {text: walker(path.steps) for text, path in paths.items()}
 
-    def __call__(self, value: bytes | None) -> Sequence[Event | MalformedEvent]:
+    def __call__(self, value: bytes | None) -> Sequence[RecordPart]:
         try:
             sent = fields.check_value(value, self.limits)
             record = _parse(sent)
         except MalformedEvent as error:
             return (explained_bytes(without_traceback(error), value),)
-        applied = [each for each in self.compiled if each.matches is None or each.matches(record)]
-        used = [each for each in applied if each.build is not None]
+        pairs = zip(self.compiled, self.watches, strict=True)
+        applied = [(each, watch) for each, watch in pairs if each.matches is None or each.matches(record)]
+        used = [(each, watch) for each, watch in applied if each.build is not None]
         if used:
-            return [event for each in used for event in _built(each, record, sent)]
+            return [event for each, watch in used for event in with_note(_built(each, record, sent), sent, watch)]
         return IGNORED_RECORD if applied else (self._unmapped(record),)
 
     def _unmapped(self, record: Any) -> MalformedEvent:
@@ -152,7 +157,13 @@ class _Reference:
         return without_traceback(malformed("bad_type", rule, None, 'add a mapping for it, or one with kind = "ignore"'))
 
 
-def _built(each: Compiled, record: Any, value: bytes) -> Sequence[Event | MalformedEvent]:
+def with_note(events: Sequence[RecordPart], value: bytes, watch: NoteOf | None) -> Sequence[RecordPart]:
+    """Return the events of a mapping, and the note of its watched paths after them."""
+    note = None if watch is None else watch(events, value)
+    return events if note is None else (*events, note)
+
+
+def _built(each: Compiled, record: Any, value: bytes) -> Sequence[RecordPart]:
     assert each.build is not None
     try:
         return each.build(record, value)

@@ -46,7 +46,13 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class Constant(msgspec.Struct, frozen=True):
-    text: str
+    """A value for records without one: a text, a number, or an empty array."""
+
+    value: Any
+
+    @property
+    def text(self) -> str:
+        return str(self.value)
 
 
 class FieldSource(msgspec.Struct, frozen=True):
@@ -83,6 +89,8 @@ class MappingRule(msgspec.Struct, frozen=True, kw_only=True):
     item_separator: str | None = None
     item_id: FieldSource | None = None
     item_position: FieldSource | None = None
+    order_counts: bool = False
+    """Whether a list without any position has the order of its array."""
     item_team: FieldSource | None = None
     fragment: bool = False
     action: FieldSource | None = None
@@ -158,10 +166,10 @@ class _TableReader:
             fragment=self._flag("fragment"),
             experiments=self._labels("experiments"),
             segments=self._labels("segments"),
-            **{key: self._source(key, self.table.get(key)) for key in _SOURCES},
+            order_counts=_has_order(self.table.get("item_position")),
+            **{key: self._source(key, _without_order(key, self.table.get(key))) for key in _SOURCES},
         )
-        if rule.items is not None and not (len(rule.items.alternatives) == 1 and isinstance(rule.items.alternatives[0], Path)):
-            self.add("items must be one path to an array")
+        self._check_items(rule)
         self._check_needs(rule)
         return None if self.problems else rule
 
@@ -171,6 +179,19 @@ class _TableReader:
                 near = difflib.get_close_matches(str(key), _KEYS[kind], 1, 0.6)
                 known = f" for kind = {kind}" if key in _ALL_KEYS else ""
                 self.add(f"unknown key {key}{known}" + (f"; did you mean {near[0]}?" if near and not known else ""))
+
+    def _check_items(self, rule: MappingRule) -> None:
+        """Report values of fields that cannot be lists, and items that cannot be anything else."""
+        sources = [(key, getattr(rule, key)) for key in _SOURCES]
+        empty = [key for key, source in sources if source is not None and Constant([]) in source.alternatives and key != "items"]
+        for key in empty:
+            self.add(f"{key}: {{ value = [] }} is for items only")
+        if rule.items is not None and not (
+            all(isinstance(each, Path) or each == Constant([]) for each in rule.items.alternatives)
+            and isinstance(rule.items.alternatives[0], Path)
+            and not rule.items.rename
+        ):
+            self.add("items must be a path to an array, or an array of paths; { value = [] } as the last one makes an absent array empty")
 
     def _check_needs(self, rule: MappingRule) -> None:
         """Report fields that the kind needs and that no key gives."""
@@ -299,13 +320,32 @@ def _parse_source(given: object) -> FieldSource:
         return FieldSource(
             tuple(each for source in sources for each in source.alternatives), {k: v for s in sources for k, v in s.rename.items()}
         )
-    if isinstance(given, Mapping) and given.keys() == {"value"} and isinstance(given["value"], str) and given["value"]:
+    if isinstance(given, Mapping) and given.keys() == {"value"} and _is_constant(given["value"]):
         return FieldSource((Constant(given["value"]),))
     if isinstance(given, Mapping) and given.keys() == {"path", "rename"}:
         rename = given["rename"]
         if isinstance(rename, Mapping) and all(isinstance(text, str) for text in rename.values()):
             return FieldSource(_parse_source(given["path"]).alternatives, dict(rename))
-    raise ValueError('must be a path, an array of paths, { value = "a constant" }, or { path = …, rename = { from = "to" } }')
+    raise ValueError(
+        'must be a path, an array of paths, { value = "a constant" } (a text, a whole number, or [] for items),'
+        ' or { path = …, rename = { from = "to" } }'
+    )
+
+
+def _is_constant(value: object) -> bool:
+    return (type(value) is str and value != "") or type(value) is int or value == []
+
+
+_ORDER: Final = {"order": True}
+"""The last alternative of item_position: a list without any position has the order of its array."""
+
+
+def _has_order(given: object) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and given[-1] == _ORDER
+
+
+def _without_order(key: str, given: object) -> object:
+    return given[:-1] if key == "item_position" and isinstance(given, list | tuple) and _has_order(given) else given
 
 
 def _parse_text(text: str) -> Path | Template:

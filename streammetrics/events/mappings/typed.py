@@ -18,9 +18,12 @@ from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, is
 from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
 from streammetrics.events.mappings.paths import Get, Path
 from streammetrics.events.mappings.rules import Constant, FieldSource, MappingRule
-from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
+from streammetrics.events.mappings.watch import NoteOf
+from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression, RecordPart
 
 BuildTyped: TypeAlias = Callable[[Any], Event]
+_Way: TypeAlias = tuple[BuildTyped | None, NoteOf | None]
+"""What to build from a record, or None to ignore it, and the watch of its mapping."""
 
 _NO_TEXTS: Final = frozenset({""})
 _UNCLEAR: Final = "left to the other decoders"
@@ -73,17 +76,19 @@ class TypedShape:
         return msgspec.defstruct("Fields", fields, rename={f"f{at}": name for at, name in enumerate(self.fields)}, gc=False, frozen=True)
 
 
-def typed_decoder(rules: Sequence[MappingRule], limits: EventLimits) -> Callable[[bytes], Sequence[Event] | None] | None:
+def typed_decoder(
+    rules: Sequence[MappingRule], limits: EventLimits, watches: Sequence[NoteOf | None]
+) -> Callable[[bytes], Sequence[RecordPart] | None] | None:
     """Return the decoder, or None if the mappings are not simple. Its result None means that the record is ignored."""
     try:
         shape = TypedShape()
-        select, table, default = _table(rules, shape, limits)
+        select, table, default = _table(rules, shape, limits, watches)
     except NotSimpleError:
         return None
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(shape.struct()).decode
     bytes_max = limits.event_bytes_max
 
-    def decode(value: bytes) -> Sequence[Event] | None:
+    def decode(value: bytes) -> Sequence[RecordPart] | None:
         if len(value) > bytes_max:
             raise ValueError(_UNCLEAR)
         if (not value.isascii() or BACKSLASH in value or DELETE in value) and may_hold_control(value):
@@ -91,10 +96,13 @@ def typed_decoder(rules: Sequence[MappingRule], limits: EventLimits) -> Callable
         record = parse(value)
         if len(value) > FLAT_BYTES_MAX and not is_shallow(value) and too_deep(value):
             raise ValueError(_UNCLEAR)
-        build = table.get(select(record), default)
+        build, watch = table.get(select(record), default)
         if build is None:
             return None
-        return (build(record),)
+        events = (build(record),)
+        if watch is None or (note := watch(events, value)) is None:
+            return events
+        return (*events, note)
 
     return decode
 
@@ -104,23 +112,24 @@ def _unclear(record: Any) -> Event:
 
 
 def _table(
-    rules: Sequence[MappingRule], shape: TypedShape, limits: EventLimits
-) -> tuple[Get, Mapping[Any, BuildTyped | None], BuildTyped | None]:
-    """Return the getter of the selecting field, what to build for each of its values, and for all others. None: ignore the record."""
+    rules: Sequence[MappingRule], shape: TypedShape, limits: EventLimits, watches: Sequence[NoteOf | None]
+) -> tuple[Get, Mapping[Any, _Way], _Way]:
+    """Return the getter of the selecting field, and what to do for each of its values and for all others."""
     used = [rule for rule in rules if rule.kind != "ignore"]
     paths = {condition.path for rule in rules for condition in rule.when}
     if len(paths) > 1 or any(rule.kind not in ("impression", "feedback") or rule.absent != _NO_TEXTS for rule in used):
         raise NotSimpleError
     label: Any = Annotated[str, Meta(max_length=limits.label_chars_max)] | None
     select: Get = shape.get(paths.pop(), label) if paths else lambda record: None
-    table: dict[Any, BuildTyped | None] = {}
-    default: BuildTyped | None = _unclear
-    for rule in [*used, *(rule for rule in rules if rule.kind == "ignore")]:
+    table: dict[Any, _Way] = {}
+    default: _Way = _unclear, None
+    pairs = sorted(zip(rules, watches, strict=True), key=lambda pair: pair[0].kind == "ignore")
+    for rule, watch in pairs:
         build = None if rule.kind == "ignore" else (_impression if rule.kind == "impression" else _feedback)(rule, shape, limits)
         if not rule.when:
             if build is not None and (len(rules) > 1 or table):
                 raise NotSimpleError
-            default = build
+            default = build, watch
             continue
         values = rule.when[0].values
         if len(rule.when) > 1 or values is None or not rule.when[0].holds_if_found or not all(type(value) is str for value in values):
@@ -128,7 +137,7 @@ def _table(
         for value in values:
             if build is not None and value in table:
                 raise NotSimpleError  # one record, several events
-            table.setdefault(value, build)
+            table.setdefault(value, (build, watch))
     return select, table, default
 
 
@@ -137,7 +146,9 @@ def _text(source: FieldSource, shape: TypedShape, chars_max: int) -> Get:
     kind: Any = Annotated[str, Meta(max_length=chars_max)] | None
     alternatives, renamed = source.alternatives, source.rename
     if len(alternatives) == 1 and isinstance(alternatives[0], Constant):
-        text = alternatives[0].text
+        text = alternatives[0].value
+        if type(text) is not str:
+            raise NotSimpleError
         return lambda record: text
     gets = [shape.get(path, kind) for path in alternatives if isinstance(path, Path)]
     if len(gets) < len(alternatives):
@@ -226,8 +237,9 @@ def _impression(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Bu
 def _items(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Get:
     """Return a function to the items of a list, in order."""
     assert rule.items is not None
-    (path,) = rule.items.alternatives
-    assert isinstance(path, Path)
+    path = rule.items.alternatives[0]
+    if len(rule.items.alternatives) > 1 or not isinstance(path, Path):
+        raise NotSimpleError
     if rule.item_id is None:
         if rule.item_position is not None:
             raise NotSimpleError
@@ -253,6 +265,7 @@ def _objects(path: Path, rule: MappingRule, item_id: FieldSource, shape: TypedSh
     """Return a function to the items of an array of objects, each with an id and perhaps a position."""
     inside = TypedShape()
     id_of, position_of = _text(item_id, inside, limits.id_chars_max), _position(rule, inside, limits)
+    order_counts = rule.order_counts
     elements_of = shape.get(path, _array_of(inside.struct(), limits))
 
     def read(record: Any) -> tuple[str, ...]:
@@ -264,6 +277,8 @@ def _objects(path: Path, rule: MappingRule, item_id: FieldSource, shape: TypedSh
             raise ValueError(_UNCLEAR)
         if position_of is not None and ids:
             positions = [position_of(element) for element in elements]
+            if order_counts and not any(position is not None for position in positions):
+                return ids
             if None in positions or positions != sorted(positions) or len(set(positions)) < len(positions):
                 raise ValueError(_UNCLEAR)
         return ids

@@ -30,7 +30,7 @@ _UNIT_NAMES: Final = {"ms": "milliseconds", "s": "seconds", "us": "microseconds"
 def reader_of(source: FieldSource, access: Access, absent: frozenset[str]) -> Get:
     """Return a function from a record to the first value that is present, or None. Nothing is checked yet."""
     gets = [_alternative(alternative, access, absent) for alternative in source.alternatives]
-    first = gets[0] if len(gets) == 1 else _first_of(gets, absent)
+    first = gets[0] if len(gets) == 1 else first_of(gets, absent)
     if not source.rename:
         return first
     renamed = source.rename
@@ -42,7 +42,9 @@ def reader_of(source: FieldSource, access: Access, absent: frozenset[str]) -> Ge
     return read
 
 
-def _first_of(gets: list[Get], absent: frozenset[str]) -> Get:
+def first_of(gets: list[Get], absent: frozenset[str]) -> Get:
+    """Return a function to the first value that is present, or None."""
+
     def read(record: Any) -> Any:
         for get in gets:
             found = get(record)
@@ -57,8 +59,8 @@ def _alternative(alternative: Path | Template | Constant, access: Access, absent
     if isinstance(alternative, Path):
         return access.get(alternative)
     if isinstance(alternative, Constant):
-        text = alternative.text
-        return lambda record: text
+        value = alternative.value
+        return lambda record: value
     parts = [part if isinstance(part, str) else access.get(part) for part in alternative.parts]
 
     def compose(record: Any) -> Any:

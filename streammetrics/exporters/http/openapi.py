@@ -101,6 +101,7 @@ _REPORT: Final = _record(
     sessions_open=_COUNT,
     windows_withheld=_COUNT,
     unknown_names=_list(_OBJECT),
+    paths=_list(_OBJECT),
     user_partitions={"type": ["object", "null"]},
     position_bias={"anyOf": [_POSITION_BIAS, {"type": "null"}], "description": "An estimate; null if it is switched off."},
     experiments=_list(_ref("ExperimentReport")),

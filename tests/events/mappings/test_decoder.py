@@ -27,7 +27,7 @@ def decoded(tables: list[dict[str, Any]], record: dict[str, Any]) -> list[Event 
     rules, value = parse_mappings(tables), json.dumps(record).encode()
     formats = {"native": decoder("native", LIMITS)}
     found = list(mapped_decoder(rules, LIMITS, formats)(value))
-    assert str(list(_Reference(rules, LIMITS, formats)(value))) == str(found)
+    assert str(list(_Reference(rules, LIMITS, formats, [None] * len(rules))(value))) == str(found)
     return found
 
 
@@ -258,7 +258,7 @@ def test_the_typed_decoder_agrees_with_the_reference(kind: str, changes: dict[st
 
 
 def test_the_typed_decoder_reads_simple_mappings() -> None:
-    typed = typed_decoder(parse_mappings(SIMPLE), LIMITS)
+    typed = typed_decoder(parse_mappings(SIMPLE), LIMITS, [None] * len(SIMPLE))
     assert typed is not None
     records = [SHOWN | CLICKED | {"act": "click", "lines": [{"id": "a", "p": 1}], "kind": kind} for kind in "abde"]
     assert [found and type(found[0]) for found in (typed(json.dumps(record).encode()) for record in records)] == [
@@ -273,7 +273,7 @@ def test_the_typed_decoder_reads_simple_mappings() -> None:
     "table", [LIST | {"impression_id": "{user}"}, LIST | {"fragment": True, "item_position": "p"}, LIST | {"absent": "-"}]
 )
 def test_mappings_that_are_not_simple_have_no_typed_decoder(table: dict[str, Any]) -> None:
-    assert typed_decoder(parse_mappings([table]), LIMITS) is None
+    assert typed_decoder(parse_mappings([table]), LIMITS, [None]) is None
 
 
 def test_records_that_the_typed_decoder_leaves_out_are_read_however_many_come() -> None:
@@ -291,3 +291,22 @@ def test_absurd_numbers_are_malformed_where_they_are_used(number: str) -> None:
     assert [type(event) for event in decode(f'{sent},"unused":{number}}}'.encode())] == [Impression, Feedback]
     late = [event for event in decode(f'{sent},"time":{number},"v":{number}}}'.encode()) if isinstance(event, MalformedEvent)]
     assert {event.reason for event in late} <= {"bad_ts", "bad_value"}
+
+
+def test_absent_items_and_positions_may_have_a_value() -> None:
+    table = LIST | {"items": ["skus", "products", {"value": []}], "item_id": "sku", "item_position": ["place", {"value": 0}]}
+    record = {name: value for name, value in SHOWN.items() if name != "skus"}
+    assert only(table, record).items == ()
+    assert only(table, record | {"products": [{"sku": "a", "place": 1}, {"sku": "b"}]}).items == ("b", "a")
+    assert only(CLICK | {"value": ["seconds", {"value": 0}]}, CLICKED).value == 0
+
+
+def test_a_list_without_any_position_is_refused_unless_its_order_counts() -> None:
+    table, ordered = (LIST | {"item_id": "sku", "item_position": place} for place in ("place", ["place", {"order": True}]))
+    misspelt, right = (SHOWN | {"skus": [{"sku": "a", name: 2}, {"sku": "b", name: 1}]} for name in ("places", "place"))
+    reason, detail = why(table, misspelt)
+    assert reason == "bad_position"
+    assert "item_position (place) has no value in any item of the list; did you mean places?" in detail
+    assert only(ordered, misspelt).items == ("a", "b")
+    assert only(ordered, right).items == only(table, right).items == ("b", "a")
+    assert only(table, SHOWN | {"skus": []}).items == ()

@@ -1,0 +1,104 @@
+"""Optional paths of mappings that have no value in any record, or in none since a time: a name that is misspelt or was changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from streammetrics.events.event_time import NEVER
+from streammetrics.events.model import PathsFound, WatchedPath
+from streammetrics.reports.text import counted, isolated
+from streammetrics.reports.time_text import second_text
+
+RECORDS_MIN: Final = 100
+"""Records that a stream needs for a sentence about a path. A file that has ended needs one."""
+EXPECTED_MIN: Final = 20
+"""A path had a value before, and by its share so many of the records since then should have one."""
+EXPECTED_OF_TASK_MIN: Final = 3
+"""The same for each task: a sender that was not changed writes to all partitions."""
+
+TaskRow: TypeAlias = tuple[str, WatchedPath, tuple[str, int, int, int, int]]
+"""The topic, the path, and the counts of one task (see `engine.path_counts`)."""
+
+
+class PathCount(NamedTuple):
+    """One optional path of a mapping and one topic, over all tasks. `nearest` is a path that records have; empty: unknown.
+
+    `records` are all records of the mapping, and `found` those with a value. `missing_ms`: the path has had no value since this time,
+    and was expected to; None otherwise.
+    """
+
+    topic: str
+    path: WatchedPath
+    nearest: str
+    records: int
+    found: int
+    missing_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        own = {"topic": self.topic, **self.path._asdict()}
+        return own | {"nearest": self.nearest or None, "records": self.records, "found": self.found, "missing_ms": self.missing_ms}
+
+    @property
+    def problem(self) -> str:
+        """Return what a path is that finds nothing, for a message that names its topic."""
+        mapping, field, path = map(isolated, self.path)
+        return f"{mapping}: {field} ({path}) has no value in any of {counted(self.records, 'record')}"
+
+    @property
+    def advice(self) -> str:
+        return f"did you mean {isolated(self.nearest)}?" if self.nearest else "correct the path, or take it out of the mapping"
+
+    def sentence(self, *, ended: bool) -> str | None:
+        """Return a sentence if the path finds nothing.
+
+        >>> path = WatchedPath("mapping 1", "experiments.ranker", "ab.rankr")
+        >>> print(PathCount("shop", path, "ab.ranker", 200, 0).sentence(ended=True))
+        mapping 1: experiments.ranker (ab.rankr) has no value in any of 200 records of shop; did you mean ab.ranker?
+        """
+        if self.found == 0 and self.records >= (1 if ended else RECORDS_MIN):
+            return f"{self.problem} of {isolated(self.topic)}; {self.advice}"
+        if self.missing_ms is not None:
+            mapping, field, path = map(isolated, self.path)
+            since = f"has had no value since {second_text(self.missing_ms)} in the records of {isolated(self.topic)}"
+            return f"{mapping}: {field} ({path}) {since}; {self.advice}"
+        return None
+
+
+def merge_paths(rows: Iterable[TaskRow], known: Collection[WatchedPath]) -> tuple[PathCount, ...]:
+    """Merge the counts of all tasks. Paths that the settings no longer have are left out."""
+    tasks: dict[tuple[str, WatchedPath], list[tuple[str, int, int, int, int]]] = {}
+    for topic, path, row in rows:
+        if path in known:
+            tasks.setdefault((topic, path), []).append(row)
+    return tuple(_merged(topic, path, own) for (topic, path), own in sorted(tasks.items()))
+
+
+def _merged(topic: str, path: WatchedPath, rows: list[tuple[str, int, int, int, int]]) -> PathCount:
+    records, found, since = sum(row[1] for row in rows), sum(row[2] for row in rows), sum(row[3] for row in rows)
+    nearest = next((row[0] for row in rows if row[0]), "")
+    share = found / (records - since) if records > since else 0.0
+    busy = [row for row in rows if row[1] >= RECORDS_MIN]
+    is_missing = since * share >= EXPECTED_MIN and all(row[3] * share >= EXPECTED_OF_TASK_MIN for row in busy)
+    last_ms = max(row[4] for row in rows)
+    return PathCount(topic, path, nearest, records, found, last_ms if is_missing and last_ms > NEVER else None)
+
+
+def counted_paths(topic: str, notes: Iterable[PathsFound]) -> tuple[PathCount, ...]:
+    """Return the counts of some records of a topic."""
+    found: dict[WatchedPath, PathCount] = {}
+    for note in notes:
+        for path in note.found:
+            own = found.get(path, PathCount(topic, path, "", 0, 0))
+            found[path] = own._replace(records=own.records + 1, found=own.found + 1)
+        for path, nearest in note.absent:
+            own = found.get(path, PathCount(topic, path, "", 0, 0))
+            found[path] = own._replace(records=own.records + 1, nearest=nearest or own.nearest)
+    return tuple(found.values())
+
+
+def path_sentences(paths: Iterable[PathCount], *, ended: bool) -> Iterator[str]:
+    """Yield a sentence for each path that finds nothing."""
+    for path in paths:
+        if (sentence := path.sentence(ended=ended)) is not None:
+            yield sentence
