@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -28,21 +28,51 @@ class FiniteFloatRange(click.FloatRange):
         return float(super().convert(number, param, ctx))
 
 
+PAGE_SUFFIXES: Final = (".html", ".htm", ".xhtml", ".xht", ".svg")
+"""A browser runs what is inside a file of such a name."""
+
+
 class OutputFile(click.Path):
     """A file to write. `-` is rejected, because elsewhere it means standard output.
+
+    The name of a page is rejected unless the file is one: data may hold text of strangers, which a browser would run.
 
     >>> OutputFile().convert("-", None, None)
     Traceback (most recent call last):
     click.exceptions.BadParameter: standard output is not allowed here; give a file (./- for a file named -).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_page: bool = False) -> None:
         super().__init__(path_type=Path, dir_okay=False)
+        self._is_page = is_page
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Raises click.BadParameter."""
         if value == "-":
             self.fail("standard output is not allowed here; give a file (./- for a file named -).", param, ctx)
+        name = os.fsdecode(value)
+        if not self._is_page and name.lower().endswith(PAGE_SUFFIXES):
+            advice = "choose another name. For a page, write the report as JSON and use: streammetrics report REPORT.json --html PAGE.html"
+            self.fail(f"{name} is the name of a page, and this file holds data; {advice}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class ReportFile(click.Path):
+    """A report to read: a file, or `-` for standard input. The address of an exporter is rejected.
+
+    >>> ReportFile().convert("http://exporter:9464", None, None)
+    Traceback (most recent call last):
+    click.exceptions.BadParameter: http://exporter:9464 is an address; use --url http://exporter:9464
+    """
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, allow_dash=True)
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises click.BadParameter."""
+        name = os.fsdecode(value)
+        if name.lower().startswith(("http://", "https://")):
+            self.fail(f"{name} is an address; use --url {name}", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -345,6 +345,18 @@ def test_outputs_cannot_go_to_standard_output(option: str, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
+@pytest.mark.parametrize("name", ["x.html", "x.HTM", "x.svg"])
+def test_data_are_not_written_under_a_name_that_a_browser_runs(option: str, name: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sent(CLEAN, 10))
+    done = called("replay", path, option, tmp_path / name)
+    assert (done.returncode, done.stdout) == (2, "")
+    said = "".join(done.stderr.split())
+    assert f"{tmp_path}/{name}isthenameofapage,andthisfileholdsdata" in said
+    assert "streammetricsreportREPORT.json--htmlPAGE.html" in said
+    assert [each.name for each in tmp_path.iterdir()] == ["events"]
+
+
+@pytest.mark.parametrize("option", ["--panes", "--report", "--dead-letters"])
 def test_a_full_disk_is_reported_with_the_option_and_file(option: str, tmp_path: Path) -> None:
     path = write(tmp_path / "events", sent(FAULTY))
     done = called("replay", path, option, "/dev/full", "--quiet")

@@ -114,6 +114,13 @@ def test_unreadable_and_unwritable_files_are_reported(saved: Path, tmp_path: Pat
     assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("words", [("report",), ("gate", "ranker"), ("plan",)])
+def test_an_address_in_place_of_a_file_points_to_its_option(words: tuple[str, ...]) -> None:
+    done = called(*words, "http://exporter:9464")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "http://exporter:9464 is an address; use --url http://exporter:9464" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupted_report_exits_with_1_and_writes_no_file(number: signal.Signals, tmp_path: Path) -> None:
     pipe = tmp_path / "report.json"

@@ -10,7 +10,7 @@ import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import FiniteFloatRange, span_seconds
+from streammetrics.cli.option_types import FiniteFloatRange, ReportFile, span_seconds
 
 NO_DECISION = 3
 """Exit code while there is no decision, and of every failure."""
@@ -19,7 +19,7 @@ NO_DECISION = 3
 @partial(command, failed=NO_DECISION)
 @configured
 @click.argument("experiment")
-@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
+@click.argument("file", required=False, type=ReportFile(), metavar="[FILE]")
 @click.option("--variant", metavar="NAME", help="Ask about this treatment only. Without it, all must pass, and any that fails is a fail.")
 @click.option(
     "--scope", type=click.Choice(["start", "day"]), default="start", show_default=True, help="Numbers since the start, or of this UTC day."

@@ -9,15 +9,15 @@ import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import OutputFile
+from streammetrics.cli.option_types import OutputFile, ReportFile
 
 
 @command
 @configured
-@click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]")
+@click.argument("file", required=False, type=ReportFile(), metavar="[FILE]")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format.")
 @click.option("--url", help="Read the report of this exporter, such as https://exporter:9464. Sets client.url.")
-@click.option("--html", type=OutputFile(), help="Also write a self-contained HTML page with the intervals over time.")
+@click.option("--html", type=OutputFile(is_page=True), help="Also write a self-contained HTML page with the intervals over time.")
 @click.option("--panes", type=OutputFile(), help="Also write the final panes in Redis: NDJSON, or Parquet if it is named .parquet.")
 @click.option("--experiment", "names", multiple=True, metavar="NAME", help="Show only this experiment. May be repeated.")
 @click.option("--all", "all_measures", is_flag=True, help="Show all measures, not only the main ones.")
