@@ -16,7 +16,7 @@ from kafka.net.compat import KafkaNetClient
 
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.oauth import OAuthLogin, tokens_of
-from streammetrics.connectors.kafka.patches import failed_sockets, large_reads
+from streammetrics.connectors.kafka.patches import failed_sockets, large_reads, limited_batches
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import SourceError
 
@@ -164,6 +164,7 @@ class Network:
         client = KafkaNetClient(**options)
         failed_sockets.install(client)
         large_reads.install(client)
+        limited_batches.install()
         self.made.append(client)
         return client
 

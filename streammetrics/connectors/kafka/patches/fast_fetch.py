@@ -21,6 +21,7 @@ from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
+from streammetrics.connectors.kafka.patches.limited_batches import BatchTooLargeError
 from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
 from streammetrics.connectors.source import Record
 from streammetrics.events.encodings.sent_value import NO_HEADERS, Headers, SentValue
@@ -43,6 +44,12 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
     with_headers = False
 
     def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[Record]:
+        try:
+            yield from self._unpacked(tp, records)
+        except BatchTooLargeError:
+            raise BatchTooLargeError(f"the batch of {tp.topic} [{tp.partition}] from offset {self.next_fetch_offset} on") from None
+
+    def _unpacked(self, tp: Any, records: Any) -> Iterator[Record]:
         last = None
         while (batch := records.next_batch()) is not None:
             last = batch
