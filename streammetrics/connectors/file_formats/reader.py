@@ -16,6 +16,7 @@ from typing import cast
 from streammetrics.connectors.file_formats.delimited import read_rows
 from streammetrics.connectors.file_formats.json_array import read_elements
 from streammetrics.connectors.file_formats.lines import Row, read_lines
+from streammetrics.connectors.file_formats.memory_limit import TOO_LARGE, memory_limit
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.file_formats.streams import open_content
 from streammetrics.connectors.file_formats.tables import read_avro, read_parquet
@@ -74,27 +75,33 @@ class FileReader:
 
     def take(self, count: int, first: int = FIRST_LINE) -> list[Record]:
         """Return up to `count` records that are not blank, from number `first` on. Raises SourceError, and ConfigError without an extra."""
-        records: list[Record] = []
-        chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
         try:
-            rows = self._rows = self._rows or self._open()
-            for number, value, size in rows:
-                self.number = number
-                self._bytes_here += size
-                if number >= first and value and not value.isspace():
-                    records.append(Record(number, NO_TIMESTAMP, value))
-                    self.following = number + 1
-                    if len(self.sample) < SAMPLE_BYTES:
-                        self._add_sample(number, value)
-                if len(records) >= count or self._bytes_here >= chunk_ends:
-                    return records
-            self.ended = True
+            with memory_limit():
+                return self._taken(count, first)
+        except MemoryError:
+            raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {TOO_LARGE}") from None
         except gzip.BadGzipFile as error:
             if self.number or not self.path.endswith(".gz"):
                 raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
             raise SourceError(f"{self.path} is named .gz and holds no gzip data: {error}; rename it, or compress it") from error
         except _DAMAGED as error:
             raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
+
+    def _taken(self, count: int, first: int) -> list[Record]:
+        records: list[Record] = []
+        chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
+        rows = self._rows = self._rows or self._open()
+        for number, value, size in rows:
+            self.number = number
+            self._bytes_here += size
+            if number >= first and value and not value.isspace():
+                records.append(Record(number, NO_TIMESTAMP, value))
+                self.following = number + 1
+                if len(self.sample) < SAMPLE_BYTES:
+                    self._add_sample(number, value)
+            if len(records) >= count or self._bytes_here >= chunk_ends:
+                return records
+        self.ended = True
         return records
 
     def _add_sample(self, number: int, value: bytes) -> None:

@@ -59,7 +59,7 @@ def open_content(raw: io.BufferedReader, path: str) -> Content:
     if encoding is not None:
         stream = io.BufferedReader(_Recoded(stream, encoding), READ_BYTES)
     head = _head(stream).removeprefix(_UTF_8_MARK)
-    return Content(head, _rejoined(head, stream), unpacked is not None or encoding is not None)
+    return Content(head, rejoined(head, stream), unpacked is not None or encoding is not None)
 
 
 def encoding_of(start: bytes) -> str | None:
@@ -87,7 +87,7 @@ def _peeked(stream: io.BufferedReader, count: int) -> tuple[bytes, io.BufferedRe
     start = b""
     while len(start) < count and b"\n" not in start and (part := stream.read1(count - len(start))):
         start += part
-    return start, _rejoined(start, stream)
+    return start, rejoined(start, stream)
 
 
 def _head(stream: io.BufferedReader) -> bytes:
@@ -101,13 +101,12 @@ def _head(stream: io.BufferedReader) -> bytes:
     return head
 
 
-def _rejoined(start: bytes, rest: io.BufferedReader) -> io.BufferedReader:
+def rejoined(start: bytes, rest: io.BufferedReader) -> io.BufferedReader:
+    """Return a stream of which the first bytes were read already."""
     return io.BufferedReader(_Rejoined(start, rest), READ_BYTES)
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream of which the first bytes were read already."""
-
     def __init__(self, start: bytes, rest: io.BufferedReader) -> None:
         self._start, self._rest = start, rest
 

@@ -1,19 +1,24 @@
 """Parquet and Avro: one record per row. Columns are the fields of an event; lists, structs and maps become arrays and objects.
 
-Times of Parquet's and Avro's own types are read as such. In `experiments` and `segments`, a null value means an absent label.
+Times of Parquet's and Avro's own types are read as such. In `experiments` and `segments`, a null value means an absent label. A schema
+of Avro must follow the rules of `events.encodings.avro`. The caller limits memory.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
 from streammetrics.connectors.file_formats.extras import optional_module
 from streammetrics.connectors.file_formats.lines import Row
+from streammetrics.connectors.file_formats.streams import rejoined
 from streammetrics.errors import SourceError
+from streammetrics.events.encodings.avro import container_is_recursive
+from streammetrics.events.encodings.schema_text import SchemaText
 
 BATCH_ROWS: Final = 2_000
 _LABELS: Final = ("experiments", "segments")
@@ -30,11 +35,15 @@ def read_parquet(file: io.BufferedReader, path: str, file_bytes: int) -> Iterato
         opened = parquet.ParquetFile(file, pre_buffer=False)
         names = opened.schema_arrow.names
         rows = opened.metadata.num_rows
+        if not names:
+            raise ValueError("it has no columns")
         for batch in opened.iter_batches(BATCH_ROWS):
             for value in rows_as_json(arrow, names, batch.columns):
                 number += 1
                 size = file_bytes * number // rows - file_bytes * (number - 1) // rows
                 yield number, value, size
+    except MemoryError:  # ArrowMemoryError is one
+        raise
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise SourceError(f"{path} cannot be read beyond row {number}: {error}") from error
 
@@ -59,14 +68,43 @@ def _values(arrow: Any, name: str, column: Any) -> list[Any]:
 
 def read_avro(stream: io.BufferedReader, path: str) -> Iterator[Row]:
     """Yield the rows of an Avro file as JSON, numbered from 1. Raises ConfigError without fastavro, SourceError for damage."""
-    fastavro = optional_module("fastavro", path, "an Avro file")
+    optional_module("fastavro", path, "an Avro file")
     number = 0
     try:
-        for event in fastavro.reader(stream):
+        for event in _avro_rows(stream):
             number += 1
             yield number, _encode(_event(event) if isinstance(event, dict) else event), 0
+    except MemoryError:
+        raise
+    except RecursionError:
+        raise SourceError(f"{path} cannot be read beyond row {number}: it is nested too deeply") from None
     except Exception as error:  # a damaged file raises whatever the parser meets: EOFError, IndexError, struct.error, zlib.error, ...
         raise SourceError(f"{path} cannot be read beyond row {number}: {error or type(error).__name__}") from error
+
+
+def _avro_rows(stream: io.BufferedReader) -> Iterator[Any]:
+    """Yield the rows of an Avro file. Raises SchemaProblemError, and whatever a damaged file makes the parser raise.
+
+    A schema that contains itself is read by fastavro's Python code: deep data would end the process in its C code.
+    """
+    recorder = _Recorder(stream)
+    header = import_module("fastavro").schemaless_reader(recorder, import_module("fastavro._read_common").HEADER_SCHEMA, None)
+    is_recursive = container_is_recursive(SchemaText("AVRO", header["meta"]["avro.schema"].decode()))
+    library = import_module("fastavro._read_py" if is_recursive else "fastavro")
+    rows: Iterator[Any] = library.reader(rejoined(bytes(recorder.seen), stream))
+    return rows
+
+
+class _Recorder:
+    """A stream that keeps what was read."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self._stream, self.seen = stream, bytearray()
+
+    def read(self, count: int) -> bytes:
+        part = self._stream.read(count)
+        self.seen += part
+        return part
 
 
 def _event(event: dict[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,17 @@ def single_object_reader(schema: SchemaText) -> ToJson:
     return to_json
 
 
+def container_is_recursive(schema: SchemaText) -> bool:
+    """Return whether the schema of a file contains itself.
+
+    Raises SchemaProblemError for a schema that is not valid, and for one by which a few bytes could claim any number of rows or elements.
+    """
+    shape = _parsed(schema)[1]
+    if shape.bytes_min == 0:
+        raise SchemaProblemError("its rows have no bytes, so a short file could claim any number of them")
+    return shape.is_recursive
+
+
 def nonfinite_as_text(found: Any) -> Any:
     """Replace numbers that JSON lacks by texts, as Protobuf's JSON mapping does.
 
@@ -81,8 +92,7 @@ def _parsed(schema: SchemaText) -> tuple[Any, _Shape]:
         for text in schema.references.values():
             parse(_plain(json.loads(text)), named)
         parsed = parse(_plain(json.loads(schema.text)), named)
-        shape = _Shape(named)
-        shape.least_bytes(parsed)
+        shape = _Shape(named, parsed)
     except RecursionError:
         raise SchemaProblemError("it is nested too deeply") from None
     except SchemaProblemError:
@@ -121,11 +131,12 @@ class _Shape:
     without bytes is refused: a few bytes could claim any number of elements.
     """
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
+    def __init__(self, named: Mapping[str, Any], schema: Any) -> None:
         self.named = named
         self.is_recursive = self.has_floats = False
         self._open: set[str] = set()
         self._known: dict[str, int] = {}
+        self.bytes_min = self.least_bytes(schema)
 
     def least_bytes(self, schema: Any) -> int:
         if isinstance(schema, list):

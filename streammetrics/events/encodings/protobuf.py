@@ -88,25 +88,23 @@ class ProtobufSchema:
         def to_json(value: bytes) -> bytes:
             for size in sizes:
                 if (name := by_name.get(value[indexes_at : indexes_at + size])) is not None:
-                    return self._by_name(name)(value[indexes_at + size :])
+                    at = next(at for at, each in enumerate(self.messages) if each.rpartition(".")[2] == name)
+                    return self._kept_reader((at,))(value[indexes_at + size :])
             found = message_indexes(value, indexes_at)
             if found is None:
                 raise damaged("Protobuf in a registry's frame", "the indexes of its message are damaged")
             indexes, body_at = found
-            read = self._readers.get(indexes)
-            if read is None:
-                kind = self._at(indexes)
-                if kind is None:
-                    raise damaged("Protobuf of its schema", f"the schema has no message at the indexes {list(indexes)}")
-                read = self._readers[indexes] = _message_reader(kind)
-            return read(value[body_at:])
+            return self._kept_reader(indexes)(value[body_at:])
 
         return to_json
 
-    def _by_name(self, name: str) -> ToJson:
-        indexes = (next(at for at, each in enumerate(self.messages) if each.rpartition(".")[2] == name),)
+    def _kept_reader(self, indexes: tuple[int, ...]) -> ToJson:
+        """Return the reader of the message that a record names. Refuses the record if its schema has no such message that can be read."""
         if indexes not in self._readers:
-            self._readers[indexes] = _message_reader(self._at(indexes))
+            try:
+                self._readers[indexes] = self.reader_at(indexes)
+            except SchemaProblemError as error:
+                raise damaged("Protobuf of its schema", error, "correct the schema, or its sender") from None
         return self._readers[indexes]
 
     def _at(self, indexes: Sequence[int]) -> Any:
@@ -183,9 +181,12 @@ def _well_known(name: str) -> Any:
 
 
 def _message_reader(kind: Any) -> ToJson:
-    """Return a reader of the bare bytes of a message."""
-    parse: _Convert = _library("message_factory").GetMessageClass(kind).FromString
-    convert = _Converters().of(kind)
+    """Return a reader of the bare bytes of a message. Raises SchemaProblemError if its messages hold each other too deeply."""
+    try:
+        parse: _Convert = _library("message_factory").GetMessageClass(kind).FromString
+        convert = _Converters().of(kind)
+    except RecursionError:
+        raise SchemaProblemError(f"the messages inside {kind.full_name} are nested too deeply") from None
 
     def to_json(body: bytes) -> bytes:
         try:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import resource
+import subprocess
 import sys
 import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from fastavro._read_common import HEADER_SCHEMA
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.file_formats import extras, json_array
+from streammetrics.connectors.file_formats.memory_limit import TOO_LARGE as LARGE
 from streammetrics.connectors.file_formats.reader import FileReader
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events import EventLimits, native_decoder
@@ -276,6 +282,99 @@ class TestTables:
         columns = {"a": [decimal.Decimal("1.5")], "b": [datetime.date(2026, 1, 2)], "c": [b"\xff"], "d": [float("nan")]}
         pq.write_table(pa.table(columns), tmp_path / "events")
         assert read(str(tmp_path / "events")) == [(1, b'{"a":"1.5","b":"2026-01-02","c":"/w==","d":null}')]
+
+
+def container(schema: object, *blocks: tuple[int, bytes], codec: bytes = b"null") -> bytes:
+    """Return an Avro file of blocks: the number of rows that each claims, and its data."""
+    file, sync = io.BytesIO(), b"s" * 16
+    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+    fastavro.schemaless_writer(file, HEADER_SCHEMA, {"magic": b"Obj\x01", "meta": {"avro.schema": text, "avro.codec": codec}, "sync": sync})
+    for rows, data in blocks:
+        file.write(avro_long(rows) + avro_long(len(data)) + data + sync)
+    return file.getvalue()
+
+
+def avro_long(number: int) -> bytes:
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, "long", number)
+    return file.getvalue()
+
+
+def record(**types: object) -> dict[str, object]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": type_} for name, type_ in types.items()]}
+
+
+def deflated_zeros(mebibytes: int) -> bytes:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(mebibytes)) + packer.flush()
+
+
+def table_of(column: pa.Array) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"user_id": column}), file, compression="zstd")
+    return file.getvalue()
+
+
+def no_columns() -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({}), file)
+    return file.getvalue()
+
+
+ONE_TEXT = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array(["x" * 400_000]))
+NODE = record(next=["null", "R"])
+HOSTILE = {
+    "Avro that contains itself": (lambda: container(NODE, (1, b"\x02" * 3_000_000 + b"\x00")), "nested too deeply"),
+    "Avro with a deep schema": (lambda: container(b'{"type":"array","items":' * 90_000 + b'"int"' + b"}" * 90_000), "nested too deeply"),
+    "Avro with elements of no bytes": (
+        lambda: container(record(a={"type": "array", "items": "null"}), (1, avro_long(1 << 33) + b"\x00")),
+        "an array of values without bytes",
+    ),
+    "Avro with rows of no bytes": (lambda: container(record(), (1 << 40, b"")), "its rows have no bytes"),
+    "Avro that is not what its schema is": (lambda: container(b"{}", (1, b"\x00")), "not a valid Avro schema"),
+    "Avro with a block that unpacks to gigabytes": (
+        lambda: container(record(a="bytes"), (1, deflated_zeros(300)), codec=b"deflate"),
+        LARGE,
+    ),
+    "Avro that claims a text of a terabyte": (lambda: container(record(a="bytes"), (1, avro_long(1 << 40))), "cannot be read beyond"),
+    "Avro that claims a block of a terabyte": (lambda: container(record(a="bytes")) + avro_long(1) + avro_long(1 << 40), LARGE),
+    "Parquet with a list of many millions": (lambda: table_of(pa.ListArray.from_arrays([0, 30_000_000], pa.repeat(0, 30_000_000))), LARGE),
+    "Parquet with one long text in many rows": (lambda: table_of(ONE_TEXT), LARGE),
+    "Parquet without columns": (no_columns, "it has no columns"),
+}
+
+
+READ_ALONE = """
+import functools, pathlib, re, resource, sys
+from streammetrics.connectors.file_formats import memory_limit, reader as module
+from streammetrics.errors import SourceError
+module.memory_limit = functools.partial(memory_limit.memory_limit, 150 << 20)
+reader = module.FileReader(sys.argv[1], 1 << 20)
+try:
+    while not reader.ended:
+        reader.take(1_000)
+except SourceError as error:
+    peak_kib = int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+    print(peak_kib >> 10, resource.getrlimit(resource.RLIMIT_DATA)[0], error)
+"""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_file_that_would_end_the_process_or_fill_its_memory_is_refused_with_a_message(name: str, tmp_path: Path) -> None:
+    make, says = HOSTILE[name]
+    path = write(tmp_path / "events", make())
+    done = subprocess.run([sys.executable, "-c", READ_ALONE, path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+    peak_mib, limit, message = done.stdout.split(" ", 2)
+    assert says in message
+    assert message.startswith(path)
+    assert int(peak_mib) < 500
+    assert int(limit) == resource.getrlimit(resource.RLIMIT_DATA)[0], "the limit outlived the read"
+
+
+def test_a_schema_that_contains_itself_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "events", container(NODE, (2, b"\x02\x02\x00" + b"\x00")))
+    assert read(path) == [(1, b'{"next":{"next":{"next":null}}}'), (2, b'{"next":null}')]
 
 
 @pytest.mark.parametrize("make", [array, pretty_array, delimited, avro, parquet])

@@ -49,3 +49,41 @@ def test_references_are_found_among_those_given_and_nowhere_else() -> None:
 def test_what_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(SchemaProblemError):
         checked_json_reader(SchemaText("JSON", text))
+
+
+def doubling(depth: int) -> dict[str, object]:
+    """A schema of `depth` parts, each of which refers twice to the next."""
+    parts: dict[str, object] = {f"a{at}": {"allOf": [{"$ref": f"#/$defs/a{at + 1}"}] * 2} for at in range(depth)}
+    return {"$defs": {**parts, f"a{depth}": {}}, "$ref": "#/$defs/a0"}
+
+
+def test_a_small_schema_that_needs_endless_checks_is_refused() -> None:
+    """Without the refusal, one record would hold the process for days."""
+    assert checked_json_reader(schema(doubling(10)))(b"{}") == b"{}"
+    with pytest.raises(SchemaProblemError, match=r"one value would need more than 100,000 checks"):
+        checked_json_reader(schema(doubling(40)))
+    inside = {"properties": {"a": {"anyOf": [{"$ref": "#/x~1y/0/z%7E0z"}, {}]}}, "x/y": [{"z~z": {"$ref": "#/$defs/a0"}}]}
+    with pytest.raises(SchemaProblemError, match=r"one value would need more than 100,000 checks"):
+        checked_json_reader(schema(inside | {"$defs": doubling(40)["$defs"]}))
+
+
+def test_parts_that_check_different_values_may_refer_to_each_other_as_often_as_they_like() -> None:
+    parts = {f"a{at}": {"properties": {f"p{each}": {"$ref": f"#/$defs/a{(at + each) % 9}"} for each in range(9)}} for at in range(9)}
+    assert checked_json_reader(schema({"$defs": parts, "$ref": "#/$defs/a0"}))(b'{"p1":{"p2":{"p3":{}}}}') == b'{"p1":{"p2":{"p3":{}}}}'
+
+
+@pytest.mark.parametrize("part", [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"properties": {"a": {"$ref": "#"}}}])
+def test_a_schema_that_contains_itself_ends(part: dict[str, object]) -> None:
+    for body in (b"{}", b'{"a":' * 500 + b"{}" + b"}" * 500):
+        assert checked_json_reader(schema(part))(body) == body
+
+
+def test_a_deep_record_that_does_not_follow_its_schema_is_refused() -> None:
+    with pytest.raises(MalformedEvent, match="nested too deeply to say what is wrong"):
+        checked_json_reader(schema({"type": "array"}))(b'{"a":' * 500 + b"{}" + b"}" * 500)
+
+
+@pytest.mark.parametrize("text", ['{"not":' * 5_000 + "{}" + "}" * 5_000, '{"allOf":[' * 400 + "{}" + "]}" * 400])
+def test_a_schema_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(SchemaProblemError, match=r"nested too deeply|Recursion limit"):
+        checked_json_reader(SchemaText("JSON", text))

@@ -197,6 +197,25 @@ class TestSchemas:
         with pytest.raises(SchemaProblemError, match="no message"):
             ProtobufSchema(compiled(SchemaText("PROTOBUF", 'syntax = "proto3"; enum E { A = 0; }'))).reader()
 
+    def test_messages_that_hold_each_other_too_deeply_are_refused_in_a_schema_and_in_a_frame(self) -> None:
+        chain = "".join(f"message M{at} {{ M{at + 1} a = 1; }} " for at in range(3_000)) + "message M3000 { int32 a = 1; }"
+        found = ProtobufSchema(compiled(SchemaText("PROTOBUF", f'syntax = "proto3"; {chain}')))
+        with pytest.raises(SchemaProblemError, match=r"the messages inside M0 are nested too deeply"):
+            found.reader()
+        with pytest.raises(MalformedEvent, match=r"the messages inside M0 are nested too deeply"):
+            found.framed_reader(5)(b"\x00\x00\x00\x00\x07\x00")
+        assert found.reader("M2999")(b"") == b"{}"
+
+    def test_data_that_are_nested_too_deeply_are_refused(self) -> None:
+        read = ProtobufSchema(compiled(SchemaText("PROTOBUF", 'syntax = "proto3"; message M { M m = 1; }'))).reader()
+        with pytest.raises(MalformedEvent, match=r"bad_encoding"):
+            read(b"\x0b" * 1_000_000)
+        inner = b""
+        for _ in range(200):
+            inner = b"\x0a" + bytes([len(inner) & 127 | 128, len(inner) >> 7]) + inner
+        with pytest.raises(MalformedEvent, match=r"bad_encoding"):
+            read(inner)
+
     def test_a_missing_import_is_named(self) -> None:
         file = descriptor_pb2.FileDescriptorProto(name="main.proto", syntax="proto3")
         file.dependency.append("other.proto")
