@@ -172,21 +172,13 @@ class JoinSettings(Section):
         " timestamp, so files are not checked.",
         unless=", or off",
     )
-    support_jump_ms: Whole = Field(
-        default_factory=lambda valid: valid.get("out_of_orderness_ms", 0) + valid.get("lateness_ms", 0),
-        ge=0,
-        le=2 * MS_MAX,
-        description="How far one event may move the time of its input. A larger jump needs events of several users in a row.",
-        json_schema_extra={
-            "allowed": f"a whole number from 0 to {2 * MS_MAX}",
-            "default": "join.out_of_orderness_ms plus join.lateness_ms",
-        },
+    support_jump_ms: Whole = milliseconds(
+        5_000,
+        "How far one event may move the time of its input, at most out_of_orderness_ms plus lateness_ms. A larger jump needs events of"
+        " several users in a row, over more event time than that.",
     )
     support_users: Whole = whole(
-        5, "Distinct users in a row that a larger jump needs. With 1, and join.support_events = 1, every event sets the time.", 1, 100
-    )
-    support_events: Whole = whole(
-        64, "Events in a row that a larger jump needs. Eight times as many need no several users. A sparse input needs fewer.", 1, 10_000
+        5, "Distinct users in a row that a larger jump needs. A long row needs fewer. With 1, every event sets the time.", 1, 100
     )
     support_far_ms: Whole = milliseconds(
         7 * DAY_MS, "How far an event may lie ahead of the time of its input. Later events are refused as future, until the time has moved."

@@ -79,7 +79,7 @@ class Outlier(NamedTuple):
 class BatchResult(NamedTuple):
     """The rejected events of a batch, and the number of its events that advanced the watermark or could have.
 
-    `outlier` is the last event of the first row that ended without a move. `moves` are the moves by a row.
+    `outlier` is the last of the first events that others contradicted. `moves` are the moves by a row over more than events may be late.
     """
 
     refused: list[Rejected]

@@ -95,7 +95,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `unknown_names` is (kind, name or empty for all others, count).
     - `paths` is (topic index, optional path of a mapping, counts of records).
     - `users_sampled` is (start of a period, packed hashes of users).
-    - `support`, `setters` and `lateness` are by topic index. They are empty in state of earlier versions: no row, and no late events.
+    - `support`, `setters` and `lateness` are by topic index.
     - `record_times` are timestamps of the last records of each input, by topic index. Only ticks use them.
     - `labelled_before`: all lists before this time have the variants of their exposures. FOREVER without exposures.
     - `users_without_sessions` is the number of stored users that have exposures only.
@@ -127,11 +127,11 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     feedback_by_day: list[tuple[int, int, int]] = []
     ends: list[tuple[str, int]] = []
     users_sampled: list[tuple[int, str]] = []
-    support: list[StoredSupport] = []
-    setters: list[TimeSetter | None] = []
-    lateness: list[StoredLateness] = []
+    support: list[StoredSupport]
+    setters: list[TimeSetter | None]
+    lateness: list[StoredLateness]
     newest_supported: int = NEVER
-    record_times: list[int] = []
+    record_times: list[int]
     unknown_names: list[tuple[str, str, int]] = []
     paths: list[StoredPath] = []
     parts: list[tuple[int, int, str, str, int]] = []

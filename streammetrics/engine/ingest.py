@@ -10,7 +10,6 @@ from streammetrics.engine.session_join import SessionJoin
 from streammetrics.engine.supported_time import SupportedTime
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Elsewhere, Event, Feedback, Impression, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import TYPE
@@ -48,10 +47,9 @@ class BatchProcessor:
         progress.changed = True
         least_other, supported = progress.least_other(topic, idle), progress.supported[topic]
         disorder_ms, lateness_ms, future_ms = self.rules.out_of_orderness_ms, self.rules.lateness_ms, self.rules.future_ms
-        jump_ms = self.rules.support.jump_ms
         own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
         oldest_admitted = max(own, task) - lateness_ms
-        time, ahead_from, in_row = supported.time, supported.ahead_from, supported.row > 0
+        time, ahead_from, jump_ms, takes_all = supported.time, supported.ahead_from, supported.jump_ms, supported.needs_every_event
         moved_by: Event | Elsewhere | None = None
         moved_at = events_seen = untimed = elsewhere = ts = 0
         for offset, record_ts, events in batch.records:
@@ -72,14 +70,18 @@ class BatchProcessor:
                     continue
                 late_ms = oldest_admitted - ts  # from here on a copy of `InputProgress.admit` and `SupportedTime.take`
                 too_far = False
-                if ts > time or in_row:
+                if ts > time or takes_all:
                     moved_to = ts
-                    if ts > ahead_from or in_row:
-                        supported.time = time
-                        if self._take_time(supported, topic, event):
+                    if ts > ahead_from or takes_all:
+                        supported.time, row = time, supported.row
+                        if supported.take(event.user_id, ts):
                             untimed += 1
-                            too_far = time != NEVER and ts > supported.refused_from
-                        moved_to, in_row = supported.time, supported.row > 0
+                            too_far = ts > supported.refused_from
+                        moved_to, takes_all = supported.time, supported.needs_every_event
+                        if supported.outliers:
+                            self._note_outliers(supported, topic)
+                        if row and moved_to > time + supported.run_ms:
+                            self.moves.append(TimeMove(time, moved_to, row + 1, supported.users))
                     if moved_to > time:
                         time, ahead_from, moved_by, moved_at = moved_to, moved_to + jump_ms, event, offset
                         own = moved_to - disorder_ms
@@ -129,25 +131,12 @@ class BatchProcessor:
         if event.unknown_type is not None:
             self.state.unknown_names.add(TYPE, event.unknown_type)
 
-    def _take_time(self, supported: SupportedTime, topic: int, event: Event | Elsewhere) -> bool:
-        """Let an event that is ahead, or that comes during a row, move the time. Returns whether it is still ahead afterwards.
-
-        The events of a row that ends without a move are counted as `ahead`.
-        """
-        before, row, users, ts = supported.time, supported.row, supported.users, event.ts
-        was_near = before != NEVER and ts <= supported.ahead_from
-        supported.take(event.user_id, ts)
-        if supported.outlier is not None:
-            self.counts["ahead", topic] += supported.outliers
-            if self.outlier is None:
-                user, time, _ = supported.outlier
-                self.outlier = Outlier(user, time, time - supported.time)
-            supported.outliers, supported.outlier = 0, None
-        if was_near:
-            return False
-        if supported.time > before and row:
-            self.moves.append(TimeMove(before, supported.time, row + 1, users))
-        return supported.time == NEVER or ts > supported.ahead_from
+    def _note_outliers(self, supported: SupportedTime, topic: int) -> None:
+        """Count the events that others have contradicted. The result has the first that is known."""
+        self.counts["ahead", topic] += supported.outliers
+        if self.outlier is None and supported.outlier is not None:
+            self.outlier = Outlier(*supported.outlier)
+        supported.outliers, supported.outlier = 0, None
 
     def _refuse_far(self, topic: int, offset: int, ts: int, ahead_ms: int) -> None:
         """Refuse an event that is too far ahead of the supported time of its input."""

@@ -79,14 +79,11 @@ class InputProgress:
         """Continue from the last commit."""
         self.topic_ids, self.offsets, self.watermarks = stored.topic_ids, stored.offsets, stored.watermarks
         self.watermark, self.newest = stored.watermark, stored.newest
-        for supported, watermark in zip(self.supported, self.watermarks, strict=True):
-            supported.time = NEVER if watermark == NEVER else watermark + self._rules.out_of_orderness_ms
-        for topic, support in enumerate(stored.support):  # an earlier version stored none
-            self.supported[topic].restore(support)
-            self.setters[topic] = stored.setters[topic]
+        self.setters, self.record_times = stored.setters, stored.record_times
+        for topic, watermark in enumerate(self.watermarks):
+            time = NEVER if watermark == NEVER else watermark + self._rules.out_of_orderness_ms
+            self.supported[topic].restore(stored.support[topic], time)
             self.lateness[topic].restore(stored.lateness[topic])
-        if stored.record_times:
-            self.record_times = stored.record_times
         self.counts.update({(reason, topic): count for reason, topic, count in stored.counts})
 
     def stored(self) -> StoredProgress:
@@ -126,15 +123,14 @@ class InputProgress:
         """
         rules, own, supported = self._rules, self.watermarks[topic], self.supported[topic]
         admitted = ts >= max(own, self.watermark) - rules.lateness_ms
-        had_time = supported.time != NEVER
         supported.take(user, ts)
         if supported.time != NEVER:
             own = self.watermarks[topic] = supported.time - rules.out_of_orderness_ms
         self.watermark = max(self.watermark, min(own, least_other))
-        return admitted and not (had_time and ts > supported.refused_from)
+        return admitted and ts <= supported.refused_from
 
     def positions(self) -> list[int]:
-        """Return how far each input is in event time, as a watermark. Before the first supported time its least event counts."""
+        """Return how far each input is in event time, as a watermark. Without a supported time, the least of its last events counts."""
         known = [supported.known for supported in self.supported]
         return [time if time == NEVER else time - self._rules.out_of_orderness_ms for time in known]
 

@@ -42,6 +42,11 @@ class EngineRules:
     decoding: str = "native"
 
     @property
+    def jump_ms(self) -> int:
+        """How far one event moves the time of its input (ms)."""
+        return self.support.jump_within(self.out_of_orderness_ms + self.lateness_ms)
+
+    @property
     def enrolment_wait_ms(self) -> int:
         """How long a list waits for its session to close before it is enrolled without. The wait begins at the end of the list's pane."""
         return self.join.attribution_ms + max(

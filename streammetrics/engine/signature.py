@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple, TypeAlias
 
 OTHER_MEASURES = (
@@ -10,8 +9,6 @@ OTHER_MEASURES = (
     "windows, and then with the new metrics; or start a new redis.namespace"
 )
 """What to do about stored state that measures users by other metrics."""
-
-_SUPPORT = re.compile(r" support\[[^\]]*\]")
 
 Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
 
@@ -41,14 +38,7 @@ def fit_of(stored: Signature, now: Signature) -> Fit:
     ('switched', 'switched', 'measures')
     >>> fit_of(mrr, Signature("gap=6", ("mrr@10",))), fit_of(mrr, mrr)
     ('other', 'same')
-
-    State of versions before the supported time goes on with any rules of it:
-
-    >>> fit_of(Signature("gap=5 pane=9", None), Signature("gap=5 support[jump=1 users=5] pane=9", None))
-    'same'
     """
-    if "support[" not in stored.rules:
-        now = now._replace(rules=_SUPPORT.sub("", now.rules))
     if stored == now:
         return "same"
     if stored.rules != now.rules:

@@ -1,39 +1,43 @@
 """The supported time of one input: the newest time that its events agree on.
 
-A watermark follows the supported time. One event may move it by at most `jump_ms`. A larger jump needs a row of events of several users,
-so one wrong clock moves nothing. Everything follows from the input's log: users and times of its events, in order.
+A watermark follows the supported time. One event moves it by at most `jump_ms`. Events further ahead form a row, and the row moves the time
+once its middle has run on by a span that no event may be late by. Wrong clocks do not do that: those that differ have no common middle,
+and a batch of one wrong clock takes no time. All of this follows from the input's log: the users and times of its events, in order.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from streammetrics.events.event_time import FOREVER, NEVER
 
-AGREE_MS = 3_600_000
-"""At the start, events of several users whose times lie within this agree on the time."""
-LONG_ROW_FACTOR = 8
-"""A row of this many times `events` needs no several users."""
+PATIENCE = 32
+"""A row with this many events for each user that it needs may have half as many users, and so on."""
+START_MS = 3_600_000
+"""A time that would begin more than `far_ms` before the middle of its row begins this long before it."""
 USER_CHARS_MAX = 32
 """Longer user ids are kept as a hash, to limit the state."""
+ANY_JUMP_MS = 1 << 60
+"""Longer than any jump."""
 
-Seen = tuple[str, int, int]
-"""One event of a row: its user, its time (ms), and its number among the events that were ahead."""
+Seen = tuple[str, int]
+"""One event of a row: its user and its time (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupportRules:
     """When a time counts as supported.
 
-    An event is ahead if it is more than `jump_ms` after the supported time. Events ahead that follow each other form a row. `users`
-    distinct users and `events` events in a row move the time. `far_ms` is how far ahead an event may be without being refused.
+    An event is ahead if it is more than `jump_ms` after the supported time. Events ahead that follow each other form a row, and `users` is
+    how many of its users must agree. `far_ms` is how far ahead an event may be without being refused. With one user, every event sets the
+    time: none is ahead, and none is refused.
     """
 
-    jump_ms: int = 65_000
+    jump_ms: int = 5_000
     users: int = 5
-    events: int = 64
     far_ms: int = 7 * 86_400_000
 
     @property
@@ -42,222 +46,244 @@ class SupportRules:
         return 2 * self.users
 
     @property
-    def remembered_at_start(self) -> int:
-        """How many events are remembered before the first supported time."""
-        return max(self.remembered, self.events)
+    def users_counted(self) -> int:
+        """How many of the users that a time rests on are counted."""
+        return 2 * self.users - 1
+
+    def jump_within(self, run_ms: int) -> int:
+        """Return how far one event moves the time (ms), if events may be `run_ms` late. It makes no other event late.
+
+        >>> SupportRules().jump_within(65_000), SupportRules().jump_within(1_200), SupportRules(users=1).jump_within(0) == ANY_JUMP_MS
+        (5000, 1200, True)
+        """
+        return ANY_JUMP_MS if self.users == 1 else min(self.jump_ms, run_ms)
 
     def describe(self) -> str:
-        return f"support[jump={self.jump_ms} users={self.users} events={self.events} far={self.far_ms}]"
+        return f"support[jump={self.jump_ms} users={self.users} far={self.far_ms}]"
 
 
 class StoredSupport(NamedTuple):
-    """The stored form of `SupportedTime`, without the time itself: that is the watermark."""
+    """The stored form of `SupportedTime`, without the time itself: that is the watermark. The default has no row and enough users."""
 
     row: int = 0
-    least: int = FOREVER
-    seen: int = 0
     recent: tuple[Seen, ...] = ()
+    low: int = FOREVER
+    basis: tuple[str, ...] | None = None
     enders: tuple[str, ...] = ()
-    enders_at: int = NEVER
+
+    @property
+    def least(self) -> int:
+        """The least time of the remembered events; FOREVER if there are none."""
+        return min((ts for _, ts in self.recent), default=FOREVER)
 
 
 class SupportedTime:
     """The supported time of one input and the row of events ahead of it.
 
-    `time` is NEVER before the first supported time; until then every event is in the row. `row` is its length, `least` its least time.
-    `recent` are its last events. `enders` are the last users that ended a row at the time `enders_at`. `outliers` counts the events of
-    rows that ended without a move, and `outlier` is the last of them. `began` is the first supported time. These three are not stored.
+    `time` is NEVER before the first supported time; until then every event is in the row. `run_ms` is how late an event may be, and how
+    far the middle of a row must run. `recent` are the last events of the row, and `row` counts those of its events that are more than
+    `run_ms` ahead. `low` is the least middle of the row since it began or last moved the time. `basis` are the users that the time rests
+    on; None: as many as are counted. `enders` are the users that ended a row since the time moved. `outliers` counts events that
+    others have contradicted, and `outlier` is the last of them: its user, its time, and how far ahead it was (ms). `began` is the first
+    supported time. These three are not stored.
     """
 
     __slots__ = (
-        "_in_order_ms",
+        "_enders_at",
         "_rules",
-        "_still_ms",
+        "_within",
+        "basis",
         "began",
         "enders",
-        "enders_at",
-        "least",
+        "jump_ms",
+        "low",
         "outlier",
         "outliers",
         "recent",
         "row",
-        "seen",
+        "run_ms",
         "time",
     )
 
     def __init__(self, rules: SupportRules, *, out_of_orderness_ms: int, lateness_ms: int) -> None:
         self._rules = rules
-        self._in_order_ms = out_of_orderness_ms
-        self._still_ms = out_of_orderness_ms + lateness_ms
-        self.time = self.began = NEVER
+        self.run_ms = out_of_orderness_ms + lateness_ms
+        self.jump_ms = rules.jump_within(self.run_ms)
+        self.began = NEVER
         self.outliers = 0
-        self.outlier: Seen | None = None
-        self.restore(StoredSupport())
+        self.outlier: tuple[str, int, int] | None = None
+        self.restore(StoredSupport(basis=None if rules.users == 1 else ()), NEVER)
 
-    def restore(self, stored: StoredSupport) -> None:
-        self.row, self.least, self.seen, self.enders_at = stored.row, stored.least, stored.seen, stored.enders_at
-        self.recent, self.enders = [*stored.recent], [*stored.enders]
+    def restore(self, stored: StoredSupport, time: int) -> None:
+        self.time, self.row, self.low = time, stored.row, stored.low
+        self.recent, self.enders, self._enders_at = [*stored.recent], [*stored.enders], time
+        self.basis = None if stored.basis is None else [*stored.basis]
+        self._within = 0  # how many of the last events are at most a run after `low`, and not before it
 
     def stored(self) -> StoredSupport:
-        return StoredSupport(self.row, self.least, self.seen, tuple(self.recent), tuple(self.enders), self.enders_at)
+        enders = tuple(self.enders) if self._enders_at == self.time else ()
+        return StoredSupport(self.row, tuple(self.recent), self.low, None if self.basis is None else tuple(self.basis), enders)
+
+    @property
+    def needs_every_event(self) -> bool:
+        """Whether it must take every event. Otherwise those that are not ahead only move `time`, and the caller may do that."""
+        return self.basis is not None or bool(self.recent)
 
     @property
     def ahead_from(self) -> int:
         """Events after this time are ahead."""
-        return NEVER if self.time == NEVER else self.time + self._rules.jump_ms
+        return NEVER if self.time == NEVER else self.time + self.jump_ms
 
     @property
     def refused_from(self) -> int:
-        """Events after this time are refused as future."""
-        return FOREVER if self.time == NEVER else self.time + self._rules.far_ms
+        """Events after this time are refused as future. A row that has a middle is no longer far ahead of itself."""
+        if self.time == NEVER or self._rules.users == 1:
+            return FOREVER
+        return (self.time if self.low == FOREVER else max(self.time, self.low)) + self._rules.far_ms
 
     @property
     def known(self) -> int:
-        """The supported time; before the first one, the least time of all events. NEVER without events."""
-        if self.time != NEVER or not self.row:
+        """The supported time; before the first one, the least time of the last events. NEVER without events."""
+        if self.time != NEVER or not self.recent:
             return self.time
-        return self.least
+        return self.stored().least
 
     @property
     def users(self) -> int:
         """Distinct users among the remembered events of the row."""
-        return len({user for user, _, _ in self.recent})
+        return len({user for user, _ in self.recent})
 
-    def take(self, user: str, ts: int) -> None:
-        """Take one event: it ends the row and moves the time, or it is ahead and joins the row."""
-        if self.time != NEVER and ts <= self.ahead_from:
-            self._take_near(_short(user), ts)
-        else:
+    def take(self, user: str, ts: int) -> bool:
+        """Take one event: it ends the row and moves the time, or it is ahead and joins the row. Returns whether it is still ahead."""
+        if self._rules.users == 1:
+            self.time = max(self.time, ts)
+            if self.began == NEVER:
+                self.began = ts
+        elif self.time == NEVER or ts > self.time + self.jump_ms:
             self._take_ahead(_short(user), ts)
+            return self.time == NEVER or ts > self.time + self.jump_ms
+        elif ts >= self.time - self.run_ms:
+            self._take_near(_short(user), ts)
+        return False
 
     def _take_near(self, user: str, ts: int) -> None:
-        """An event that is not ahead ends the row, unless it is too old, or its user has ended a row at this time already.
+        """An event that is not ahead ends the row, unless its user has ended one at this time already.
 
         A sender with a clock that stands still would otherwise end rows for ever.
         """
-        before = self.time
-        if ts > before:
-            self.time = ts
+        if self.basis is not None and user not in self.basis:
+            self._rest_on([*self.basis, user])
+        if ts > self.time:
             self._end_row()
-        elif self.row and ts >= before - self._still_ms:
-            if self.enders_at != before:
-                self.enders, self.enders_at = [], before
+            self.time = ts
+        elif self.recent:
+            if self._enders_at != self.time:
+                self.enders, self._enders_at = [], self.time
             if user not in self.enders:
                 self.enders = [*self.enders, user][-self._rules.remembered :]
                 self._end_row()
 
     def _end_row(self) -> None:
-        if self.row:
-            self.outliers += self.row
-            self.outlier = self.recent[-1]
-        self.row, self.least, self.seen = 0, FOREVER, 0
+        """Forget the row. Those of its events that the time has not come near are contradicted."""
+        self.outliers += self.row
+        for user, ts in self.recent:
+            if ts > self.time + self.run_ms:
+                self.outlier = user, ts, ts - self.time
+        self.row, self.low = 0, FOREVER
         self.recent.clear()
 
     def _take_ahead(self, user: str, ts: int) -> None:
-        self.seen += 1
-        self.row += 1
-        self.least = min(self.least, ts)
-        self.recent.append((user, ts, self.seen))
-        self._forget(self._rules.remembered_at_start if self.time == NEVER else self._rules.remembered)
+        recent, remembered = self.recent, self._rules.remembered
+        recent.append((user, ts))
+        if self.time == NEVER or ts > self.time + self.run_ms:
+            self.row += 1
+        if len(recent) < remembered:
+            return
+        left = recent.pop(0) if len(recent) > remembered else None
+        self._within = self._within + 1 if self.low <= ts <= self.low + self.run_ms else 0
+        if self._within > remembered:
+            return  # so the middle cannot be lower, nor have run, and no event that has left is contradicted
+        times = _newest_by_user(recent)
+        if len(times) < self._users_needed():
+            return
+        middle = times[(len(times) - 1) // 2]
+        if left is not None:
+            self._note_left(*left, max(middle, self.time))
+        if middle < self.low:
+            self.low, self._within = middle, 0
+        if middle > self.low + self.run_ms:
+            self._follow(middle)
+
+    def _users_needed(self) -> int:
+        """Return how many users of a row must agree: most of those that the time rests on, and fewer if the row is long."""
         if self.time == NEVER:
-            begins = self._start()
-            if begins == NEVER:
-                return
-            self.began = begins
-            self._move_to(begins)
-        while (to := self._next()) > self.time:
-            self._move_to(to)
+            needed = self._rules.users
+        else:
+            needed = (self._rules.users_counted if self.basis is None else len(self.basis)) // 2 + 1
+        return needed >> self.row // (PATIENCE * needed)
 
-    def _forget(self, kept: int) -> None:
-        while self.recent and self.recent[0][2] <= self.seen - kept:
-            del self.recent[0]
+    def _note_left(self, user: str, ts: int, reached: int) -> None:
+        """An event has left the remembered ones. It is contradicted if those that came after it have not come near."""
+        if ts > reached + self.run_ms:
+            self.row -= 1
+            self.outliers += 1
+            self.outlier = user, ts, ts - reached
 
-    def _move_to(self, time: int) -> None:
-        """Set the time. Only events ahead of it stay in the row.
+    def _follow(self, middle: int) -> None:
+        """The middle has run: move the time to where it began, and on through the last events, but not over a gap and not to the newest."""
+        low, time, begins = self.low, self.time, self.time == NEVER
+        if begins and middle - low > self._rules.far_ms:
+            low = middle - START_MS
+        self.time = _walk(max(low, time), sorted(ts for _, ts in self.recent)[:-1], self.run_ms)
+        if begins:
+            self.began = self.time
+        self.low, self._within = middle, 0
+        self.row = sum(ts > self.time + self.run_ms for _, ts in self.recent)
+        self._rest_on([*dict.fromkeys(user for user, _ in self.recent)][-self._rules.users_counted :])
 
-        At the start, events far ahead that leave the row count as outliers: they were not refused.
-        """
-        self.time = time
-        remembered, kept_from = self.recent, self.seen - self._rules.remembered
-        for each in remembered:
-            if each[2] <= kept_from and each[1] > self.refused_from:
-                self.outliers += 1
-                self.outlier = each
-        self._forget(self._rules.remembered)
-        self.recent = [each for each in self.recent if each[1] > self.ahead_from]
-        self.row = len(self.recent)
-        self.least = min((ts for _, ts, _ in self.recent), default=FOREVER)
-        if not self.row:
-            self.seen = 0
-
-    def _times(self) -> list[int]:
-        """Return the greatest time of each user among the remembered events, greatest first."""
-        times: dict[str, int] = {}
-        for user, ts, _ in self.recent:
-            times[user] = max(ts, times.get(user, NEVER))
-        return sorted(times.values(), reverse=True)
-
-    def _is_long(self, enough: bool) -> bool:
-        events = self._rules.events
-        return (enough and self.row >= events) or self.row >= LONG_ROW_FACTOR * events
-
-    def _start(self) -> int:
-        """Return the time that begins to be supported; NEVER if the events do not agree yet."""
-        times, users = self._times(), self._rules.users
-        enough = len(times) >= users
-        if enough and times[0] - self.least <= AGREE_MS:
-            return times[users - 1]
-        return _lower_median(times) if self._is_long(enough) else NEVER
-
-    def _next(self) -> int:
-        """Return the time that the row supports, which may be the time now."""
-        rules, times = self._rules, self._times()
-        if not times:
-            return self.time
-        enough = len(times) >= rules.users
-        supported = times[rules.users - 1] if enough else times[-1]
-        is_long = self._is_long(enough)
-        if supported > self.time + rules.far_ms:
-            return self.least if is_long else self.time
-        is_sparse = enough and self.row >= rules.remembered and times[0] - supported > rules.jump_ms and self._is_in_order()
-        return supported if is_long or is_sparse else self.time
-
-    def _is_in_order(self) -> bool:
-        """Whether the row is in order of time. That of a sparse input is, that of several wrong clocks is not."""
-        newest = NEVER
-        for _, ts, _ in self.recent:
-            if ts < newest - self._in_order_ms:
-                return False
-            newest = max(newest, ts)
-        return True
+    def _rest_on(self, users: list[str]) -> None:
+        self.basis = users if len(users) < self._rules.users_counted else None
 
     def at_end(self) -> int:
         """Return the time at the end of an input that cannot settle any more; NEVER without events.
 
-        With enough users the row counts. Before the first supported time it is the newest event that no gap of more than `far_ms`
-        separates from the lower median of the users.
+        A row that has its users counts, although its middle has not run. Before the first supported time, the remembered events count: the
+        time is the newest that no gap of more than `far_ms` separates from their middle.
         """
-        times = self._times()
-        if self.time != NEVER:
-            enough = len(times) >= self._rules.users
-            supported = times[self._rules.users - 1] if enough else self.time
-            return supported if supported <= self.time + self._rules.far_ms else self.time
+        times = _newest_by_user(self.recent)
         if not times:
-            return NEVER
-        newest = _lower_median(times)
-        for ts in sorted(ts for _, ts, _ in self.recent):
-            if newest < ts <= newest + self._rules.far_ms:
-                newest = ts
-        return newest
+            return self.time
+        middle = times[(len(times) - 1) // 2]
+        if self.time == NEVER:
+            return _walk(middle, times, self._rules.far_ms)
+        if len(times) < self._users_needed() or not self.time < middle <= self.time + self._rules.far_ms:
+            return self.time
+        return _walk(middle, times, self.run_ms)
 
 
-def _lower_median(descending: list[int]) -> int:
-    """Return the lower median of times in descending order.
+def _newest_by_user(seen: Iterable[Seen]) -> list[int]:
+    """Return the greatest time of each user, least first.
 
-    >>> _lower_median([9, 5, 1]), _lower_median([9, 8, 5, 1]), _lower_median([7])
-    (5, 5, 7)
+    >>> _newest_by_user([("a", 5), ("b", 3), ("a", 1)])
+    [3, 5]
     """
-    return descending[len(descending) // 2]
+    times: dict[str, int] = {}
+    for user, ts in seen:
+        if ts > times.get(user, NEVER):
+            times[user] = ts
+    return sorted(times.values())
+
+
+def _walk(start: int, times: Iterable[int], gap_ms: int) -> int:
+    """Return the last of the ascending times that steps of at most `gap_ms` reach.
+
+    >>> _walk(10, [5, 12, 14, 20], 3), _walk(10, [], 3)
+    (14, 10)
+    """
+    for ts in times:
+        if start < ts <= start + gap_ms:
+            start = ts
+    return start
 
 
 def _short(user: str) -> str:

@@ -194,8 +194,8 @@ class ReportBuilder:
     def _inputs(self) -> Iterable[InputPosition]:
         for task, control in sorted(self._controls.items()):
             for index, (topic, offset, watermark) in enumerate(zip(control.topics, control.offsets, control.watermarks, strict=True)):
-                least = control.support[index].least if control.support else FOREVER
-                yield InputPosition(topic, task, offset, _shown(watermark), _shown(least if watermark == NEVER else watermark))
+                known = control.support[index].least if watermark == NEVER else watermark
+                yield InputPosition(topic, task, offset, _shown(watermark), _shown(known))
 
     def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}

@@ -17,8 +17,8 @@ def inputs_to_pause(task: OwnedTask, skew_ms_max: int) -> frozenset[Input]:
 def _too_far_ahead(task: OwnedTask, state: TaskState, skew_ms_max: int) -> list[Input]:
     """Return the inputs that are more than `skew_ms_max` of event time ahead of the slowest one that is not idle.
 
-    An input without any event yet is the slowest. One without a supported time is where its least event is. One that is behind the
-    watermark holds back nothing: that time has passed.
+    An input without any event yet is the slowest. One without a supported time is where the least of its last events is. One that is
+    behind the watermark holds back nothing: that time has passed.
     """
     positions = state.progress.positions()
     live = [position for index, position in enumerate(positions) if index not in task.activity.idle]

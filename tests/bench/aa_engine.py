@@ -48,7 +48,7 @@ ITEMS = [f"i{place}" for place in range(1, 9)]
 SETTINGS = Settings.model_validate(
     {
         "metrics": {"names": ("mrr", "hit_rate"), "cutoffs": (10,)},
-        "join": {"support_users": 1, "support_events": 1},  # one list per look and task moves the watermark
+        "join": {"support_users": 1},  # one list per look and task moves the watermark
         "windows": {"windows": ("5m",)},
         "experiments": {"patience_ms": 0, "margin": 0.0},
     }

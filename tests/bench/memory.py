@@ -32,7 +32,7 @@ LABELS = (("ranker", "treatment"),)
 KEYS = ("users", "due", "totals", "experiments")
 LONG_MS = 32 * 86_400_000
 """Longer than an experiment is kept without a list, so that users' totals are deleted too."""
-CLOCK = {"support_users": 1, "support_events": 1, "support_far_ms": 2 * LONG_MS}
+CLOCK = {"support_users": 1, "support_far_ms": 2 * LONG_MS}
 """Lets the one list of the last user move the time by a month."""
 
 

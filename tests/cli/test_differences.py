@@ -79,7 +79,7 @@ def test_equal_replays_are_equal_and_say_what_was_compared(folder: Path) -> None
 def test_another_lateness_is_explained_by_the_counter_of_late_events(folder: Path) -> None:
     code, found = outcome(folder, "base", "patient")
     assert code == 1
-    assert {each["name"] for each in found["settings"]} == {"lateness_ms", "support_jump_ms"}
+    assert {each["name"] for each in found["settings"]} == {"lateness_ms"}
     reports = [json.loads((folder / f"{name}.json").read_text()) for name in ("base", "patient")]
     late = [one["counters"].get("late", 0) for one in reports]
     lists = [final_lists(folder / f"{name}.panes.ndjson") for name in ("base", "patient")]

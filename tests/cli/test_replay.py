@@ -110,7 +110,7 @@ def test_cutting_a_log_into_files_changes_no_number(tmp_path: Path) -> None:
             assert cut_panes == panes
 
 
-ONE_EVENT_SETS_THE_TIME = ["--set", "join.support_users=1", "--set", "join.support_events=1"]
+ONE_EVENT_SETS_THE_TIME = ["--set", "join.support_users=1"]
 
 
 def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ RANKS = 5
 KNOWN = 1 / np.sqrt(np.arange(1, RANKS + 1))
 START_MS = 1_732_183_200_000
 ON = ("--set", "position_bias.enabled=true", "--set", f"position_bias.ranks={RANKS}", "--set", "position_bias.context=query")
-SETTINGS = (*ON, "--set", "metrics.cutoffs=3,5", "--set", "join.support_users=1", "--set", "join.support_events=1")
+SETTINGS = (*ON, "--set", "metrics.cutoffs=3,5", "--set", "join.support_users=1")
 
 
 def lines_of(simulated: SimulatedClicks) -> list[str]:

@@ -29,7 +29,7 @@ def test_the_reference_file_has_every_key_with_its_default():
     loaded = load(REFERENCE, {}, {})
     assert loaded.settings == Settings()
     from_default = {key for key, origin in loaded.origins.items() if origin == "default"}
-    assert from_default == {"join.support_jump_ms", "windows.retention_ms"}
+    assert from_default == {"windows.retention_ms"}
 
 
 def test_the_commented_value_in_the_reference_file_is_the_default():

@@ -94,7 +94,7 @@ def test_an_event_older_than_the_watermark_that_it_sets_joins_its_session() -> N
     shown = Impression("w", "u", 0, ())
     events = [*[Arrival("impressions", shown)] * 2, Tick(3), Arrival("feedback", shown), Arrival("feedback", Impression("w", "u", 12, ()))]
     steps = (*events, Tick(3), Arrival("feedback", Feedback("u", 1, "a", "click", impression_id="w")))
-    case = Case(Settings(attribution_ms=12, support_events=2), steps)
+    case = Case(Settings(attribution_ms=12, support_users=2), steps)
     machine = machine_for(case)
     machine.run(case.steps, flush=False)
     assert_equals_brute_force(machine, case, flush=False)

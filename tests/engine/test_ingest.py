@@ -18,7 +18,7 @@ from streammetrics.metrics import Scorer
 from streammetrics.sessions.rules import JoinRules
 
 GRADES = parse_grades("click=1")
-ONE_EVENT = SupportRules(users=1, events=1)
+ONE_EVENT = SupportRules(users=1)
 SCORER = Scorer(["ndcg@3"])
 
 

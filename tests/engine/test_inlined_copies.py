@@ -35,12 +35,12 @@ RULES = EngineRules(
     join=JoinRules(gap_ms=GAP_MS, attribution_ms=ATTRIBUTION_MS),
     out_of_orderness_ms=5,
     lateness_ms=8,
-    support=SupportRules(users=1, events=1),
+    support=SupportRules(users=1),
     pane_ms=PANE_MS,
     experiments=ExperimentRules(),
 )
 ENGINE = Engine(RULES, Scorer(["mrr@3"]))
-ROW_RULES = replace(RULES, support=SupportRules(jump_ms=6, users=2, events=3, far_ms=20))
+ROW_RULES = replace(RULES, support=SupportRules(jump_ms=6, users=2, far_ms=20))
 ROW_ENGINE = Engine(ROW_RULES, Scorer(["mrr@3"]))
 TIMES = st.integers(0, 60)
 EXPERIMENTS = ((("ranker", "a"),), (("ranker", "b"),), ())

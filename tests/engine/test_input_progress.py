@@ -10,7 +10,7 @@ from streammetrics.engine.supported_time import SupportRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.grades import parse_grades
 
-ONE_EVENT = SupportRules(users=1, events=1)
+ONE_EVENT = SupportRules(users=1)
 RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10, support=ONE_EVENT)
 
 

@@ -28,7 +28,7 @@ def pipeline(kafka_broker: KafkaBroker, redis_server: RedisServer, topic_name: s
     kafka_broker.create_topic(results, configs={"cleanup.policy": "compact"})
     sections: dict[str, dict[str, object]] = {
         "kafka": {"results_topic": results},
-        "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1, "support_events": 1},
+        "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1},
     }
     return Pipeline(kafka_broker, redis_server.fresh_url(), topic_name, ["impressions", "feedback"], **sections)
 

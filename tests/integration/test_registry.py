@@ -20,7 +20,7 @@ from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline, Service, start_ms
 from tests.support.registry import AVRO_FEEDBACK, AVRO_IMPRESSION, JSON_SCHEMA, PROTO, OfficialSerializers, proto_messages
 
-JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000, "support_users": 1, "support_events": 1}
+JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000, "support_users": 1}
 Write = Callable[[dict[str, Any]], bytes]
 
 native = native_decoder(EventLimits())

@@ -32,7 +32,7 @@ def directory(tmp_path: Path) -> Path:
 def pipeline(kafka_broker: KafkaBroker, redis_server: RedisServer, topic_name: str, directory: Path) -> Pipeline:
     sections: dict[str, dict[str, object]] = {
         "results": {"directory": str(directory), "file_ms": FILE_MS},
-        "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1, "support_events": 1},
+        "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1},
         "windows": {"segments": ["surface"]},
         "experiments": {"min_users": 2},
     }

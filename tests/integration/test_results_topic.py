@@ -37,7 +37,7 @@ def pipeline(kafka_broker: KafkaBroker, redis_server: RedisServer, topic_name: s
     kafka_broker.create_topic(topic, configs={"cleanup.policy": "compact"})
     sections: dict[str, dict[str, object]] = {
         "kafka": {"results_topic": topic},
-        "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1, "support_events": 1},
+        "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1},
         "windows": {"segments": ["surface"]},
         "experiments": {"min_users": 2},
     }

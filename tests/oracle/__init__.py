@@ -33,10 +33,10 @@ Where the written semantics leave room, these are the choices made:
 8. "Greatest id" compares strings by code point.
 9. `unknown_action` and `duplicate` are counted at once, for the sessions as they are then.
 10. After a flush W and F are infinite. The windows of both views end with the pane of the newest admitted event, or of the greatest
-    time of any input if that is earlier. The time of an input at its end is its supported time. If its row has enough users, it is
-    the time that the row would support. An input without a supported time has that of its newest remembered event which no gap of
-    more than `support_far_ms` separates from the lower median of its users. Without an admitted event, or with W at minus infinity,
-    a window has no end (None) and no groups.
+    time of any input if that is earlier. The time of an input at its end is its supported time. If its row has its users, it is the
+    middle of the row, and on from there through the users' times without a gap of more than a run. An input without a supported time
+    has that of its newest remembered event which no gap of more than `support_far_ms` separates from the middle. Without an admitted
+    event, or with W at minus infinity, a window has no end (None) and no groups.
 11. Fragments with more than `items_max` items together form no list. Each that counts is `too_many_items`.
 12. Feedback without an id finds its list among the lists as events dated at or before it form them. Then the chosen list, as all
     events form it, must show the item and be recent enough. Otherwise a later fragment or whole copy could move such feedback

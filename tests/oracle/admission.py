@@ -16,8 +16,8 @@ from tests.oracle.values import Admitted, Arrival, Idle, Settings, Step, Tick
 class Admission:
     """The admitted events in order of arrival, the reason of every refused arrival by its number, and the final W.
 
-    `ahead` are the numbers of the arrivals that ended a row, once for each event of the row. `supported_ts` is the greatest time of any
-    input at its end.
+    `ahead` are the numbers of the arrivals by which events were contradicted, once for each of these. `supported_ts` is the greatest
+    time of any input at its end.
     """
 
     admitted: tuple[Admitted, ...]
@@ -46,10 +46,10 @@ def admit(steps: Sequence[Step], settings: Settings) -> Admission:
             w_input = time.t_ms - settings.out_of_orderness_ms
             reason = "future" if _is_after_its_record(step, settings) else None
             if reason is None:
-                had_begun, contradicted = time.begun, time.contradicted
+                contradicted = time.contradicted
                 time.take(step.event.user_id, step.event.ts)
                 ahead.extend([number] * (time.contradicted - contradicted))
-                if had_begun and step.event.ts > time.t_ms + settings.support_far_ms:
+                if time.is_refused(step.event.ts):
                     reason = "future"
             reason = reason or _refusal_reason(step, w_input, w_task, admitted, settings)
             if reason is None:

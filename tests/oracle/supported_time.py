@@ -1,6 +1,6 @@
-"""The supported time of one input, computed from its whole log: the newest time that its events agree on.
+"""The supported time of one input, computed from its whole log by the sentences of the page "Inside streammetrics".
 
-The only stage with memory besides `admission`. It keeps every event of a row and selects those that count by their numbers.
+The only stage with memory besides `admission`. It keeps every event of a row, and all middles of the row.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 
 from tests.oracle.values import Settings
 
-AGREE_MS = 3_600_000
+HOUR_MS = 3_600_000
+PATIENCE = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowEvent:
-    """An event ahead. `number` counts the events ahead since the last event that ended a row."""
+    """An event of a row. It is `open` until the time comes within a run of it, or until it counts as contradicted."""
 
-    number: int
     user: str
     ts: int
+    open: bool
 
 
 @dataclass(slots=True)
@@ -29,115 +30,121 @@ class SupportedTime:
     settings: Settings
     t_ms: float = -math.inf
     row: list[RowEvent] = field(default_factory=list)
-    numbers: int = 0
-    contradicted: int = 0
-    """How many events were in rows that ended without a move, or far ahead when T began and no longer in the row."""
+    middles: list[int] = field(default_factory=list)
+    """The middles of the row since it began, or since it last moved T: then the first is the middle that moved it."""
+    users: list[str] = field(default_factory=list)
+    """The users that T rests on, in the order in which they came."""
     enders: list[tuple[str, float]] = field(default_factory=list)
     """The user of each event that ended a row without moving T, with T at that time."""
+    contradicted: int = 0
 
     @property
     def begun(self) -> bool:
         return self.t_ms != -math.inf
 
+    @property
+    def run_ms(self) -> int:
+        return self.settings.out_of_orderness_ms + self.settings.lateness_ms
+
+    @property
+    def counted(self) -> int:
+        return 2 * self.settings.support_users - 1
+
     def is_ahead(self, ts: int) -> bool:
         """Before the first T, every event is ahead."""
-        return not self.begun or ts > self.t_ms + self.settings.support_jump_ms
+        return not self.begun or ts > self.t_ms + min(self.settings.support_jump_ms, self.run_ms)
+
+    def is_open(self, ts: int) -> bool:
+        return not self.begun or ts > self.t_ms + self.run_ms
+
+    def is_refused(self, ts: int) -> bool:
+        """Whether an event that was just taken is too far ahead."""
+        reached_ms = max([self.t_ms, *([min(self.middles)] if self.middles else [])])
+        return self.settings.support_users > 1 and self.begun and ts > reached_ms + self.settings.support_far_ms
 
     def take(self, user: str, ts: int) -> None:
-        if self.is_ahead(ts):
-            self.numbers += 1
-            self.row.append(RowEvent(self.numbers, user, ts))
-            if not self.begun:
-                self._begin()
-            if self.begun:
-                self._follow_row()
-        elif ts > self.t_ms:
-            self.t_ms = ts
-            self._end_row()
-        elif self.row and ts >= self.t_ms - self.settings.out_of_orderness_ms - self.settings.lateness_ms:
-            at_this_time = [name for name, t_ms in self.enders if t_ms == self.t_ms]
-            if user not in at_this_time[-2 * self.settings.support_users :]:
-                self.enders.append((user, self.t_ms))
+        if self.settings.support_users == 1:
+            self.t_ms = max(self.t_ms, ts)
+        elif self.is_ahead(ts):
+            self.row.append(RowEvent(user, ts, self.is_open(ts)))
+            self._judge_row()
+        elif ts >= self.t_ms - self.run_ms:
+            if len(self.users) < self.counted and user not in self.users:
+                self.users.append(user)
+            if ts > self.t_ms:
                 self._end_row()
+                self.t_ms = ts
+            elif self.row:
+                at_this_time = [name for name, t_ms in self.enders if t_ms == self.t_ms]
+                if user not in at_this_time[-2 * self.settings.support_users :]:
+                    self.enders.append((user, self.t_ms))
+                    self._end_row()
 
     def _end_row(self) -> None:
-        self.contradicted += len(self.row)
-        self.row, self.numbers = [], 0
+        self.contradicted += sum(event.open for event in self.row)
+        self.row, self.middles = [], []
 
-    def _last(self, count: int) -> list[RowEvent]:
-        """Return the events of the row among the last `count` numbers."""
-        return [event for event in self.row if event.number > self.numbers - count]
+    def _last(self) -> list[RowEvent]:
+        return self.row[-2 * self.settings.support_users :]
 
-    def _begin(self) -> None:
-        """Set the first T if several users agree, or if the row is long."""
-        settings = self.settings
-        times = _user_times(self._last(max(2 * settings.support_users, settings.support_events)))
-        enough = len(times) >= settings.support_users
-        if enough and times[-1] - min(event.ts for event in self.row) <= AGREE_MS:
-            self.t_ms = times[-settings.support_users]
-        elif self._is_long(enough):
-            self.t_ms = times[(len(times) - 1) // 2]
-        else:
+    def _has_its_users(self) -> bool:
+        need = len(self.users) // 2 + 1 if self.begun else self.settings.support_users
+        halvings = sum(event.open for event in self.row) // (PATIENCE * need)
+        return len(_user_times(self._last())) >= math.floor(need / 2**halvings)
+
+    def _judge_row(self) -> None:
+        """Find the middle of the row, and move T if the middle has run."""
+        last = self._last()
+        if len(last) < 2 * self.settings.support_users or not self._has_its_users():
             return
-        last = self._last(2 * settings.support_users)
-        remembered = self._last(max(2 * settings.support_users, settings.support_events))
-        self.contradicted += sum(event.ts > self.t_ms + settings.support_far_ms for event in remembered if event not in last)
-        self._drop_passed()
-
-    def _follow_row(self) -> None:
-        """Move T as long as the row supports a later time."""
-        while self.row:
-            to_ms = self._supported()
-            if to_ms is None:
-                return
-            self.t_ms = to_ms
-            self._drop_passed()
-
-    def _supported(self) -> int | None:
-        settings, last = self.settings, self._last(2 * self.settings.support_users)
-        times = _user_times(last)
-        if not times:
-            return None
-        enough = len(times) >= settings.support_users
-        k_ms = times[-settings.support_users] if enough else times[0]
-        if k_ms > self.t_ms + settings.support_far_ms:
-            return min(event.ts for event in self.row) if self._is_long(enough) else None
-        in_order = all(later.ts >= earlier.ts - settings.out_of_orderness_ms for at, later in enumerate(last) for earlier in last[:at])
-        spans = times[-1] - k_ms > settings.support_jump_ms
-        is_sparse = enough and len(self.row) >= 2 * settings.support_users and spans and in_order
-        return k_ms if self._is_long(enough) or is_sparse else None
-
-    def _is_long(self, enough: bool) -> bool:
-        events = self.settings.support_events
-        return len(self.row) >= (events if enough else 8 * events)
-
-    def _drop_passed(self) -> None:
-        """After a move, only the last events that are still ahead stay in the row."""
-        self.row = [event for event in self._last(2 * self.settings.support_users) if self.is_ahead(event.ts)]
-        if not self.row:
-            self.numbers = 0
+        middle = _median(_user_times(last))
+        if len(self.row) > len(last):
+            left = self.row[-len(last) - 1]
+            if left.open and left.ts > max(middle, self.t_ms) + self.run_ms:
+                self.contradicted += 1
+                left.open = False
+        self.middles.append(middle)
+        lowest = min(self.middles)
+        if middle - lowest <= self.run_ms:
+            return
+        if not self.begun and middle - lowest > self.settings.support_far_ms:
+            lowest = middle - HOUR_MS
+        self.t_ms = _last_reached(max(lowest, self.t_ms), sorted(event.ts for event in last)[:-1], self.run_ms)
+        self.middles = [middle]
+        self.users = _distinct([event.user for event in last])[-self.counted :]
+        first = len(self.row) - len(last)
+        for number, event in enumerate(self.row):
+            event.open = number >= first and self.is_open(event.ts)
 
     def at_end(self) -> float:
         """Return the time to use when the input has ended: see choice 10 of the oracle."""
-        settings = self.settings
-        if self.begun:
-            times = _user_times(self._last(2 * settings.support_users))
-            enough = len(times) >= settings.support_users
-            return (
-                times[-settings.support_users]
-                if enough and times[-settings.support_users] <= self.t_ms + settings.support_far_ms
-                else self.t_ms
-            )
-        last = self._last(max(2 * settings.support_users, settings.support_events))
-        if not last:
-            return -math.inf
-        times = _user_times(last)
-        newest = times[(len(times) - 1) // 2]
-        while later := [event.ts for event in last if newest < event.ts <= newest + settings.support_far_ms]:
-            newest = max(later)
-        return newest
+        if not self.row:
+            return self.t_ms
+        times = _user_times(self._last())
+        middle = _median(times)
+        if not self.begun:
+            return _last_reached(middle, times, self.settings.support_far_ms)
+        is_after = self.t_ms < middle <= self.t_ms + self.settings.support_far_ms
+        return _last_reached(middle, times, self.run_ms) if is_after and self._has_its_users() else self.t_ms
+
+
+def _distinct(users: list[str]) -> list[str]:
+    return [user for number, user in enumerate(users) if user not in users[:number]]
 
 
 def _user_times(events: list[RowEvent]) -> list[int]:
     """Return the greatest time of each user, least first."""
     return sorted(max(event.ts for event in events if event.user == user) for user in {event.user for event in events})
+
+
+def _median(times: list[int]) -> int:
+    """Return the median of ascending times; of two, the lower one."""
+    return times[(len(times) - 1) // 2]
+
+
+def _last_reached(start: float, times: list[int], gap_ms: int) -> float:
+    """Return the newest time that can be reached from `start` without stepping over a gap of more than `gap_ms`."""
+    reached = start
+    while later := [ts for ts in times if reached < ts <= reached + gap_ms]:
+        reached = max(later)
+    return reached

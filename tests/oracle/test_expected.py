@@ -69,7 +69,7 @@ class TestProperties:
     @given(st.data())
     def test_the_arrival_order_of_admitted_events_does_not_matter(self, data: st.DataObject) -> None:
         case = data.draw(cases(without=["ticks", "futures"]))
-        settings = replace(case.settings, lateness_ms=1_000_000, support_users=1, support_events=1)
+        settings = replace(case.settings, lateness_ms=1_000_000, support_users=1)
         very_late = replace(case, settings=settings)
         shuffled = replace(very_late, steps=tuple(data.draw(st.permutations(very_late.steps))))
         assert order_free_results(shuffled) == order_free_results(very_late)

@@ -27,8 +27,8 @@ duplicates included. Each event has at most one of the others."""
 class Settings:
     """The settings that change numbers, durations in milliseconds, `inputs` in configuration order.
 
-    `items_max` limits the items of all fragments of a list. Larger single events are refused earlier. With one supporting user and
-    event, every event sets the time of its input, as most traces expect. With `absolute_positions`, an item's rank is its
+    `items_max` limits the items of all fragments of a list. Larger single events are refused earlier. With one supporting user,
+    every event sets the time of its input, as most traces expect. With `absolute_positions`, an item's rank is its
     position (from 0) plus one; whole lists then have an empty text at each place that shows no item. `validity_ms` is how long an
     exposure gives lists its variant; None without exposures.
     """
@@ -42,7 +42,6 @@ class Settings:
     future_ms: int = 20
     support_jump_ms: int = 0
     support_users: int = 1
-    support_events: int = 1
     support_far_ms: int = 100
     pane_ms: int = 4
     windows_ms: tuple[int, ...] = (4, 12)

@@ -250,7 +250,7 @@ class TestIdleInputs:
 
     def test_the_events_of_one_user_count_as_silence_until_they_support_a_time(self) -> None:
         """Otherwise a task with a single user would show nothing until its row is long."""
-        settings = replace(SETTINGS, idle_ms=self.IDLE_MS, support_users=5, support_events=64)
+        settings = replace(SETTINGS, idle_ms=self.IDLE_MS, support_users=5)
         bench = Bench(idle_ms=self.IDLE_MS, settings=settings)
         for _ in range(40):
             now = bench.clock.wall_ms() - START_MS

@@ -50,7 +50,7 @@ class Pipeline:
 
     def __init__(self, segments: tuple[str, ...] = ()) -> None:
         metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
-        join = {"support_users": 1, "support_events": 1}  # a single event sets the time: see `move_on`
+        join = {"support_users": 1}  # a single event sets the time: see `move_on`
         sections = {
             "join": join,
             "metrics": metrics,

@@ -72,7 +72,6 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
         support=SupportRules(
             jump_ms=settings.support_jump_ms,
             users=settings.support_users,
-            events=settings.support_events,
             far_ms=settings.support_far_ms,
         ),
         pane_ms=settings.pane_ms,

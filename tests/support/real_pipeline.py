@@ -133,7 +133,7 @@ class Pipeline:
                 "session_timeout_ms": 3_000,
             },
             "redis": {"url": redis_url, "namespace": name},
-            "join": {"support_users": 1, "support_events": 1},  # short logs: a single event sets the time
+            "join": {"support_users": 1},  # short logs: a single event sets the time
             "metrics": {"cutoffs": [3, 10]},
             "windows": {"windows": ["5m", "1h", "12h"]},
             "worker": {"commit_ms": 200, "commit_behind_ms": 600},
@@ -240,7 +240,6 @@ class Pipeline:
             future_ms=math.inf if join.future_ms is None else join.future_ms,
             support_jump_ms=join.support_jump_ms,
             support_users=join.support_users,
-            support_events=join.support_events,
             support_far_ms=join.support_far_ms,
             pane_ms=windows.pane_ms,
             windows_ms=tuple(window.ms for window in windows.windows),

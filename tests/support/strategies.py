@@ -89,7 +89,6 @@ def settings(*, session_events_max: int = 1_000, exposures: bool = False) -> st.
         future_ms=st.sampled_from((20, 0)),
         support_jump_ms=st.sampled_from((0, 4, 0)),
         support_users=st.sampled_from((1, 2, 1)),
-        support_events=st.sampled_from((1, 3, 2, 1)),
         support_far_ms=st.sampled_from((100, 9, 100)),
         session_events_max=st.just(session_events_max),
         items_max=st.sampled_from((1_000, 2, 1_000)),

@@ -23,8 +23,8 @@ FIRST_OFFSET = 1
 class SliceStart(NamedTuple):
     """The state of an input before a slice: its supported time, and the event that set it.
 
-    `base` is added to the offsets of the slice. `support` is the row of events that are ahead; None: there is none. `has_movers` says that
-    the slice has its own list of movers for each shard.
+    `base` is added to the offsets of the slice. `support` is the row of events that are ahead; None: there is none, and no user is still
+    counted. `has_movers` says that the slice has its own list of movers for each shard.
     """
 
     base: int
@@ -55,7 +55,7 @@ class InputTimes:
 
     def __init__(self, rules: EngineRules, shards: int, first_offset: int = FIRST_OFFSET) -> None:
         self._supported = SupportedTime(rules.support, out_of_orderness_ms=rules.out_of_orderness_ms, lateness_ms=rules.lateness_ms)
-        self._jump_ms, self._shards = rules.support.jump_ms, shards
+        self._shards = shards
         self._base = self._offset = first_offset
         self._lines = 0
         self._setter: TimeSetter | None = None
@@ -70,8 +70,8 @@ class InputTimes:
     def add(self, summary: SliceSummary, times: bytes | memoryview) -> tuple[SliceStart, dict[int, bytes]]:
         """Add a slice. Returns the state before it, and the movers for each shard if an event may be ahead."""
         supported = self._supported
-        time, is_quiet = supported.time, supported.row == 0
-        start = SliceStart(self._base, time, self._setter, None if is_quiet else supported.stored(), False)
+        time, is_quiet, stored = supported.time, not supported.needs_every_event, supported.stored()
+        start = SliceStart(self._base, time, self._setter, None if stored == StoredSupport() else stored, False)
         self._lines = summary.lines
         self._has_experiments = self._has_experiments or summary.has_experiments
         if summary.last >= 0:
@@ -89,11 +89,11 @@ class InputTimes:
         """Take each event by the rules of the engine. Returns the events that each shard needs beside its own."""
         supported, shards = self._supported, self._shards
         needed: list[list[Mover]] = [[] for _ in range(shards)]
-        movers = Movers(self._jump_ms, shards, supported.time)
+        movers = Movers(supported.jump_ms, shards, supported.time)
         for event in map(Mover._make, zip(times.numbers, times.offsets, times.users, times.times, strict=True)):
             shard = crc32(event.user.encode()) % shards
-            time, row = supported.time, supported.row
-            moves_only = row == 0 and time != NEVER and time < event.ts <= supported.ahead_from
+            time, took_all = supported.time, supported.needs_every_event
+            moves_only = not took_all and time != NEVER and time < event.ts <= supported.ahead_from
             supported.take(event.user, event.ts)
             self._note_outliers()
             if supported.time > time:
@@ -102,18 +102,18 @@ class InputTimes:
                 needed[shard] += movers.catch_up(shard)
             if moves_only:
                 movers.add(event, shard)
-            elif row or supported.row or supported.time != time:
+            elif took_all or supported.needs_every_event or supported.time != time:
                 for other in range(shards):
                     if movers.newest_ms > movers.known[other]:
                         needed[other] += movers.catch_up(other)
                     if other != shard:
                         needed[other].append(event)
-                movers = Movers(self._jump_ms, shards, supported.time)
+                movers = Movers(supported.jump_ms, shards, supported.time)
         return {shard: encode_movers(events) for shard, events in enumerate(needed) if events}
 
     def _note_outliers(self) -> None:
         supported = self._supported
-        if supported.outlier is not None:
+        if supported.outliers:
             self._ahead += supported.outliers
             supported.outliers, supported.outlier = 0, None
 

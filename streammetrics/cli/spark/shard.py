@@ -62,8 +62,7 @@ class Shard:
         """Take one slice. Yields the snapshots that are due before it."""
         progress, start, topic = self._state.progress, part.start, part.topic
         yield from self._advance(self._watermark(start.time))
-        progress.supported[topic].restore(start.support or StoredSupport())
-        progress.supported[topic].time = start.time
+        progress.supported[topic].restore(start.support or StoredSupport(), start.time)
         progress.watermarks[topic], progress.setters[topic] = self._watermark(start.time), start.setter
         progress.hold = min(self._watermark(part.until_ms), self._next_look)
         if start.has_movers:
@@ -84,8 +83,7 @@ class Shard:
         for topic, end in enumerate(self._ends):
             progress.offsets[topic], progress.setters[topic] = end.offset, end.setter
             progress.watermarks[topic] = self._watermark(end.time)
-            progress.supported[topic].restore(end.support)
-            progress.supported[topic].time = end.time
+            progress.supported[topic].restore(end.support, end.time)
             progress.counts.pop(("ahead", topic), None)  # the shard has counted for itself
             if end.ahead:
                 progress.counts["ahead", topic] = end.ahead

@@ -62,7 +62,7 @@ class Cutter:
 
     def __init__(self, rules: EngineRules, *, shards: int, size: int, has_lines: bool) -> None:
         self._shards, self._size, self._has_lines = shards, size, has_lines
-        self._jump_ms, self._future_ms = rules.support.jump_ms, rules.future_ms
+        self._jump_ms, self._future_ms = rules.jump_ms, rules.future_ms
 
     def slices(self, records: Iterable[Record], decode: Decoder) -> Iterator[Slice]:
         """Yield the slices of a block, at least one. `records` are all of its lines, blank ones too."""

@@ -40,9 +40,7 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         out_of_orderness_ms=join.out_of_orderness_ms,
         lateness_ms=join.lateness_ms,
         future_ms=join.future_ms,
-        support=SupportRules(
-            jump_ms=join.support_jump_ms, users=join.support_users, events=join.support_events, far_ms=join.support_far_ms
-        ),
+        support=SupportRules(jump_ms=join.support_jump_ms, users=join.support_users, far_ms=join.support_far_ms),
         pane_ms=windows.pane_ms,
         retention_ms=windows.retention_ms,
         segments=tuple(windows.segments),

@@ -80,7 +80,6 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "future_ms": join.future_ms,
         "support_jump_ms": join.support_jump_ms,
         "support_users": join.support_users,
-        "support_events": join.support_events,
         "support_far_ms": join.support_far_ms,
         "session_events_max": join.session_events_max,
         "lists_open_max": join.lists_open_max,

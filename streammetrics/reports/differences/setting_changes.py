@@ -22,7 +22,6 @@ _CHANGES: Final = {
     "future_ms": "which events are refused as future",
     "support_jump_ms": "how the watermark moves, so which events are late",
     "support_users": "how the watermark moves, so which events are late",
-    "support_events": "how the watermark moves, so which events are late",
     "support_far_ms": "which events are refused as future",
     "session_events_max": "how many events of a session count",
     "lists_open_max": "how many lists of a user count",

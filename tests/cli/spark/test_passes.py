@@ -79,7 +79,6 @@ def test_wrong_clocks_move_the_time_of_an_input_as_in_one_process(seed: int, tmp
     random = Random(seed)
     given = {
         "join__support_users": random.choice([1, 2, 5]),
-        "join__support_events": random.choice([1, 8, 64]),
         "join__support_jump_ms": random.choice([5_000, 65_000]),
         "join__lateness_ms": random.choice([0, 60_000]),
     }
