@@ -31,6 +31,7 @@ class RulesRequest:
     job: str
     runbooks: str
     grafana: str
+    page: str
     notify: str
     marks: str
     marks_user: str
@@ -42,6 +43,7 @@ class RulesRequest:
             metric=self.metric,
             runbooks=self.runbooks,
             grafana=self.grafana.rstrip("/"),
+            page=self.page.rstrip("/"),
             marks=self.marks.rstrip("/"),
             marks_user=self.marks_user,
             thresholds={name: _number(name, text) for name, text in _pairs("--threshold", self.thresholds, "lag_seconds=900").items()},

@@ -7,7 +7,7 @@ says otherwise. Times are those of the real rules, not shortened.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 JOB = "streammetrics"
 
@@ -59,8 +59,8 @@ def verdict(code: int | str, variant: str = "", metric: str = "", k: str = "", *
     return {one("streammetrics_experiment_verdict", **{**EXPERIMENT, **labels}, variant=variant, metric=metric, k=k): values}
 
 
-def of_experiment(name: str, value: str, variant: str = "", metric: str = "", k: str = "") -> dict[str, str]:
-    return {one(f"streammetrics_experiment_{name}", **EXPERIMENT, variant=variant, metric=metric, k=k): f"{value}+0x60"}
+def of_experiment(name: str, value: str, variant: str = "", metric: str = "", k: str = "", **labels: str) -> dict[str, str]:
+    return {one(f"streammetrics_experiment_{name}", **{**EXPERIMENT, **labels}, variant=variant, metric=metric, k=k): f"{value}+0x60"}
 
 
 def paging(metric: str = "ndcg", **labels: str) -> dict[str, str]:
@@ -69,20 +69,17 @@ def paging(metric: str = "ndcg", **labels: str) -> dict[str, str]:
 
 NDCG = ("treatment", "ndcg", "10")
 MRR = ("treatment", "mrr", "10")
-OF_TREATMENT = {"experiment": "ranker", "variant": "treatment", "scope": "start"}
-REGRESSED_A_LITTLE = fired(
-    "warning",
-    "treatment of ranker ranks worse than control",
-    "Counted since it began, paging measures worse than control by more than the margin: 1.",
-    **OF_TREATMENT,
-)
-REGRESSED_MUCH = fired(
-    "critical",
-    "treatment of ranker ranks worse than control by more than 5 %",
-    "Counted since it began, the lift of at least one paging measure is below -7%. "
-    "This is the upper bound of its interval. It is safe to check at any time.",
-    **OF_TREATMENT,
-)
+OF_TREATMENT = {"experiment": "ranker", "variant": "treatment"}
+SINCE = "Regressed since 1970-01-01 00:00:00 +0000 UTC."
+NDCG_FELL = "ndcg@10 since the experiment began, certainly worse by 7 %. "
+
+
+def regressed(severity: str, measures: str, since: str = SINCE) -> Fired:
+    more = " by more than 5 %" if severity == "critical" else ""
+    return fired(severity, f"treatment of ranker ranks worse than control{more}", f"{measures}{since}", **OF_TREATMENT)
+
+
+REGRESSED_A_LITTLE = regressed("warning", "ndcg@10 since the experiment began, certainly worse by 3 %. ")
 
 RANKING = (
     Case(
@@ -93,11 +90,39 @@ RANKING = (
             **verdict(-1, *NDCG),
             **of_experiment("judged_lift_upper", "-0.07", *NDCG),
             **of_experiment("judged_lift_upper", "-0.01", *MRR),
+            **of_experiment("lift", "-0.123", *NDCG),
+            **of_experiment("users", "4120", "treatment"),
             **paging(),
             **paging("mrr"),
         },
         "5m",
-        (REGRESSED_MUCH, REGRESSED_A_LITTLE),
+        tuple(
+            regressed(severity, "ndcg@10 since the experiment began: -12.3 % against control, certainly worse by 7 %, 4120 users. ")
+            for severity in ("critical", "warning")
+        ),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
+        "once for a drop since the start and today, with both, whatever characters the names have",
+        {
+            series.replace('"ranker"', '"rank \\"er\\\\"'): values
+            for scope in ("start", "day")
+            for series, values in {
+                **verdict(-1, scope=scope),
+                **verdict(-1, *NDCG, scope=scope),
+                **of_experiment("judged_lift_upper", "-0.07", *NDCG, scope=scope),
+                **paging(scope=scope),
+            }.items()
+        },
+        "5m",
+        tuple(
+            replace(
+                regressed(severity, "ndcg@10 since midnight UTC, certainly worse by 7 %. " + NDCG_FELL),
+                labels={"job": JOB, **OF_TREATMENT, "experiment": 'rank "er\\'},
+                summary=f'treatment of rank "er\\ ranks worse than control{more}',
+            )
+            for severity, more in (("critical", " by more than 5 %"), ("warning", ""))
+        ),
     ),
     Case(
         "StreammetricsRankingRegressed",
@@ -111,21 +136,14 @@ RANKING = (
         "a warning, when the lift has no upper bound",
         {**verdict(-1), **verdict(-1, *NDCG), **verdict(0, *MRR), **paging()},
         "5m",
-        (REGRESSED_A_LITTLE,),
+        (regressed("warning", "ndcg@10 since the experiment began. "),),
     ),
     Case(
         "StreammetricsRankingRegressed",
         "measures of the day, by their scope",
         {**verdict(-1, scope="day"), **verdict(-1, *NDCG, scope="day"), **verdict(0), **verdict(0, *NDCG), **paging(scope="day")},
         "5m",
-        (
-            fired(
-                "warning",
-                "treatment of ranker ranks worse than control",
-                "Counted since midnight UTC, paging measures worse than control by more than the margin: 1.",
-                **{**OF_TREATMENT, "scope": "day"},
-            ),
-        ),
+        (regressed("warning", "ndcg@10 since midnight UTC. "),),
     ),
     Case(
         "StreammetricsRankingRegressed",
@@ -140,7 +158,7 @@ RANKING = (
             **paging(instance="exporter-2:9464"),
         },
         "5m",
-        (REGRESSED_MUCH, REGRESSED_A_LITTLE),
+        (regressed("critical", NDCG_FELL), regressed("warning", NDCG_FELL)),
     ),
     Case("StreammetricsRankingRegressed", "not before five minutes", {**verdict(-1), **verdict(-1, *NDCG), **paging()}, "4m"),
     Case(
@@ -148,7 +166,7 @@ RANKING = (
         "still, ten minutes after the verdict changed",
         {**verdict("-1+0x9 0+0x40"), **verdict("-1+0x9 0+0x40", *NDCG), **paging()},
         "20m",
-        (REGRESSED_A_LITTLE,),
+        (regressed("warning", "ndcg@10 since the experiment began. "),),
     ),
     Case(
         "StreammetricsRankingRegressed",
@@ -298,8 +316,19 @@ FELL_SUMMARY = "Ranking quality of all traffic fell to a mean ndcg@10 of 0.240"
 def fell(drop: str, variants: str = "No experiment is running.") -> str:
     return (
         f"The final lists of the last hour are worse by more than {drop} than those of the same hour yesterday or last week, "
-        f"whichever was lower (0.400). {variants}"
+        f"whichever was lower (0.400). What variants with an alert of their own cost is left out. {variants}"
     )
+
+
+def a_regression(lift: str, lists: str) -> dict[str, str]:
+    """A treatment that has ranked worse for an hour and a half, with this lift and as many lists per step."""
+    return {
+        **verdict("0+0x310 -1+0x60"),
+        **verdict("0+0x310 -1+0x60", *NDCG),
+        **dict.fromkeys(of_experiment("lift", lift, *NDCG), f"{lift}+0x400"),
+        **dict.fromkeys(paging(), "1+0x400"),
+        one("streammetrics_final_lists_total", experiment="ranker", variant="treatment"): f"0+{lists}x400",
+    }
 
 
 def fell_a_little(variants: str = "No experiment is running.") -> Fired:
@@ -378,15 +407,43 @@ FALLEN = (
     ),
     Case(
         "StreammetricsAllVariantsFell",
-        "not within an hour of a regression that explains it",
+        "not for a regression with an alert of its own that explains the drop",
         {
             LISTS: "0+50x400",
             SUM: "0+20x310 6212+12x60",
-            **verdict("0+0x310 -1+0x10 0+0x60"),
-            **verdict("0+0x310 -1+0x10 0+0x60", *NDCG),
-            **dict.fromkeys(paging(), "1+0x400"),
+            **a_regression("-0.8", "25"),
         },
         "1655m",
+        step="5m",
+    ),
+    Case(
+        "StreammetricsAllVariantsFell",
+        "when a small regression explains little of the drop",
+        {
+            LISTS: "0+50x400",
+            SUM: "0+20x310 6212+12x60",
+            **a_regression("-0.8", "1"),
+        },
+        "1655m",
+        tuple(
+            fired(severity, FELL_SUMMARY, fell(drop, "Variants that rank worse than their control: treatment of ranker."))
+            for severity, drop in (("critical", "25 %"), ("warning", "10 %"))
+        ),
+        step="5m",
+    ),
+    Case(
+        "StreammetricsAllVariantsFell",
+        "when all traffic fell and the treatment too, which is no explanation",
+        {
+            LISTS: "0+50x400",
+            SUM: "0+20x310 6212+12x60",
+            **a_regression("-0.04", "25"),
+        },
+        "1655m",
+        tuple(
+            fired(severity, FELL_SUMMARY, fell(drop, "Variants that rank worse than their control: treatment of ranker."))
+            for severity, drop in (("critical", "25 %"), ("warning", "10 %"))
+        ),
         step="5m",
     ),
     Case("StreammetricsAllVariantsFell", "not on the first day", {LISTS: "0+50x200", SUM: "0+20x100 2010+5x60"}, "700m", step="5m"),
@@ -481,7 +538,7 @@ INPUT = (
             fired(
                 "critical",
                 "Topic impressions has no events",
-                "No event came for a quarter of an hour, and none is waiting. There was traffic at this time last week.",
+                "No event came for a quarter of an hour, and none is waiting. There was traffic at this time last week: 20 events or more.",
                 topic="impressions",
             ),
         ),
@@ -503,6 +560,26 @@ INPUT = (
     ),
     Case("StreammetricsNoTraffic", "not for a short silence", {EVENTS: "0+60x30 1800+0x12 1800+60x30", LAG: "0+0x90"}, "60m"),
     Case("StreammetricsNoTraffic", "not while records wait to be read", {EVENTS: "0+60x30 1800+0x60", LAG: "5+9x90"}, "60m"),
+    Case(
+        "StreammetricsNoTraffic",
+        "not in a night with four events an hour, as a week ago",
+        {EVENTS: "0+1x2016 2016+0x60", LAG: "0+0x2300"},
+        "10200m",
+        step="5m",
+    ),
+    Case(
+        "StreammetricsNoTraffic",
+        "not for a topic with few events in its first week",
+        {EVENTS: "0+1x30 30+0x60", LAG: "0+0x90"},
+        "60m",
+    ),
+    Case(
+        "StreammetricsNoTraffic",
+        "not in a night that was as quiet yesterday, in the first week",
+        {EVENTS: "0+60x180 10800+0x108 10800+60x180 21600+0x108", LAG: "0+0x700"},
+        "2700m",
+        step="5m",
+    ),
     Case(
         "StreammetricsNoTraffic",
         "not in a night that was as quiet a week ago",

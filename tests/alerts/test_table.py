@@ -83,7 +83,7 @@ class TestTable:
         plain, short = expressions(), expressions(RuleOptions(scale=1 / 60))
         assert "deriv(job:streammetrics_lag_seconds:max[5m]) > 0" in "\n".join(plain)
         assert "job:streammetrics_lag_seconds:max > 5\nand deriv(job:streammetrics_lag_seconds:max[5s]) > 0" in "\n".join(short)
-        assert "job:streammetrics_final_quality:mean1h offset 1440s" in "\n".join(short)
+        assert "job:streammetrics_final_quality:unexplained1h offset 1440s" in "\n".join(short)
         assert "> 0.25" in "\n".join(short)
 
 

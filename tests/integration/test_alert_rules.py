@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 
-from streammetrics.exporters.prometheus.rules.alertmanager import RECEIVERS
+from streammetrics.exporters.prometheus.rules.alertmanager import RECEIVERS, alertmanager
 from streammetrics.exporters.prometheus.rules.options import RuleOptions
 from streammetrics.exporters.prometheus.rules.render import alerting_rule
 from streammetrics.exporters.prometheus.rules.table import ALERTS
 from tests.alerts.cases import CASES, Case, Fired
+from tests.servers.alertmanager import AlertmanagerServer, Webhook
+from tests.servers.process import wait_until
 from tests.servers.tools import find_tool
 from tests.support.command_line import called
 from tests.support.paths import ROOT
@@ -28,14 +32,15 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([find_tool("promtool"), *words], capture_output=True, text=True, check=False)
 
 
-def links(alert: str, fired: Fired) -> dict[str, str]:
+def links(case: Case, fired: Fired) -> dict[str, str]:
     """The annotations that are the same for every firing, with the labels in them."""
-    (rule,) = [alerting_rule(each, RuleOptions()) for each in ALERTS if (each.name, each.severity) == (alert, fired.severity)]
+    (rule,) = [alerting_rule(each, RuleOptions()) for each in ALERTS if (each.name, each.severity) == (case.alert, fired.severity)]
     dashboard = rule["annotations"]["dashboard_url"]
     for label, value in fired.labels.items():
-        dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", value)
+        dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value))
     assert "{{" not in dashboard
-    return {"runbook_url": rule["annotations"]["runbook_url"], "dashboard_url": dashboard}
+    page = "http://exporter:9464/" if any("streammetrics_tasks{" in series for series in case.series) else "http:///"
+    return {"runbook_url": rule["annotations"]["runbook_url"], "dashboard_url": dashboard, "page_url": page}
 
 
 def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:
@@ -57,7 +62,7 @@ def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:
                                 "exp_annotations": {
                                     "summary": fired.summary,
                                     "description": fired.description,
-                                    **links(case.alert, fired),
+                                    **links(case, fired),
                                 },
                             }
                             for fired in case.fires
@@ -150,3 +155,36 @@ def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_
         for severity in ("critical", "warning")
     }
     assert routed == {"critical": "page", "warning": "ticket"}
+
+
+REGRESSED, FELL = "StreammetricsRankingRegressed", "StreammetricsAllVariantsFell"
+SENT = [
+    {"alertname": REGRESSED, "severity": "warning", "experiment": "tiny", "variant": "new"},
+    {"alertname": FELL, "severity": "critical"},
+    {"alertname": FELL, "severity": "warning"},
+    {"alertname": REGRESSED, "severity": "critical", "experiment": "ranker", "variant": "a"},
+    {"alertname": REGRESSED, "severity": "warning", "experiment": "ranker", "variant": "a"},
+    {"alertname": REGRESSED, "severity": "warning", "experiment": "ranker", "variant": "b"},
+    {"alertname": "StreammetricsNoTraffic", "job": "other", "severity": "critical", "topic": "impressions"},
+    {"alertname": "StreammetricsNoTraffic", "job": "other", "severity": "warning", "topic": "feedback"},
+]
+
+
+def test_an_alert_is_muted_by_its_own_critical_one_only_and_each_regression_is_told_once() -> None:
+    """Those of other experiments, variants and topics are sent. Alerts are repeated as Prometheus repeats them."""
+    with Webhook() as webhook, AlertmanagerServer(alertmanager(webhook.receivers("page", "ticket"), at_once=True)) as server:
+        body = json.dumps([{"labels": {"job": "streammetrics", **labels}} for labels in SENT]).encode()
+
+        def post() -> None:
+            request = urllib.request.Request(f"{server.url}/api/v2/alerts", body, {"Content-Type": "application/json"})
+            urllib.request.urlopen(request, timeout=10).close()
+
+        def states() -> list[str]:
+            return sorted(each["status"]["state"] for each in server.alerts())
+
+        post()
+        wait_until(lambda: states() == ["active"] * 6 + ["suppressed"] * 2, what="Alertmanager has muted two alerts")
+        wait_until(lambda: len(webhook.alerts) >= 6, what="the others are sent")
+        post()
+        told = [sorted(sent.labels.items()) for sent in webhook.alerts]
+    assert sorted(told) == sorted(sorted({"job": "streammetrics", **each}.items()) for each in SENT if each not in (SENT[2], SENT[4]))

@@ -20,6 +20,7 @@ from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 @click.option("--job", default="streammetrics", show_default=True, help="The scrape job of workers and exporters.")
 @click.option("--runbooks", default=RUNBOOKS, show_default=True, metavar="URL", help="Where the runbook pages are: <URL><alert>.md.")
 @click.option("--grafana", default="", metavar="URL", help="Address of your Grafana, for links to the dashboards.")
+@click.option("--page", default="", metavar="URL", help="Address of the live page, for links. Default: where Prometheus scrapes it.")
 @click.option(
     "--notify",
     type=click.Choice(["none", "slack", "pagerduty", "webhook"]),
@@ -39,7 +40,7 @@ def rules(show_thresholds: bool, **options: Any) -> None:
     Examples:
       streammetrics rules --out /etc/prometheus/streammetrics
       streammetrics rules --out rules --threshold lag_seconds=900 --threshold fell_warning=0.05 --metric mrr@20
-      streammetrics rules --out rules --grafana https://grafana.example --runbooks https://wiki.example/runbooks/
+      streammetrics rules --out rules --grafana https://grafana.example --page https://ranking.example --runbooks https://wiki.example/runbooks/
       streammetrics rules --out rules --filter env=prod --notify slack
       streammetrics rules --out rules --marks http://exporter:9464 --marks-user alertmanager
       streammetrics rules --show-thresholds

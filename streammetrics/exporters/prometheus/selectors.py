@@ -13,7 +13,7 @@ from typing import Final
 from streammetrics.errors import CallerError
 
 _SELECTOR: Final = re.compile(
-    r"(\"[^\"]*\"|'[^']*')|(?<![\w:'\"/-])(?:(streammetrics_(?:\w|\$\{\w+\})+)|(up|ALERTS|(?:process_|job\w*:)\w+(?::\w+)*))(?![\w:(])(\{\s*)?"
+    r"(\"[^\"]*\"|'[^']*')|(?<![\w:'\"/-])(?:(streammetrics_(?:\w|\$\{\w+\})+)|(up|ALERTS(?:_FOR_STATE)?|(?:process_|job\w*:)\w+(?::\w+)*))(?![\w:(])(\{\s*)?"
 )
 """A text in quotes, which stays; our series, whose names may hold variables of Grafana; other names; the brace that opens matchers."""
 _GROUPING: Final = re.compile(r"\b(by|on) \((?=\w)")

@@ -13,7 +13,7 @@ PREFIX: Final = "Streammetrics"
 _TITLE: Final = "{{ .CommonAnnotations.summary }}"
 _LINES: Final = (
     "{{ range .Alerts }}{{ .Annotations.summary }}: {{ .Annotations.description }}\n"
-    "<{{ .Annotations.runbook_url }}|Runbook> · <{{ .Annotations.dashboard_url }}|Dashboard>\n"
+    "<{{ .Annotations.page_url }}|Page> · <{{ .Annotations.runbook_url }}|Runbook> · <{{ .Annotations.dashboard_url }}|Dashboard>\n"
     "{{ end }}"
 )
 _SLACK: Final = {
@@ -28,6 +28,7 @@ _PAGERDUTY: Final = {
     "description": _TITLE,
     "details": {"description": "{{ .CommonAnnotations.description }}"},
     "links": [
+        {"href": "{{ .CommonAnnotations.page_url }}", "text": "Page"},
         {"href": "{{ .CommonAnnotations.runbook_url }}", "text": "Runbook"},
         {"href": "{{ .CommonAnnotations.dashboard_url }}", "text": "Dashboard"},
     ],
@@ -84,7 +85,7 @@ def alertmanager(
     return {
         "route": {
             "receiver": ticket,
-            "group_by": ["alertname", "job", "experiment", *labels],
+            "group_by": ["alertname", "job", "experiment", "variant", *labels],
             **waits,
             "repeat_interval": "12h",
             "routes": [{"receiver": page, "matchers": ['severity="critical"'], "repeat_interval": "4h"}],
@@ -93,7 +94,7 @@ def alertmanager(
             {
                 "source_matchers": ['severity="critical"'],
                 "target_matchers": ['severity="warning"'],
-                "equal": ["alertname", "job", "experiment", *labels],
+                "equal": ["alertname", "job", "experiment", "variant", "topic", *labels],
             },
             *(_inhibit_rule(each, labels) for each in INHIBITIONS),
         ],

@@ -33,7 +33,8 @@ class RuleOptions:
     """Options of the generated files. `scale` shortens every span of time, so that tests take seconds and not minutes.
 
     `metric` measures the ranking as a whole. The stream must compute it, or StreammetricsAllVariantsFell never fires. `runbooks` and
-    `grafana` are the parts of links before the name of a page and before /d/. `marks` is the address of an exporter that Alertmanager posts
+    `grafana` are the parts of links before the name of a page and before /d/. `page` is the address of the live page; empty: that of an
+    exporter as Prometheus scrapes it. `marks` is the address of an exporter that Alertmanager posts
     its alerts to, with the login of `marks_user`; empty for none. `selectors` has a prefix of the series names and labels
     that all series must have. What the rules record and their alerts have these labels too.
 
@@ -45,6 +46,7 @@ class RuleOptions:
     metric: str = METRIC
     runbooks: str = RUNBOOKS
     grafana: str = ""
+    page: str = ""
     marks: str = ""
     marks_user: str = ""
     scale: float = 1.0
@@ -61,7 +63,7 @@ class RuleOptions:
                 raise CallerError(f"threshold {name}", f"got {value}; allowed are {allowed}")
         if not self.job or not self.job.isprintable() or any(mark in self.job for mark in '"\\{}'):
             raise CallerError("job", f"got {self.job!r}; allowed are printable characters without quotes, backslashes and braces")
-        for name, address in (("runbooks", self.runbooks), ("grafana", self.grafana)):
+        for name, address in (("runbooks", self.runbooks), ("grafana", self.grafana), ("page", self.page)):
             if not re.fullmatch(r"(https?://[^\s{}@]+|/[^\s{}@]*)?", address):
                 raise CallerError(name, f"got {address!r}; allowed are addresses that begin with https://, http:// or /")
         if self.marks and not re.fullmatch(r"https?://[^\s{}@]+", self.marks):

@@ -34,15 +34,20 @@ PIPELINE_ALERTS = (
         "StreammetricsNoTraffic",
         "critical",
         "5m",
-        f"{_SILENT}\nand on (job, topic) job_topic:streammetrics_events:rate15m offset 1w > 0",
+        f"{_SILENT}\nand on (job, topic) job_topic:streammetrics_events:rate15m offset 1w * 900 >= @silent_least",
         "Topic {{ $labels.topic }} has no events",
-        "No event came for a quarter of an hour, and none is waiting. There was traffic at this time last week.",
+        "No event came for a quarter of an hour, and none is waiting. There was traffic at this time last week: "
+        "@silent_least events or more.",
     ),
     Alert(
         "StreammetricsNoTraffic",
         "warning",
         "5m",
-        f"{_SILENT}\nunless on (job, topic) job_topic:streammetrics_events:rate15m offset 1w",
+        f"{_SILENT}\nand on (job, topic) (\n"
+        "  job_topic:streammetrics_events:rate15m offset 1d\n"
+        "  or max_over_time(job_topic:streammetrics_events:rate15m[1d])\n"
+        ") * 900 >= @silent_least\n"
+        "unless on (job, topic) job_topic:streammetrics_events:rate15m offset 1w",
         "Topic {{ $labels.topic }} has no events",
         "No event came for a quarter of an hour, and none is waiting. There is no data from last week to compare with.",
     ),

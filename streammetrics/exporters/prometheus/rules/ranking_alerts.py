@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from streammetrics.exporters.prometheus.rules.model import Alert
+from streammetrics.exporters.prometheus.rules.templates import REGRESSED_MEASURES, regressed_measures, regressed_since
 
-_REGRESSED_MEASURES = (
-    'streammetrics_experiment_verdict{variant!=""} == -1\n'
-    "  and on (job, instance, experiment, metric, k, scope) streammetrics_experiment_paging == 1"
-)
-"""The paging measures that regressed."""
-_REGRESSED = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
 _INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
 _SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
-_EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy|RankingRegressed)"
+_EXPLAINS = "Streammetrics(NoTraffic|JoinUnhealthy)"
 """Alerts that explain a bad hour, even when they end before the hour does."""
 _FELL = (
-    "job:streammetrics_final_quality:mean1h < (1 - @{drop}) * job:streammetrics_final_quality:reference1h\n"
+    "job:streammetrics_final_quality:mean1h\n"
+    "and job:streammetrics_final_quality:unexplained1h < (1 - @{drop}) * job:streammetrics_final_quality:reference1h\n"
     "and job:streammetrics_final_lists:increase1h >= @fell_lists_least\n"
     f'unless on (job) count by (job) (\n  count_over_time(ALERTS{{alertname=~"{_EXPLAINS}", alertstate="firing"}}[1h])\n)'
 )
@@ -33,7 +29,7 @@ _OF_VARIANTS = (
 _FELL_DESCRIPTION = (
     "The final lists of the last hour are worse by more than @{drop} than those of the same hour yesterday or last week, whichever was "
     "lower ({{ range query (printf \"job:streammetrics_final_quality:reference1h{job='%s'}\" $labels.job) }}"
-    f'{{{{ printf "%.3f" .Value }}}}{{{{ end }}}}). {_OF_VARIANTS}'
+    f'{{{{ printf "%.3f" .Value }}}}{{{{ end }}}}). What variants with an alert of their own cost is left out. {_OF_VARIANTS}'
 )
 
 RANKING_ALERTS = (
@@ -42,13 +38,12 @@ RANKING_ALERTS = (
         "StreammetricsRankingRegressed",
         "critical",
         "5m",
-        "min by (job, experiment, variant, scope) (\n"
+        "min by (job, experiment, variant) (\n"
         "  streammetrics_experiment_judged_lift_upper\n"
-        f"  and on (job, instance, experiment, variant, metric, k, scope) {_REGRESSED_MEASURES}\n"
-        f") < -@regressed_critical\n{_REGRESSED}",
+        f"  and on (job, instance, experiment, variant, metric, k, scope) {REGRESSED_MEASURES}\n"
+        ") < -@regressed_critical",
         "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control by more than @regressed_critical",
-        f"Counted {_SCOPE}, the lift of at least one paging measure is below {{{{ $value | humanizePercentage }}}}. "
-        "This is the upper bound of its interval. It is safe to check at any time.",
+        f"{regressed_measures()}{regressed_since()}",
         "experiment",
         keeps="15m",
     ),
@@ -56,10 +51,9 @@ RANKING_ALERTS = (
         "StreammetricsRankingRegressed",
         "warning",
         "5m",
-        "count by (job, experiment, variant, scope) (count by (job, experiment, variant, metric, k, scope) (\n"
-        f"  {_REGRESSED_MEASURES}\n))\n{_REGRESSED}",
+        f"count by (job, experiment, variant) (count by (job, experiment, variant, metric, k) (\n  {REGRESSED_MEASURES}\n))",
         "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control",
-        f"Counted {_SCOPE}, paging measures worse than control by more than the margin: {{{{ $value }}}}.",
+        f"{regressed_measures()}{regressed_since()}",
         "experiment",
         keeps="15m",
     ),

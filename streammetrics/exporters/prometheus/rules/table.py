@@ -53,7 +53,6 @@ INHIBITIONS = (
     Inhibition("StreammetricsEventsRefused", ("StreammetricsJoinUnhealthy",)),
     Inhibition("StreammetricsUsersOnSeveralPartitions", ("StreammetricsJoinUnhealthy",)),
     Inhibition("StreammetricsJoinUnhealthy", ("StreammetricsAllVariantsFell", "StreammetricsExperimentInvalid")),
-    Inhibition("StreammetricsRankingRegressed", ("StreammetricsAllVariantsFell",)),
     Inhibition("StreammetricsSampleRatioMismatch", ("StreammetricsExperimentInvalid",), ("job", "experiment")),
     Inhibition("StreammetricsMultiExposure", ("StreammetricsExperimentInvalid",), ("job", "experiment")),
 )

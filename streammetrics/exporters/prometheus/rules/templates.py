@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+REGRESSED_MEASURES: Final = (
+    'streammetrics_experiment_verdict{variant!="", metric!=""} == -1\n'
+    "  and on (job, instance, experiment, metric, k, scope) streammetrics_experiment_paging == 1\n"
+    "  and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -1"
+)
+"""The deciding measures that regressed, of variants whose experiment is sound."""
+_OF_VARIANT: Final = "job='%[1]s', experiment=%[2]q, variant=%[3]q"
+_OF_MEASURE: Final = f"{_OF_VARIANT}, metric=%[4]q, k=%[5]q, scope=%[6]q"
+_LABELS: Final = "$labels.job $labels.experiment $labels.variant"
+
 
 def rates(counter: str, label: str, span: str) -> str:
     """Return an annotation template with the current rates of a counter by a label, without zeros, sorted by the label.
@@ -31,3 +43,35 @@ def failing(problem: str, counter: str) -> str:
 def risk(risk: str, value: str, bound: str) -> str:
     """Return an expression for Redis servers with a value beyond a bound. `risk` becomes a label."""
     return f'label_replace(max by (job, node) ({value}) {bound}, "risk", "{risk}", "", "")'
+
+
+def regressed_measures() -> str:
+    """Return an annotation template that says, for each measure of a variant that regressed: its lift, its bound, and the users."""
+    regressed = (
+        f"max by (metric, k, scope) (streammetrics_experiment_verdict{{{_OF_VARIANT}, metric!=''}} == -1"
+        " and on (instance, metric, k, scope) streammetrics_experiment_paging{job='%[1]s', experiment=%[2]q} == 1)"
+    )
+    measure = "{{ $one.Labels.metric }}{{ if $one.Labels.k }}@@{{ $one.Labels.k }}{{ end }}"
+    since = '{{ if eq $one.Labels.scope "day" }}since midnight UTC{{ else }}since the experiment began{{ end }}'
+    lift = _found(f"max(100 * streammetrics_experiment_lift{{{_OF_MEASURE}}})", ': {{ printf "%+.3g" . }} % against control')
+    bound = _found(
+        f"min(-100 * streammetrics_experiment_judged_lift_upper{{{_OF_MEASURE}}})", ', certainly worse by {{ printf "%.3g" . }} %'
+    )
+    users = _found(f"max(streammetrics_experiment_users{{{_OF_VARIANT}, scope=%[6]q}})", ", {{ . }} users")
+    return (
+        f'{{{{ range $one := query (printf "{regressed}" {_LABELS}) | sortByLabel "metric" }}}}'
+        f"{measure} {since}{lift}{bound}{users}. {{{{ end }}}}"
+    )
+
+
+def regressed_since() -> str:
+    """Return an annotation template with the time at which the alert of a variant began to hold."""
+    query = "min(ALERTS_FOR_STATE{alertname='StreammetricsRankingRegressed', job='%[1]s', experiment=%[2]q, variant=%[3]q})"
+    told = "Regressed since {{ . | first | value | humanizeTimestamp }}."
+    return f'{{{{ with query (printf "{query}" {_LABELS}) }}}}{told}{{{{ end }}}}'
+
+
+def _found(query: str, text: str) -> str:
+    """Return a template that shows the value of a query about the measure `$one`, if there is one."""
+    labels = f"{_LABELS} $one.Labels.metric $one.Labels.k $one.Labels.scope"
+    return f'{{{{ with query (printf "{query}" {labels}) }}}}{{{{ with . | first | value }}}}{text}{{{{ end }}}}{{{{ end }}}}'

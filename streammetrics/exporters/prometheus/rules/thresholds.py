@@ -21,6 +21,7 @@ THRESHOLDS = (
     Threshold("unmatched_share", 0.25, "Share of feedback that counts for no list. The product has the same limit."),
     Threshold("unmatched_least", 100, "Feedback in half an hour that the share needs."),
     Threshold("users_on_several_share", 0.01, "Share of users on several partitions. The product has the same limit."),
+    Threshold("silent_least", 20, "Events that a quarter of an hour had at this time last week, or its silence means nothing."),
     Threshold("refused_share", 0.01, "Share of refused events."),
     Threshold("refused_least", 100, "Events in a quarter of an hour that the share needs."),
     Threshold("lag_seconds", 300, "Age of the newest record read.", is_seconds=True),
