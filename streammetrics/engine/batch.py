@@ -77,7 +77,7 @@ class Outlier(NamedTuple):
 
 
 class BatchResult(NamedTuple):
-    """The rejected events of a batch, and the number of its events that advanced the watermark or could have.
+    """The rejected events of a batch, and the number of its events that show that the input goes on: the time is near them.
 
     `outlier` is the last of the first events that others contradicted. `moves` are the moves by a row over more than events may be late.
     """

@@ -74,9 +74,8 @@ class BatchProcessor:
                     moved_to = ts
                     if ts > ahead_from or takes_all:
                         supported.time, row = time, supported.row
-                        if supported.take(event.user_id, ts):
-                            untimed += 1
-                            too_far = ts > supported.refused_from
+                        untimed += not supported.take(event.user_id, ts)
+                        too_far = ts > supported.refused_from
                         moved_to, takes_all = supported.time, supported.needs_every_event
                         if supported.outliers:
                             self._note_outliers(supported, topic)

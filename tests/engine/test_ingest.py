@@ -145,3 +145,15 @@ def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
     result = engine.step(state, batch)
     assert (result.refused, result.timed) == ([], 0)
     assert dict(state.progress.counts) == {("events", 0): 2, ("ignored", 0): 2}
+
+
+def test_events_of_a_calm_input_show_that_it_goes_on_and_wrong_clocks_do_not() -> None:
+    rules = EngineRules(topics=("i",), grades=GRADES)
+    engine = Engine(rules, SCORER)
+    state, timed = engine.open(None, {}, ()), []
+    calm = [(f"u{number % 50}", 15_000 * number) for number in range(100)]
+    for offset, (user, ts) in enumerate([*calm, ("fast", calm[-1][1] + 200_000)]):
+        batch = Batch(0, [(offset, -1, (Impression(f"r{offset}", user, ts, ("a",)),))], offset + 1)
+        engine.take(state, engine.needs(state, batch), {})
+        timed.append(engine.step(state, batch).timed)
+    assert timed == [0] * 14 + [1] * 86 + [0]
