@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.suggestions import SampleRecord, suggestion_lines
 from streammetrics.cli.wiring.connections import kafka_connection
-from streammetrics.cli.wiring.decoders import build_watched_decoder
+from streammetrics.cli.wiring.decoders import build_watched_decoder, is_mapped
 from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
@@ -34,6 +36,7 @@ from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import merge_names
 
 ITEMS_SHOWN_MAX = 8
+_SEEMS_MANY = re.compile(r"""[\s,;|"\[\]]""")
 
 
 def decode_samples(settings: Settings, source: str, limit: int) -> bool:
@@ -98,7 +101,8 @@ def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleReco
     if source != STDIN and not Path(paths[0]).exists():
         rule = f"is neither a file nor a topic in kafka.topics ({', '.join(settings.kafka.topics)}); name one of them"
         raise ConfigError([Problem("SOURCE", source, rule)])
-    files = FileSource(paths, event_bytes_max=settings.events.event_bytes_max, chunk_lines_max=limit)
+    bytes_max, has_texts = settings.events.event_bytes_max, partial(is_mapped, settings)
+    files = FileSource(paths, event_bytes_max=bytes_max, chunk_lines_max=limit, has_texts=has_texts)
     try:
         files.poll(0)
         files.start(0, {})
@@ -159,10 +163,16 @@ def _shown(event: Event | MalformedEvent) -> str:
         return f"feedback {excerpt(event.action)}{value} on {excerpt(event.item_id)} in {where}, user {excerpt(event.user_id)}, {moment}"
     if isinstance(event, Exposure):
         return f"exposure to {excerpt(event.variant)} of {excerpt(event.experiment)}, user {excerpt(event.user_id)}, {moment}"
-    named = [excerpt(item) if "" not in event.items else f"{place}. {excerpt(item)}" for place, item in enumerate(event.items, 1) if item]
+    has_gaps = "" in event.items
+    named = [f"{place}. {_item(item)}" if has_gaps else _item(item) for place, item in enumerate(event.items, 1) if item]
     more = f" and {len(named) - ITEMS_SHOWN_MAX} more" if len(named) > ITEMS_SHOWN_MAX else ""
     items = ", ".join(named[:ITEMS_SHOWN_MAX]) + more
     labels = "".join(f", {excerpt(name)}={excerpt(value)}" for name, value in (*event.experiments, *event.segments))
     dropped = f", labels not used as sent: {', '.join(event.dropped_labels)}" if event.dropped_labels else ""
     part = "part of " if event.positions is not None else ""
     return f"{part}list {excerpt(event.impression_id)} of [{items}]{labels}{dropped}, user {excerpt(event.user_id)}, {moment}"
+
+
+def _item(item: str) -> str:
+    """Return an item, in quotes if one could take it for several."""
+    return f'"{excerpt(item)}"' if _SEEMS_MANY.search(item) else excerpt(item)

@@ -33,6 +33,7 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES
 from streammetrics.events.mappings.rules import FORMATS, Format, parse_mappings
 from streammetrics.events.model import EventLimits
+from streammetrics.events.topic_names import topic_of
 
 PANES_MAX = 100_000
 """Maximum panes in a retention. Every group stores one tally per pane."""
@@ -81,7 +82,7 @@ class EventSettings(Section):
     envelope: Envelope = setting(
         "none",
         "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, search hits (_source), export requests of"
-        " OpenTelemetry (otlp), or lines of kcat -J. "
+        ' OpenTelemetry (otlp), lines of kcat -J, or batches: {"batch": [...]} or {"events": [...]}. Arrays of events need no setting. '
         "CloudEvents in binary mode, which have their attributes in headers, are read too.",
     )
     encoding: Encoding = setting(
@@ -138,7 +139,8 @@ class EventSettings(Section):
 
     def of_topic(self, topic: str) -> EventSettings:
         """Return the settings for one topic, or for a file, which has the topic that its name begins with."""
-        own = self.topics.get(topic) or self.topics.get(topic.rpartition("/")[2].partition(".")[0])
+        name = topic_of(topic, self.topics)
+        own = None if name is None else self.topics[name]
         return self if own is None else self.model_copy(update={name: value for name, value in own if value is not None})
 
     def conflicts(self) -> Iterator[Conflict]:

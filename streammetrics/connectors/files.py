@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import errno
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import IO
 
@@ -46,7 +46,15 @@ class FileSource:
     [(1, b'{"a":1}'), (3, b'{"a":2}')]
     """
 
-    def __init__(self, paths: Sequence[str], event_bytes_max: int = 1_048_576, chunk_lines_max: int = CHUNK_LINES_MAX) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        event_bytes_max: int = 1_048_576,
+        chunk_lines_max: int = CHUNK_LINES_MAX,
+        *,
+        has_texts: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        """Open the files. `has_texts` says of which files the cells of CSV stay texts."""
         self._chunk_lines_max = chunk_lines_max
         self._readers: dict[Input, FileReader] = {}
         self._first: dict[Input, int] = {}
@@ -54,9 +62,9 @@ class FileSource:
         self._preferred: tuple[Input, ...] = ()
         self._paused: set[Input] = set()
         self._assigned = self._started = False
-        self._open(paths, event_bytes_max)
+        self._open(paths, event_bytes_max, has_texts)
 
-    def _open(self, paths: Sequence[str], event_bytes_max: int) -> None:
+    def _open(self, paths: Sequence[str], event_bytes_max: int, has_texts: Callable[[str], bool]) -> None:
         problems = [] if paths else [Problem("FILE", "(none)", "name at least one file, or - for stdin")]
         for path in paths:
             place = Input(path, 0)
@@ -64,7 +72,7 @@ class FileSource:
                 problems.append(Problem("FILE", path, "is named twice: its events would count as duplicates"))
                 continue
             try:
-                self._readers[place] = FileReader(path, max(event_bytes_max + 1, LINE_BYTES_MAX))
+                self._readers[place] = FileReader(path, max(event_bytes_max + 1, LINE_BYTES_MAX), texts=has_texts(path))
             except OSError as error:
                 if error.errno == errno.EMFILE:
                     self.close()

@@ -17,6 +17,7 @@ from streammetrics.events.mappings.text_rows import TEXT_ROWS, rows_decoder
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Exposure, Feedback, Impression, PartsDecoder
 from streammetrics.events.native import native_decoder
 from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.topic_names import topic_of
 from streammetrics.events.ubi import ubi_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
@@ -31,6 +32,7 @@ __all__ = [
     "Impression",
     "MalformedEvent",
     "UbiSettings",
+    "applied_rules",
     "decoder",
     "exposures_of",
     "native_decoder",
@@ -61,19 +63,24 @@ def topic_decoder(
 
     With `watched`, a decoder by mappings gives notes of their optional paths, too (see `mappings.watch`).
 
-    A mapping applies to the topics that it names, or to all. A file has the topic that its name begins with, up to the first dot.
+    A mapping applies to the topics that it names, or to all. A file has the longest of these topics that its name begins with.
 
     >>> from streammetrics.events.mappings.rules import parse_mappings
     >>> topic_decoder("logs/clicks.ndjson.gz", "native", parse_mappings([{"kind": "ignore", "topics": ["clicks"]}]), EventLimits())(b"{}")
     (MalformedEvent('ignored: a mapping with kind = ignore applies'),)
     """
-    names = {topic, topic.rpartition("/")[2].partition(".")[0]}
-    applied = [rule for rule in rules if not rule.topics or not names.isdisjoint(rule.topics)]
+    applied = applied_rules(topic, rules)
     if not applied:
         return decoder(format, limits, ubi)
     used = {rule.kind for rule in applied}
     formats: dict[str, PartsDecoder] = {name: decoder(name, limits, ubi) for name in FORMATS if name in used}
     return cast("Decoder", mapped_decoder(applied, limits, formats, watched))
+
+
+def applied_rules(topic: str, rules: Sequence[MappingRule]) -> list[MappingRule]:
+    """Return the mappings that apply to a topic, or to a file by its path."""
+    name = topic_of(topic, {each for rule in rules for each in rule.topics})
+    return [rule for rule in rules if not rule.topics or name in rule.topics]
 
 
 def exposures_of(decode: Decoder, experiments: Iterable[str]) -> Decoder:

@@ -10,6 +10,9 @@ Runs before a format's decoder.
 | `hits` | `{"_index": …, "_source": EVENT}`, a search hit or a line of an index dump | `_source` |
 | `otlp` | `{"resourceLogs": [{"scopeLogs": [{"logRecords": [EVENT, …]}]}]}`, an export request of OpenTelemetry | each log record |
 | `kcat` | `{"topic": …, "payload": EVENT}` | `payload` |
+| `batch` | `{"batch": [EVENT, …]}` or `{"events": [EVENT, …]}` | each element |
+
+A record may also be an array of such envelopes.
 
 An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`; their attributes are added to
 the event for mappings (see `cloudevents`).
@@ -26,17 +29,19 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import cloudevents
+from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.fields import is_text
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event
 
-Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "hits", "kcat", "otlp"]
+Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "hits", "kcat", "otlp", "batch"]
 _Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 EnvelopeFields: TypeAlias = Mapping[str, msgspec.Raw]
 
 _string = msgspec.json.Decoder(str).decode
+_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def without_envelope(envelope: Envelope, decode: _Decode, with_attributes: bool = False) -> _Decode:
@@ -53,9 +58,11 @@ def without_envelope(envelope: Envelope, decode: _Decode, with_attributes: bool 
     if envelope == "none":
         return decode
     if envelope == "cloudevents" and with_attributes:
-        return _with_attributes(decode)
+        return _each(_with_attributes(decode))
     if envelope == "otlp":
-        return _otlp(decode)
+        return _each(_otlp(decode))
+    if envelope == "batch":
+        return _each(_batch(decode), decode)
     event_of = _READERS[envelope]
 
     def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
@@ -66,6 +73,42 @@ def without_envelope(envelope: Envelope, decode: _Decode, with_attributes: bool 
         except MalformedEvent as error:
             return (without_traceback(error),)
         return () if found is None else decode(found)
+
+    return _each(read)
+
+
+def _each(read: _Decode, of_element: _Decode | None = None) -> _Decode:
+    """Return a decoder that also reads arrays. `of_element` decodes their elements, if another one does."""
+    decode = read if of_element is None else of_element
+
+    def read_each(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        elements = elements_of(value)
+        return read(value) if elements is None else decoded_batch(elements, decode)
+
+    return read_each
+
+
+UNCHANGED_COLUMN: Final = "__debezium_unavailable_value"
+"""What Debezium sends for a large column that did not change and that the log does not have."""
+_BATCHES: Final = ("batch", "events")
+
+
+def _batch(decode: _Decode) -> _Decode:
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        if value is None or not value.strip():
+            return decode(value)
+        try:
+            fields = read_document(value)
+            raw = next((fields[name] for name in _BATCHES if name in fields), None)
+            if raw is None:
+                raise _missing(" or ".join(_BATCHES), "batch", value)
+            elements = _array(raw)
+        except MalformedEvent as error:
+            return (without_traceback(error),)
+        except msgspec.MsgspecError:
+            rule = f"{' or '.join(_BATCHES)} must be an array in the envelope batch"
+            return (without_traceback(malformed("bad_value", rule, value, "send an array, or change events.envelope")),)
+        return decoded_batch([bytes(each) for each in elements], decode)
 
     return read
 

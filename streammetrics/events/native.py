@@ -56,6 +56,7 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields
 from streammetrics.events.items import Item, ranked
@@ -73,6 +74,8 @@ ADVICE_WITHOUT_EXPOSURES: Final = f"{fields.OTHER_EVENTS}; for exposures, set ex
 def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
     """Return a decoder of the native schema. It returns one event, or one MalformedEvent with the reason.
 
+    A record may also be an array of events.
+
     >>> decode = native_decoder(EventLimits())
     >>> decode(b'{"type":"feedback","user_id":"u7","ts":1732183231877,"item_id":"b","action":"click"}')
     (Feedback(user_id='u7', ts=1732183231877, item_id='b', action='click', value=None, impression_id=None),)
@@ -87,9 +90,12 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
         try:
             return (read_event(fields.check_value(value, limits), limits),)
         except MalformedEvent as error:
+            if error.reason == "bad_json" and (elements := elements_of(value)) is not None:
+                return decoded_batch(elements, decode)
             return (explained(without_traceback(error), value, "native"),)
 
-    return with_fallback(fast_decoder(limits), reference)
+    decode = with_fallback(fast_decoder(limits), reference)
+    return decode
 
 
 def read_event(value: bytes, limits: EventLimits) -> Event:

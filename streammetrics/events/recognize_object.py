@@ -167,6 +167,10 @@ def _many(fields: JsonObject) -> Recognized | None:
     """Recognize envelopes of several events."""
     if "resourceLogs" in fields:
         return Recognized("otlp", "export requests of OpenTelemetry", 'set events.envelope = "otlp"')
+    for name in ("batch", "events"):
+        inner = fields.get(name)
+        if isinstance(inner, list) and inner and all(isinstance(each, dict) for each in inner):
+            return Recognized("batch", f"batches, with the events in {name}", 'set events.envelope = "batch"')
     hits = fields.get("hits")
     if isinstance(hits, dict) and "hits" in hits:
         return Recognized("hits", "a search response", "write its documents one per line (jq -c '.hits.hits[]._source')")

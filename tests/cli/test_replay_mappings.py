@@ -138,3 +138,16 @@ def test_a_path_that_finds_nothing_is_reported_and_so_is_its_experiment(tmp_path
     assert warnings[1].startswith("No list is in experiment ranker, which has settings.")
     assert f"warning: {problem}" in result.stderr
     assert f"warning: {problem}" in called("decode", file, "--config", config).stdout
+
+
+@pytest.mark.parametrize("column", ["items", "shown"])
+def test_a_column_of_a_csv_means_what_its_mapping_says(tmp_path: Path, column: str) -> None:
+    (tmp_path / "searches.csv").write_text(f'visitor,time,search,{column}\n7,{NOON},q1,"a,b,c"\n')
+    (tmp_path / "shop.ndjson").write_text(json.dumps(CLICK))
+    config = CONFIG.replace('items = "results"', f'items = "{column}"\nitem_separator = ","')
+    (tmp_path / "config.toml").write_text(config)
+    report = tmp_path / "r.json"
+    files = [tmp_path / "searches.csv", tmp_path / "shop.ndjson"]
+    called("replay", *files, "--config", tmp_path / "config.toml", "--report", report)
+    totals = json.loads(report.read_text())["totals"]
+    assert totals[0]["values"]["ndcg@10"] == pytest.approx(1 / math.log2(3), abs=1e-9)

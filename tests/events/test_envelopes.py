@@ -37,6 +37,11 @@ CASES: list[tuple[Envelope, Any]] = [
     ("cloudevents", lambda event: cloud(data_base64=base64.b64encode(json.dumps(event).encode()).decode())),
     ("cloudevents", lambda event: event),
     ("kcat", lambda event: {"topic": "events", "partition": 0, "offset": 7, "key": None, "payload": json.dumps(event)}),
+    ("batch", lambda event: {"batch": [event], "sentAt": 5}),
+    ("batch", lambda event: {"events": [event]}),
+    ("batch", lambda event: [event]),
+    ("cloudevents", lambda event: [cloud(data=event)]),
+    ("none", lambda event: [event]),
     ("otlp", lambda event: {"resourceLogs": [{"resource": {}, "scopeLogs": [{"scope": {}, "logRecords": [event]}]}]}),
     ("hits", lambda event: {"_index": "events", "_id": "1", "_source": event}),
     ("kcat", lambda event: {"topic": "events", "payload": event}),
@@ -113,3 +118,24 @@ def test_an_envelope_may_hold_several_ubi_documents() -> None:
 )
 def test_no_bytes_raise(envelope: Envelope, value: bytes) -> None:
     assert all(isinstance(each, MalformedEvent) for each in without_envelope(envelope, native)(value))
+
+
+@pytest.mark.parametrize("records", [[IMPRESSION, {"type": "page"}, FEEDBACK], [IMPRESSION, None, FEEDBACK]])
+def test_each_event_of_a_batch_has_its_own_outcome(records: list[Any]) -> None:
+    first, refused, last = without_envelope("batch", native)(wrapped({"batch": records}))
+    assert (first, last) == (*native(sent(IMPRESSION)), *native(sent(FEEDBACK)))
+    assert isinstance(refused, MalformedEvent)
+    assert refused.detail.startswith("event 2 of 3 in the record: ")
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"), [({"records": []}, "missing_field"), ({"batch": {}}, "bad_value"), ([], "bad_json"), ([1], "bad_json")]
+)
+def test_what_is_no_batch_is_refused(record: Any, reason: str) -> None:
+    (refused,) = without_envelope("batch", native)(wrapped(record))
+    assert isinstance(refused, MalformedEvent)
+    assert refused.reason == reason
+
+
+def test_an_empty_batch_holds_no_event() -> None:
+    assert not without_envelope("batch", native)(wrapped({"events": []}))

@@ -241,7 +241,7 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
 @pytest.mark.parametrize(
     "value",
     [
-        *(b"{", b"}", b"[]", b"7", b"null", b'"impression"', b"[" + sent(FEEDBACK) + b"]", sent(FEEDBACK)[:-1], sent(FEEDBACK) + b"x"),
+        *(b"{", b"}", b"[]", b"7", b"null", b'"impression"', sent(FEEDBACK)[:-1], sent(FEEDBACK) + b"x"),
         *(sent(FEEDBACK) * 2, b"\xef\xbb\xbf" + sent(FEEDBACK), sent(FEEDBACK).decode().encode("utf-16"), b"\x00" + sent(FEEDBACK)),
         *(spliced(FEEDBACK, "value", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),
         *(spliced(FEEDBACK, "unknown_field", text) for text in ("NaN", "Infinity", "-Infinity", "01", "'1'", "1.")),

@@ -120,7 +120,7 @@ def test_the_advice_names_where_the_event_is() -> None:
         "kcat": 'the event in payload as text: set events.envelope = "kcat"',
         "hits": 'the event in _source: set events.envelope = "hits"',
         "envelope": "jq -c .event",
-        "batch": "jq -c '.events[]'",
+        "batch": 'events.envelope = "batch"',
     }
     for name, command in cases.items():
         assert command in str(recognize(written(OBJECTS[name])))

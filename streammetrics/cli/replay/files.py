@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -17,6 +18,7 @@ from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.replay.history import ReplayHistory
 from streammetrics.cli.replay.shards import Shards, one_process_report, require_split_allowed, require_splittable
 from streammetrics.cli.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
+from streammetrics.cli.wiring.decoders import is_mapped
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
@@ -129,7 +131,7 @@ def replay(
         require_splittable(files)
     with ExitStack() as stack:
         stack.enter_context(rare_garbage_collection())
-        source = ReplayFileSource(files, event_bytes_max=settings.events.event_bytes_max)
+        source = ReplayFileSource(files, event_bytes_max=settings.events.event_bytes_max, has_texts=partial(is_mapped, settings))
         stack.callback(source.close)
         whole = ReplayRun(settings, files, outputs, stack)
         if jobs > 1:

@@ -15,6 +15,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -25,6 +26,7 @@ from streammetrics.cli.process.gc_tuning import rare_garbage_collection
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay.history import ReplayHistory, Snapshot
 from streammetrics.cli.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
+from streammetrics.cli.wiring.decoders import is_mapped
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
@@ -159,7 +161,9 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
 
     with ExitStack() as stack:
         stack.enter_context(rare_garbage_collection())
-        source = ReplayFileSource(job.files, event_bytes_max=job.settings.events.event_bytes_max)
+        source = ReplayFileSource(
+            job.files, event_bytes_max=job.settings.events.event_bytes_max, has_texts=partial(is_mapped, job.settings)
+        )
         stack.callback(source.close)
         letters = None if job.letters is None else stack.enter_context(job.letters.open("wb"))
         engine = build_engine(job.settings, job.files)

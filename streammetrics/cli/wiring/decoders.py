@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
+from msgspec import structs
+
 from streammetrics.cli.wiring.encodings import reads_attributes, with_encoding
 from streammetrics.config import Settings
 from streammetrics.config.results import EventSettings
-from streammetrics.events import Decoder, UbiSettings, exposures_of, topic_decoder
-from streammetrics.events.envelopes import without_envelope
+from streammetrics.events import Decoder, UbiSettings, applied_rules, exposures_of, topic_decoder
+from streammetrics.events.envelopes import UNCHANGED_COLUMN, without_envelope
 from streammetrics.events.mappings.presets import preset_digest
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.model import PartsDecoder
@@ -38,7 +40,10 @@ def _build_decoder(settings: Settings, topic: str, *, watched: bool) -> Decoder:
         exposure=events.ubi_exposure,
         empty_lists=events.ubi_empty_lists,
     )
-    decode = topic_decoder(topic, events.format, parse_mappings(events.mappings), settings.event_limits, ubi, watched=watched)
+    rules = parse_mappings(events.mappings)
+    if events.envelope == "debezium":
+        rules = tuple(structs.replace(rule, absent=rule.absent | {UNCHANGED_COLUMN}) for rule in rules)
+    decode = topic_decoder(topic, events.format, rules, settings.event_limits, ubi, watched=watched)
     if settings.exposures.enabled and settings.exposures.experiments:
         decode = exposures_of(decode, settings.exposures.experiments)
     with_attributes = reads_attributes(events, settings)
@@ -50,6 +55,13 @@ def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str,
     if settings.events.topics or any(rule.topics for rule in parse_mappings(settings.events.mappings)):
         return {topic: build_watched_decoder(settings, topic) for topic in topics}
     return {}
+
+
+def is_mapped(settings: Settings, topic: str) -> bool:
+    """Return whether mappings alone decide what the fields of a topic or a file mean. In CSV its columns are then just columns."""
+    applied = applied_rules(topic, parse_mappings(settings.events.mappings))
+    kinds = {rule.kind for rule in applied} or {settings.events.of_topic(topic).format}
+    return kinds.isdisjoint(("native", "ubi"))
 
 
 _LATER_SETTINGS = (

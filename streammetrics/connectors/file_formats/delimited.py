@@ -27,13 +27,16 @@ from streammetrics.connectors.file_formats.recognize import header_of
 
 _encode = msgspec.json.Encoder().encode
 _any = msgspec.json.Decoder(msgspec.Raw).decode
+_SEPARATOR = re.compile(r"[,;\s]")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 Convert: TypeAlias = Callable[[str], Any]
 
 
-def read_rows(stream: io.BufferedReader, kept_bytes: int) -> Iterator[Row]:
+def read_rows(stream: io.BufferedReader, kept_bytes: int, *, texts: bool = False) -> Iterator[Row]:
     """Yield each row after the header as JSON, numbered by the line on which it begins. A row that is no event row stays text.
+
+    With `texts`, all cells stay texts: mappings say what the columns mean, whatever their names.
 
     Such rows have more cells than the header, are not UTF-8, or have a quote that does not end. A decoder refuses them.
     """
@@ -41,7 +44,7 @@ def read_rows(stream: io.BufferedReader, kept_bytes: int) -> Iterator[Row]:
     header = header_of(feed.first.encode("utf-8", "surrogateescape"))
     assert header is not None, "only a file with a header is read as rows"
     delimiter, names = header
-    converts = [_CONVERTS.get(name, _text) for name in names]
+    converts = [_text if texts else _CONVERTS.get(name, _text) for name in names]
     csv.field_size_limit(kept_bytes)
     rows = csv.reader(feed, delimiter=delimiter)
     while True:
@@ -120,9 +123,12 @@ def _json_or_text(cell: str) -> Any:
 
 
 def _items(cell: str) -> Any:
-    """Return the ids of a cell. Brackets without JSON, such as a list that Python printed, stay text, which a decoder refuses."""
+    """Return the ids of a cell. What may be several ids in another form stays text, which a decoder refuses.
+
+    That is a list that Python printed, or a cell without a bar and with a comma, a semicolon or white space.
+    """
     if not cell.startswith("["):
-        return cell.split("|")
+        return cell if "|" not in cell and _SEPARATOR.search(cell) else cell.split("|")
     parsed = _parsed(cell)
     is_printed = parsed is None and cell.endswith("]") and "|" not in cell
     return cell if is_printed else cell.split("|") if parsed is None else parsed

@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterator
 from lzma import LZMAError
@@ -30,7 +31,7 @@ SAMPLE_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 FIRST_LINE = 1
 
-_DAMAGED = (OSError, EOFError, ValueError, zlib.error, LZMAError)
+_DAMAGED = (OSError, EOFError, ValueError, zlib.error, LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 """Which one a damaged file raises depends on where the damage is."""
 
 
@@ -45,11 +46,11 @@ class FileReader:
     """The records of one file. Of a record longer than `kept_bytes` only the first bytes are kept, to limit memory.
 
     A record's number is that of its line (in CSV: of the line on which its row begins), of the element of a JSON array, or of the row
-    of a Parquet or Avro file. All begin at 1.
+    of a Parquet or Avro file. All begin at 1. With `texts`, the cells of CSV stay texts, whatever their columns.
     """
 
-    def __init__(self, path: str, kept_bytes: int) -> None:
-        self.path, self._kept = path, kept_bytes
+    def __init__(self, path: str, kept_bytes: int, *, texts: bool = False) -> None:
+        self.path, self._kept, self._texts = path, kept_bytes, texts
         self.number = 0
         self.following = FIRST_LINE
         """The number after the last record that was returned."""
@@ -123,7 +124,7 @@ class FileReader:
         if form == "array":
             return read_elements(content.stream, self._kept, self.cut)
         if form == "delimited":
-            return read_rows(content.stream, self._kept)
+            return read_rows(content.stream, self._kept, texts=self._texts)
         return read_lines(content.stream, self._kept, self.cut)
 
     def close(self) -> None:

@@ -11,9 +11,11 @@ import gzip
 import io
 import lzma
 import re
-from typing import Any, Final, NamedTuple
+import zipfile
+from typing import Any, Final, NamedTuple, cast
 
 from streammetrics.connectors.file_formats.extras import optional_module
+from streammetrics.errors import SourceError
 
 HEAD_BYTES: Final = 1 << 16
 """How much of a file is read to recognize its form."""
@@ -25,6 +27,8 @@ MAGIC_BYTES: Final = 6
 _GZIP: Final = b"\x1f\x8b"
 _BZIP2: Final = b"BZh"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
+"""The second one is an archive without files."""
 _XZ: Final = b"\xfd7zXZ\x00"
 _UTF_8_MARK: Final = b"\xef\xbb\xbf"
 _MARKS: Final = (
@@ -52,7 +56,7 @@ class Content(NamedTuple):
 def open_content(raw: io.BufferedReader, path: str) -> Content:
     """Return the content of a file. A file named .gz must be gzip. Raises ConfigError if a package is missing, and as `raw.read`."""
     start, stream = _peeked(raw, MAGIC_BYTES)
-    unpacked = _decompressed(start, stream, path)
+    unpacked = _unzipped(raw, path) if start.startswith(_ZIP) else _decompressed(start, stream, path)
     if unpacked is not None:
         start, stream = _peeked(unpacked, MAGIC_BYTES)
     encoding = encoding_of(start)
@@ -80,6 +84,18 @@ def _decompressed(start: bytes, stream: io.BufferedReader, path: str) -> io.Buff
     if start.startswith(_ZSTD):
         return io.BufferedReader(_Zstd(stream, optional_module("zstandard", path, "compressed with zstd")), READ_BYTES)
     return None
+
+
+def _unzipped(raw: io.BufferedReader, path: str) -> io.BufferedReader:
+    """Return the only file of a zip archive. Raises SourceError if it has several, or comes from a pipe."""
+    if not raw.seekable():
+        raise SourceError(f"{path} is a zip archive, which cannot be read from a pipe: name a file")
+    raw.seek(0)
+    archive = zipfile.ZipFile(raw)
+    names = [each.filename for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX/")]
+    if len(names) != 1:
+        raise SourceError(f"{path} is a zip archive with {len(names)} files: extract them (unzip), and name the files or their folder")
+    return io.BufferedReader(cast(io.BufferedReader, archive.open(names[0])), READ_BYTES)
 
 
 def _peeked(stream: io.BufferedReader, count: int) -> tuple[bytes, io.BufferedReader]:

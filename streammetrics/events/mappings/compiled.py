@@ -12,6 +12,7 @@ from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
 from streammetrics.events.mappings.nearest import nearest_path
 from streammetrics.events.mappings.paths import Access, DictAccess, Get, Path
+from streammetrics.events.mappings.plain import json_in_text
 from streammetrics.events.mappings.rules import Condition, FieldSource, MappingRule
 from streammetrics.events.mappings.values import (
     checked_position,
@@ -214,6 +215,8 @@ def _items(rule: MappingRule, access: Access, inside: Access, limits: EventLimit
 
     def several(record: Any) -> tuple[Sequence[Any], list[str]]:
         elements = first(record)
+        if type(elements) is str and separator is None and type(inside_text := json_in_text(elements)) is list:
+            elements = inside_text
         if type(elements) is not list:
             elements = [] if elements is None and may_be_absent else _split(name, elements, separator, absent)
         if len(elements) > limits.items_max:

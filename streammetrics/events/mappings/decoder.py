@@ -7,18 +7,19 @@ parsed into plain objects instead, by the same compiled mappings. These name the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.fallback import NOT_ACCEPTED
 from streammetrics.events.json_text import FLAT_BYTES_MAX, is_shallow, read_document, too_deep
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.mappings.compiled import Compiled, Whole, compile_rule
 from streammetrics.events.mappings.paths import DictAccess, Shape, walker
+from streammetrics.events.mappings.plain import exact, parse_plain
 from streammetrics.events.mappings.rules import MappingRule
 from streammetrics.events.mappings.typed import typed_decoder
 from streammetrics.events.mappings.values import named, shown
@@ -33,19 +34,6 @@ IGNORED_RECORD: Final = (MalformedEvent(IGNORED, "a mapping with kind = ignore a
 TYPED_FAILURES_MAX: Final = 20
 TYPED_AGAIN: Final = 100
 """After so many records in a row that the typed decoder leaves to the general one, it sees only every hundredth."""
-
-_TOO_LARGE: Final = Decimal("Infinity")
-
-
-def _exact(number: str) -> Decimal:
-    """Return a number without rounding. A number with an absurd exponent is infinite, so that no field takes it."""
-    try:
-        return Decimal(number)
-    except InvalidOperation:
-        return _TOO_LARGE
-
-
-_parse_plain = msgspec.json.Decoder(float_hook=_exact).decode
 
 
 def mapped_decoder(rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watched: bool = False) -> Whole:
@@ -72,7 +60,7 @@ def mapped_decoder(rules: Sequence[MappingRule], limits: EventLimits, formats: M
     if struct is None:
         return reference
     compiled = [(*compile_rule(rule, shape.access(), limits, formats)[1:], watch) for rule, watch in zip(rules, watches, strict=True)]
-    parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=_exact).decode
+    parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=exact).decode
     bytes_max = limits.event_bytes_max
 
     def decode(value: bytes | None) -> Sequence[RecordPart]:
@@ -99,7 +87,8 @@ def mapped_decoder(rules: Sequence[MappingRule], limits: EventLimits, formats: M
             return found
         return IGNORED_RECORD if ignored else reference(value)
 
-    return _with_typed(typed_decoder(rules, limits, watches), decode)
+    reference.decode = _with_typed(typed_decoder(rules, limits, watches), decode)
+    return reference.decode
 
 
 def _with_typed(typed: Callable[[bytes], Sequence[RecordPart] | None] | None, general: Whole) -> Whole:
@@ -134,6 +123,8 @@ class _Reference:
     ) -> None:
         self.limits = limits
         self.watches = watches
+        self.decode: Whole = self
+        """Decodes the elements of an array."""
         self.compiled = [compile_rule(rule, DictAccess(), limits, formats) for rule in rules]
         paths = {condition.path.text: condition.path for rule in rules for condition in rule.when}
         self.conditions = {text: walker(path.steps) for text, path in paths.items()}
@@ -143,6 +134,8 @@ class _Reference:
             sent = fields.check_value(value, self.limits)
             record = _parse(sent)
         except MalformedEvent as error:
+            if error.reason == "bad_json" and (elements := elements_of(value)) is not None:
+                return decoded_batch(elements, self.decode)
             return (explained_bytes(without_traceback(error), value),)
         pairs = zip(self.compiled, self.watches, strict=True)
         applied = [(each, watch) for each, watch in pairs if each.matches is None or each.matches(record)]
@@ -175,7 +168,7 @@ def _parse(value: bytes) -> dict[str, Any]:
     """Return a record as plain objects. Raises MalformedEvent for anything but a JSON object."""
     read_document(value)  # it names what is wrong
     try:
-        found: dict[str, Any] = _parse_plain(value)
+        found: dict[str, Any] = parse_plain(value)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise malformed("bad_json", str(error), value, "send one JSON object in UTF-8") from None
     return found

@@ -14,6 +14,7 @@ import msgspec
 
 from streammetrics.events.fields import UsableLabels, usable_experiments, usable_segments
 from streammetrics.events.mappings.paths import Access, Get
+from streammetrics.events.mappings.plain import json_in_text
 from streammetrics.events.mappings.rules import FieldSource, MappingRule
 from streammetrics.events.mappings.values import reader_of
 from streammetrics.events.model import EventLimits
@@ -85,6 +86,8 @@ def _object(source: FieldSource, access: Access, absent: frozenset[str]) -> Get:
         found = get(record)
         if found is None:
             return ()
+        if type(found) is str and type(inside := json_in_text(found)) is dict:
+            found = inside
         return tuple(found.items()) if type(found) is dict else None
 
     return read

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from streammetrics.events.mappings.paths import Path, Step, walker
+from streammetrics.events.mappings.plain import json_in_text
 
 NODES_MAX: Final = 500
 """Values of a record that are looked at."""
@@ -27,6 +28,8 @@ def nearest_path(record: Any, path: Path) -> str | None:
 
 def _spelled_alike(found: Any, steps: Sequence[Step], before: tuple[Step, ...]) -> str | None:
     """Follow the steps, and take a name that is spelled alike where one is missing."""
+    if steps and type(found) is str:
+        found = json_in_text(found)
     if not steps:
         return None if found is None else path_text(before)
     step, rest = steps[0], steps[1:]
@@ -61,9 +64,10 @@ def _places(record: Any) -> Iterator[tuple[str, ...]]:
     """Yield the paths of all values in objects, nearest to the top first."""
     waiting: list[tuple[tuple[str, ...], Any]] = [((), record)]
     for seen, (before, found) in enumerate(waiting):
-        if seen >= NODES_MAX or type(found) is not dict:
+        inside = json_in_text(found) if type(found) is str else found
+        if seen >= NODES_MAX or type(inside) is not dict:
             continue
-        for name, inner in found.items():
+        for name, inner in inside.items():
             if inner is not None:
                 yield (*before, name)
                 waiting.append(((*before, name), inner))

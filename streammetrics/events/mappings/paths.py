@@ -6,6 +6,8 @@
 | `contexts[0].id` | an element of an array, from 0 |
 | `event_params[key=ga_session_id].value` | the first object of an array with this text in a field |
 | `properties."list.id"` | a name with a dot or a bracket |
+
+A step into a text goes into the JSON that the text holds.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+
+from streammetrics.events.mappings.plain import json_in_text
 
 Get: TypeAlias = Callable[[Any], Any]
 """Returns the value at a path of a record or an element; None if it is absent or null."""
@@ -96,10 +100,12 @@ class DictAccess:
 
 
 def walker(steps: Sequence[Step]) -> Get:
-    """Return a function that follows steps through plain objects and arrays."""
+    """Return a function that follows steps through plain objects and arrays, and through JSON in a text."""
 
     def walk(found: Any) -> Any:
         for step in steps:
+            if type(found) is str:
+                found = json_in_text(found)
             if type(step) is str:
                 found = found.get(step) if type(found) is dict else None
             elif type(found) is not list:

@@ -321,7 +321,8 @@ def _parse_source(given: object) -> FieldSource:
             tuple(each for source in sources for each in source.alternatives), {k: v for s in sources for k, v in s.rename.items()}
         )
     if isinstance(given, Mapping) and given.keys() == {"value"} and _is_constant(given["value"]):
-        return FieldSource((Constant(given["value"]),))
+        value = given["value"]
+        return FieldSource((Constant([] if _is_empty(value) else value),))
     if isinstance(given, Mapping) and given.keys() == {"path", "rename"}:
         rename = given["rename"]
         if isinstance(rename, Mapping) and all(isinstance(text, str) for text in rename.values()):
@@ -333,7 +334,11 @@ def _parse_source(given: object) -> FieldSource:
 
 
 def _is_constant(value: object) -> bool:
-    return (type(value) is str and value != "") or type(value) is int or value == []
+    return (type(value) is str and value != "") or type(value) is int or _is_empty(value)
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, list | tuple) and not value
 
 
 _ORDER: Final = {"order": True}

@@ -20,6 +20,8 @@ from streammetrics.events.mappings.rules import Constant, FieldSource, Template,
 from streammetrics.events.model import TS_MAX
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
+WHOLE_MAX: Final = 2**53
+"""Up to here a float has all whole numbers, so one that became a float is still the same."""
 _EXPONENT_MAX = 30
 """Larger numbers are neither times nor values. The limit keeps exact arithmetic cheap."""
 
@@ -108,6 +110,8 @@ def checked_text(where: str, found: object, chars_max: int, absent: frozenset[st
     """Return a text under its limit. None if it is absent. Raises MalformedEvent."""
     if found is None or (type(found) is str and found in absent):
         return None
+    if type(found) is Decimal and abs(found) <= WHOLE_MAX and found == int(found):
+        found = int(found)  # a whole number that some tool made a float of
     text = str(found) if type(found) is int else found
     if type(text) is not str:
         raise malformed(reason, f"{where} must be a text or a whole number", shown(found), "correct the path in the mapping")

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import tracemalloc
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,38 @@ def test_a_missing_package_is_named_with_its_extra(content: bytes, package: str,
         read(write(tmp_path / "events", content))
 
 
+def zipped(path: Path, files: dict[str, bytes]) -> str:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return str(path)
+
+
+def test_a_zip_archive_with_one_file_is_that_file(tmp_path: Path) -> None:
+    found = read(zipped(tmp_path / "export.zip", {"events/": b"", "events/a.ndjson": lines(EVENTS), "__MACOSX/._a": b"x"}))
+    assert [json.loads(value) for _, value in found] == EVENTS
+
+
+@pytest.mark.parametrize("files", [{}, {"a.ndjson": b"{}", "b.ndjson": b"{}"}])
+def test_a_zip_archive_with_several_files_is_an_error(files: dict[str, bytes], tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=f"a zip archive with {len(files)} files: extract them"):
+        read(zipped(tmp_path / "export.zip", files))
+
+
+def test_a_damaged_zip_archive_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "export.zip").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(SourceError, match="cannot be read"):
+        read(str(tmp_path / "export.zip"))
+
+
+@pytest.mark.parametrize("codec", ["deflate", "zstandard"])
+def test_blocks_of_an_avro_file_may_be_compressed(codec: str, tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "event", "fields": [{"name": "item_id", "type": "string"}]}
+    with (tmp_path / "a.avro").open("wb") as file:
+        fastavro.writer(file, schema, [{"item_id": "a"}], codec=codec)
+    assert read(str(tmp_path / "a.avro")) == [(1, b'{"item_id":"a"}')]
+
+
 def test_two_compressed_parts_are_one_file(tmp_path: Path) -> None:
     halves = EVENTS[:2], EVENTS[2:]
     for packing in ("gzip", "bz2", "zstd", "xz"):
@@ -199,9 +232,13 @@ class TestDelimited:
             ("[new] lamp|[old] lamp", ["[new] lamp", "[old] lamp"]),
             ("[new] lamp", ["[new] lamp"]),
             ("a", ["a"]),
+            ("a,b", "a,b"),  # neither one item nor a list in the form of this column
+            ("a;b", "a;b"),
+            ("a b", "a b"),
+            ("a b|c", ["a b", "c"]),
         ],
     )
-    def test_brackets_that_are_no_json_stay_text(self, tmp_path: Path, cell: str, items: object) -> None:
+    def test_what_may_be_a_list_in_another_form_stays_text(self, tmp_path: Path, cell: str, items: object) -> None:
         assert self.rows(tmp_path, f'type,items\nimpression,"{cell}"\n'.encode()) == [(2, {"type": "impression", "items": items})]
 
     def test_cells_become_fields_by_the_name_of_their_column(self, tmp_path: Path) -> None:

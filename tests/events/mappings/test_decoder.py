@@ -310,3 +310,27 @@ def test_a_list_without_any_position_is_refused_unless_its_order_counts() -> Non
     assert only(ordered, misspelt).items == ("a", "b")
     assert only(ordered, right).items == only(table, right).items == ("b", "a")
     assert only(table, SHOWN | {"skus": []}).items == ()
+
+
+def test_paths_go_into_json_in_a_text() -> None:
+    inside = {"id": "r", "skus": ["a", "b"], "ab": {"ranker": "new"}}
+    table = LIST | {"impression_id": "p.id", "items": "p.skus", "experiments": {"ranker": "p.ab.ranker"}, "segments": "s"}
+    expected = Impression("r", "u", 5, ("a", "b"), (("ranker", "new"),), (("page", "home"),))
+    for text in (json.dumps(inside), inside):
+        for segments in ({"page": "home"}, '{"page":"home"}'):
+            assert only(table, {"user": "u", "time": 5, "p": text, "s": segments}) == expected
+    assert only(LIST, SHOWN | {"skus": '["a","b"]'}).items == ("a", "b")
+    assert why(table, {"user": "u", "time": 5, "p": "{broken"})[0] == "missing_field"
+
+
+def test_whole_numbers_that_became_floats_are_ids() -> None:
+    assert decoded([CLICK], CLICKED | {"user": 7.0, "sku": 42.0}) == decoded([CLICK], CLICKED | {"user": 7, "sku": 42})
+    assert why(CLICK, CLICKED | {"sku": 1e17})[0] == "bad_id"
+
+
+def test_an_array_of_records_is_a_batch() -> None:
+    value = json.dumps([SHOWN, {"user": "u"}, SHOWN]).encode()
+    first, refused, last = mapped_decoder(parse_mappings([LIST]), LIMITS, {})(value)
+    assert first == last == Impression("r", "u", 5, ("a", "b"))
+    assert isinstance(refused, MalformedEvent)
+    assert refused.detail.startswith("event 2 of 3 in the record: mapping 1: impression_id (id) is required")

@@ -1,0 +1,50 @@
+"""Records with many events: a JSON array. Each element is decoded like a record of its own, and has its own outcome. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.malformed import without_traceback
+from streammetrics.events.model import RecordPart
+
+PartT = TypeVar("PartT", bound=RecordPart)
+
+_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def elements_of(value: bytes | None) -> list[bytes] | None:
+    """Return the elements of an array with at least one object; None for anything else.
+
+    >>> elements_of(b' [{"a":1}, null]'), elements_of(b"[1]"), elements_of(b"{}")
+    ([b'{"a":1}', b'null'], None, None)
+    """
+    if value is None or value.lstrip()[:1] != b"[":
+        return None
+    try:
+        value.decode()
+        elements = [bytes(element) for element in _array(value)]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    return elements if any(element.startswith(b"{") for element in elements) else None
+
+
+def decoded_batch(elements: Sequence[bytes], decode: Callable[[bytes | None], Sequence[PartT]]) -> list[PartT]:
+    """Return what a decoder finds in each element. A malformed element says which one it is.
+
+    >>> decoded_batch([b"{}"], lambda value: (MalformedEvent("empty", "nothing"),))[0].detail
+    'event 1 of 1 in the record: nothing'
+    """
+    found: list[PartT] = []
+    for number, element in enumerate(elements, 1):
+        for part in decode(element):
+            if isinstance(part, MalformedEvent):
+                detail = f"event {number} of {len(elements)} in the record: {part.detail}"
+                error: Any = without_traceback(MalformedEvent(part.reason, detail, part.unknown_type))
+                found.append(error)
+            else:
+                found.append(part)
+    return found
