@@ -139,7 +139,8 @@ class ExperimentSettings(Section):
     )
     late_share_max: Number = setting(
         _POLICY.late_share_max,
-        "A variant has no verdict if it, or the control, joined after this share of the time: their lists are of other times. 1: off.",
+        "A variant has no verdict if it, or the control, joined after this share of the time, or if its share of new users changed and this"
+        " share of them is of other times. 1: off.",
         "a number from 0 to 1",
     )
     cuped_verdict: bool = setting(

@@ -19,6 +19,7 @@ from streammetrics.experiments.preferences import PreferenceReport, preferences_
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.unlike_times import unlike_times
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 
 
@@ -36,14 +37,24 @@ def build_report(
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     arms: Arms
+    times = unlike_times(policy, measures, stored, control)
     in_cells = policy.in_cells or stored.in_cells
     if in_cells:
         cells = Cells(measures, policy, stored)
-        state, arms = cell_health(cells), CellArms(cells, control, scales)
+        state, arms = cell_health(cells, times.changes), CellArms(cells, control, scales)
         stages = stage_reports(cells, control) if policy.stages else ()
     else:
-        state = health(policy, stored.experiment, stored.first_exposures, stored.multi_exposed_users, stored.joined, stored.exposed)
+        state = health(
+            policy,
+            stored.experiment,
+            stored.first_exposures,
+            stored.multi_exposed_users,
+            stored.joined,
+            stored.exposed,
+            times.changes.get(""),
+        )
         arms, stages = Arms(measures, policy, control, scales, stored), ()
+    arms.not_compared, state = times.reasons, replace(state, notes=(*state.notes, *times.notes))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
     treatments = policy.treatments(control, stored.first_exposures)
@@ -97,9 +108,9 @@ def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatme
 
 
 def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport]) -> GateDecision:
-    too_few = arms.too_few(variant, arms.control or "")
-    if too_few is not None:
-        return GateDecision("wait", too_few)
+    waits = arms.not_compared.get(variant) or arms.too_few(variant, arms.control or "")
+    if waits is not None:
+        return GateDecision("wait", waits)
     deciding = [
         DecidingMeasure(measure_text(each.metric, each.k), each.verdict, bool(each.within_gate_margin))
         for each in shown

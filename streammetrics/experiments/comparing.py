@@ -19,6 +19,7 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import JudgedMeans, MeasureReport, ReducedReport
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
+from streammetrics.experiments.share_words import compare_from
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop, waiting
 from streammetrics.experiments.words import percent
@@ -47,6 +48,8 @@ class Arms:
     """The arms with enough users: their moments and estimates, and the frozen scales."""
 
     def __init__(self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], stored: Stored) -> None:
+        self.not_compared: Mapping[str, str] = {}
+        """Why a treatment is not compared, although it has enough users: see `unlike_times`."""
         self.measures = measures
         self.policy = policy
         self.control = control
@@ -115,8 +118,8 @@ class Arms:
             return None
         other = control if late == variant else variant
         return (
-            f"{late} joined late, when {percent(shares[late])} of the time had passed, so {other} has lists of other times:"
-            " use the scope of the next day, or start the experiment again under another name"
+            f"{late} joined late, when {percent(shares[late])} of the time had passed, so {other} has lists of other times."
+            f" {compare_from(self.stored.experiment, self.stored.variants_since_ms[late])}"
         )
 
 
@@ -208,6 +211,8 @@ def _compared(
     """Return the report with the comparison against the control added, and what the verdict needs; None while it cannot be judged."""
     if compared is None:
         return replace(report, verdict=Verdict("inconclusive", arms.short(variant, control))), None
+    if variant in arms.not_compared:
+        return replace(report, verdict=Verdict("inconclusive", arms.not_compared[variant])), None
     policy, scale, (own, against, covariance, _) = arms.policy, scale_of(measure, arms.scales), compared
     lift = own.plain.mean / against.plain.mean - 1 if against.plain.mean > 0 else None
     reduced_lift = None

@@ -9,7 +9,9 @@ from typing import Final, NamedTuple
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.share_words import Changed, facts_and_advice, proposed_stages
+from streammetrics.experiments.toml_text import shares_text, stages_text, toml_string, under
+from streammetrics.experiments.words import chance, percent
 
 
 class Joined(NamedTuple):
@@ -52,11 +54,13 @@ def health(
     multi_exposed_users: int,
     joined: Joined = NO_FEEDBACK,
     exposed: Mapping[str, int] | None = None,
+    changed: Changed | None = None,
 ) -> Health:
     """Check the split, the users that saw several variants, and the join of feedback.
 
     first_exposures: users by the variant that they saw first, including users that saw several. joined: all feedback of the time.
-    exposed: users by the variant of their first exposure event. If there are any, the split is checked on them.
+    exposed: users by the variant of their first exposure event. If there are any, the split is checked on them. changed: how the share
+    of a treatment changed over time, if it did. Then no constant shares are proposed.
 
     The split is checked only if shares are configured, and covers only variants with a share. Users of other variants make the
     experiment invalid if they are more than `multi_exposed_share_max` of all. Shares of users are checked once there are `min_users`
@@ -69,18 +73,29 @@ def health(
     split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { control = 1, treatment = 1 } ...
     """
     users = sum(first_exposures.values())
-    p, troubles, notes = check_split(policy, experiment, exposed or first_exposures, policy.shares)
+    p, troubles, notes = check_split(policy, experiment, exposed or first_exposures, policy.shares, changed=changed)
     share = multi_exposed_users / users if users else 0.0
-    troubles += multi_exposure_trouble(policy, share, users)
+    troubles += multi_exposure_trouble(policy, experiment, share, users, changed)
     troubles += join_trouble(policy, joined)
     return Health(p, share, joined.unmatched_share, tuple(troubles), tuple(notes))
 
 
-def multi_exposure_trouble(policy: Policy, share: float, users: int) -> list[str]:
-    """Say that too many of the users saw several variants."""
+def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users: int, changed: Changed | None = None) -> list[str]:
+    """Say that too many of the users saw several variants, and which settings fit such an assignment.
+
+    >>> multi_exposure_trouble(Policy(), "ranker", 0.31, 900)[0]  # doctest: +ELLIPSIS
+    '31 % of the users saw more than one variant; the limit is 1 %. If ... own, set under [experiments.named.ranker]: unit = "list"'
+    """
     if share <= policy.multi_exposed_share_max or users < policy.min_users:
         return []
-    return [f"{percent(share)} of the users saw more than one variant; the limit is {percent(policy.multi_exposed_share_max)}"]
+    stages = () if changed is None else proposed_stages(changed, policy)
+    advice, by_list = "", 'unit = "list"'
+    if stages:
+        advice = f" If users move between the stages of a rollout, set {under(experiment, stages_text(stages))}."
+    if policy.unit == "user":
+        advice += f" If each list is assigned on its own, {f'add {by_list}' if stages else f'set {under(experiment, by_list)}'}"
+    limit = percent(policy.multi_exposed_share_max)
+    return [f"{percent(share)} of the users saw more than one variant; the limit is {limit}.{advice}"]
 
 
 def join_trouble(policy: Policy, joined: Joined) -> list[str]:
@@ -98,15 +113,17 @@ def check_split(
     shares: Mapping[str, float] | None,
     alpha: float | None = None,
     stage: str | None = None,
+    changed: Changed | None = None,
 ) -> tuple[float | None, list[str], list[str]]:
     """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned on its own.
 
     alpha: the p-value below which the split is broken; None means `sample_ratio_alpha`. stage: the name of the stage, for its setting.
+    changed: a share that changed over time.
     """
     seen = {name: count for name, count in first_exposures.items() if count}
     units, things = sum(seen.values()), f"{policy.unit}s"
     if shares is None:
-        if len(seen) < 2:
+        if len(seen) < 2 or changed is not None:
             return None, [], []
         equal = toml_shares(experiment, dict.fromkeys(in_order(seen), 1.0))
         return None, [], [f"split not checked: no shares configured. To check it, set {equal}{_YOURS}"]
@@ -115,9 +132,10 @@ def check_split(
     troubles = []
     if p < (policy.sample_ratio_alpha if alpha is None else alpha):
         counts = ", ".join(f"{name} {seen.get(name, 0):,}" for name in in_order(shares))
+        broken = f"{things} are not split as configured ({counts}; {chance(p)})"
         observed = _observed({name: seen.get(name, 0) for name in in_order(shares)})
         intended = f" If this split is intended, set {toml_shares(experiment, observed, stage)}" if len(observed) > 1 else ""
-        troubles.append(f"{things} are not split as configured ({counts}; {_chance(p)}): fix the assignment.{intended}")
+        troubles.append(f"{broken}: fix the assignment.{intended}" if changed is None else f"{broken}; {facts_and_advice(changed, policy)}")
     if units >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * units:
         every = toml_shares(experiment, {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}, stage)
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
@@ -134,9 +152,7 @@ def toml_shares(experiment: str, shares: Mapping[str, float], stage: str | None 
     >>> toml_shares("ranker v7", {"control": 0.9, "b 2": 0.1})
     'under [experiments.named."ranker v7"]: shares = { control = 0.9, "b 2" = 0.1 }'
     """
-    parts = ", ".join(f"{_key(name)} = {share:.6g}" for name, share in shares.items())
-    where = f"[experiments.named.{_key(experiment)}]" if stage is None else f"[experiments.named.{_key(experiment)}], in stage {stage}"
-    return f"under {where}: shares = {{ {parts} }}"
+    return under(experiment, shares_text(shares), stage=stage)
 
 
 def toml_control(experiment: str, variants: Collection[str]) -> str:
@@ -147,7 +163,7 @@ def toml_control(experiment: str, variants: Collection[str]) -> str:
     """
     first, *others = in_order(variants)
     more = f" (or one of: {', '.join(others)})" if others else ""
-    return f"under [experiments.named.{_key(experiment)}]: control = {_text(first)}{more}"
+    return under(experiment, f"control = {toml_string(first)}{more}")
 
 
 def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:
@@ -158,21 +174,3 @@ def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, 
         greatest = max(shares, key=lambda name: counts[name])
         shares[greatest] = round(1 - sum(share for name, share in shares.items() if name != greatest), 6)
     return shares
-
-
-def _key(name: str) -> str:
-    """Return a TOML key: bare if it can be, else quoted."""
-    return name if name and all(each.isascii() and (each.isalnum() or each in "-_") for each in name) else _text(name)
-
-
-def _text(value: str) -> str:
-    """Return a TOML basic string."""
-    escaped = (f"\\u{ord(each):04x}" if each < " " or each == "\x7f" else f"\\{each}" if each in '"\\' else each for each in value)
-    return f'"{"".join(escaped)}"'
-
-
-def _chance(p: float) -> str:
-    if p <= 1e-12:
-        return "practically impossible by chance"
-    digits = len(str(int(1 / p))) - 1
-    return f"happens by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"

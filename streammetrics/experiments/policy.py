@@ -34,7 +34,8 @@ class Policy:
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
     effective_users_min, hit_users_min: floors of `experiments.floors` before an interval or a verdict counts; 0 switches one off.
-    late_share_max: a variant is not compared with the control if one of them missed a larger share of the time than the other.
+    late_share_max: a variant is not compared with the control if one of them missed a larger share of the time than the other, or if a
+        larger share of its users is of other times (see `unlike_times`).
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
     shares: each variant's part of the traffic; None means that the split is not checked.
     unit: what is assigned to a variant: each user, or each list. With "list" a user may see several variants.

@@ -30,6 +30,18 @@ def percent(share: float) -> str:
     return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
 
 
+def chance(p: float) -> str:
+    """Say how rare something with a p-value is.
+
+    >>> chance(0.0123), chance(1e-14)
+    ('happens by chance at most once in 80 tests', 'practically impossible by chance')
+    """
+    if p <= 1e-12:
+        return "practically impossible by chance"
+    digits = len(str(int(1 / p))) - 1
+    return f"happens by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"
+
+
 def confidence(alpha: float) -> str:
     """Return how sure a verdict of this error is."""
     return f"{percent(1 - alpha)} confidence, safe to check at any time"

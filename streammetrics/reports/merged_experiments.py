@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import OF_RUN, WHOLE
+from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.engine.signature import Signature, fit_of
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (
@@ -21,6 +21,7 @@ from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.scopes import (
+    OF_RUN,
     ScopePart,
     ScopeParts,
     arrivals,
@@ -102,7 +103,7 @@ class MergedExperiments:
             moments=scope.moments,
             first_exposures=first_exposures(parts),
             exposed=scope.exposed.by_variant,
-            arrivals=arrivals([part for part in parts if part.name.entry == part.name.stage], day),
+            arrivals=arrivals(parts),
             recent_lists=recent_lists(parts),
             last_ms={variant: each.last for variant, each in seen.items()},
             multi_exposed_users=scope.multi_exposed,
@@ -114,7 +115,8 @@ class MergedExperiments:
             from_ms=run.first if is_whole else max(run.first, day * DAY_MS),
             to_ms=enrolled if is_whole else min(enrolled, (day + 1) * DAY_MS),
             newest_ms=max((control.newest for control in self._controls_of(tasks)), default=NEVER),
-            stages=sum_stages(parts, day, wide),
+            window_ms=max(self._rules.windows_ms, default=None),
+            stages=sum_stages(parts, wide),
             pairs=sum_pairs(parts),
         )
 
@@ -183,6 +185,8 @@ class MergedExperiments:
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
         scales = self.scales(tasks)
-        for (name, day), stored in self.stored(tasks).items():
+        all_stored = self.stored(tasks)
+        for (name, day), stored in all_stored.items():
             if day == WHOLE or (day == today and not dropped):
-                yield build_report(view.measures_of(stored), view.policy(name), stored, scales[name])
+                kept = stored.with_times_of(all_stored.get((name, WHOLE), stored))
+                yield build_report(view.measures_of(kept), view.policy(name), kept, scales[name])

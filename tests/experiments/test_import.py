@@ -1,4 +1,4 @@
-"""The package is pure: it imports only arithmetic, patterns of text, numpy and the errors."""
+"""The package is pure: it imports only arithmetic, patterns of text and times, numpy and the errors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ ALLOWED = {
     "bisect",
     "collections",
     "dataclasses",
+    "datetime",
     "fractions",
     "functools",
     "itertools",

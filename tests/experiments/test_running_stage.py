@@ -46,7 +46,6 @@ def kept(counts: Counts, **others: object) -> Stored:
     }
     stages = tuple(
         StoredStage(
-            entry=key,
             key=key,
             moments={arm: sums for (stage, arm), sums in cells.items() if stage == key},
             first_exposures={arm: sums[0] for (stage, arm), sums in cells.items() if stage == key},

@@ -153,7 +153,10 @@ def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe()
 def test_a_broken_split_multi_exposure_and_a_broken_join_are_reported() -> None:
     split = {"control": 5_000, "treatment": 5_000}
     assert health(EQUAL, "ranker", split, 100, Joined(75, 25)).troubles == ()
-    assert health(EQUAL, "ranker", split, 101, Joined(75, 25)).troubles == ("1 % of the users saw more than one variant; the limit is 1 %",)
+    assert health(EQUAL, "ranker", split, 101, Joined(75, 25)).troubles == (
+        "1 % of the users saw more than one variant; the limit is 1 %. If each list is assigned on its own, set under"
+        ' [experiments.named.ranker]: unit = "list"',
+    )
     assert health(EQUAL, "ranker", split, 0, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
     assert health(EQUAL, "ranker", {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as configured")
     broken = health(EQUAL, "ranker", {"control": 800}, 700, Joined(100, 900))
