@@ -131,23 +131,22 @@ class ListSpread(NamedTuple):
 class Shrunk(NamedTuple):
     """Effects of segment values, moved towards the common one.
 
-    effects: in the given order. between: A, the variance of true effects. stands_out: whether the effects differ by more than noise.
+    effects: in the given order. between: A, the variance of true effects.
     """
 
     effects: tuple[float, ...]
     between: float
-    stands_out: bool
 
 
-def shrink(effects: Sequence[float], variances: Sequence[float], alpha: float = 0.05) -> Shrunk:
-    """Shrink effects by empirical Bayes. `stands_out` is a test of equal effects with error `alpha` (Cochran 1954, Q).
+def shrink(effects: Sequence[float], variances: Sequence[float]) -> Shrunk:
+    """Shrink effects by empirical Bayes.
 
-    >>> shrink([-0.10, 0.01, 0.0], [1e-5, 1e-5, 1e-5]).stands_out, shrink([-0.010, 0.001, 0.0], [1e-4, 1e-4, 1e-4]).effects
-    (True, (-0.003, -0.003, -0.003))
+    >>> shrink([-0.010, 0.001, 0.0], [1e-4, 1e-4, 1e-4]).effects
+    (-0.003, -0.003, -0.003)
     """
     count = len(effects)
     if count < 2:
-        return Shrunk(tuple(effects), 0.0, False)
+        return Shrunk(tuple(effects), 0.0)
     weights = [1 / each for each in variances]
     total = math.fsum(weights)
     common = math.fsum(weight * effect for weight, effect in zip(weights, effects, strict=True)) / total
@@ -160,17 +159,7 @@ def shrink(effects: Sequence[float], variances: Sequence[float], alpha: float = 
     shrunk = tuple(
         round(towards + between / (between + each) * (effect - towards), 15) for effect, each in zip(effects, variances, strict=True)
     )
-    return Shrunk(shrunk, between, spread > _chi_square(count - 1, alpha))
-
-
-def _chi_square(freedom: int, alpha: float) -> float:
-    """Return the upper quantile of chi-square (Wilson, Hilferty 1931): within 2 % from one degree of freedom on.
-
-    >>> round(_chi_square(1, 0.05), 1), round(_chi_square(10, 0.05), 1)  # 3.84 and 18.31
-    (3.7, 18.3)
-    """
-    spread = 2 / (9 * freedom)
-    return float(freedom * (1 - spread + NormalDist().inv_cdf(1 - alpha) * math.sqrt(spread)) ** 3)
+    return Shrunk(shrunk, between)
 
 
 def corrected_z(alpha: float, comparisons: int) -> float:

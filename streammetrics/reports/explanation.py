@@ -10,7 +10,7 @@ is for one look, and shares its error among all values of the segment.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from streammetrics.experiments.contributions import (
 from streammetrics.experiments.estimates import Estimate, fieller_interval
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.name_order import in_order, name_order
+from streammetrics.experiments.named_values import LISTS_MIN, Arm, NamedValue, ValueLists, named_values
 from streammetrics.experiments.onset import change_point
 from streammetrics.experiments.report import VariantReport
 from streammetrics.metrics import TallyLayout
@@ -43,8 +44,6 @@ VARIANTS_MAX: Final = 6
 VALUES_MAX: Final = 12
 """Most values of a segment that are shown; the others are added up."""
 STAGES_POOLED: Final = "lists of all stages are pooled here, so a change of shares may look like a difference"
-LISTS_MIN: Final = 20
-"""Lists that a segment value, or a span of time, needs in each arm to have an effect of its own."""
 
 
 class _Case(NamedTuple):
@@ -101,7 +100,9 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
     means = [Fraction(top, unit * bottom) for _, top, bottom in (of_own, of_against)]
     ranks = rank_places(layout, case.measure.metric, case.measure.k)
     segments = in_order(group.segment for group in recent.tallies if group.experiment == name and group.segment)
-    parts = [_segment(recent, case, segment, len(segments)) for segment in segments]
+    difference = float(means[0] - means[1])
+    named = _named(recent, case, segments, difference)
+    parts = [_segment(recent, case, segment, named) for segment in segments]
     found = Explanation(
         experiment=name,
         variant=variant,
@@ -114,15 +115,16 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         control_lists=of_against[0],
         mean=float(means[0]),
         control_mean=float(means[1]),
-        difference=float(means[0] - means[1]),
+        difference=difference,
         segments=tuple(sorted(parts, key=lambda each: (not each.stands_out, name_order(each.segment)))),
         ranks_of=None if ranks is None else ranks.family,
         ranks=() if ranks is None else _ranks(ranks.cutoffs, ranks.places, own, against),
         onset=_onset(recent, case),
         summary=(),
     )
-    pooled = [STAGES_POOLED] if len(case.experiment.stages) > 1 else []
-    return replace(found, summary=(*summary_of(found), *pooled))
+    summary = tuple(summary_of(found))
+    pooled = [STAGES_POOLED] if summary and len(case.experiment.stages) > 1 else []
+    return replace(found, summary=(*summary, *pooled))
 
 
 def _ranks(
@@ -135,29 +137,54 @@ def _ranks(
     return tuple(RankContribution(first, cutoff, float(each)) for first, cutoff, each in zip(firsts, cutoffs, found, strict=False))
 
 
-def _segment(recent: RecentLists, case: _Case, segment: str, segments: int) -> SegmentContributions:
-    """Return the contributions of a segment's values, those that matter most first, and the rest as a sum."""
-    sums: list[dict[str, tuple[int, int, int]]] = [{}, {}]
-    for side, variant in enumerate((case.variant.variant, case.experiment.control or "")):
+def _sums(recent: RecentLists, case: _Case, segment: str) -> tuple[dict[str, tuple[int, int, int]], dict[str, tuple[int, int, int]]]:
+    """Return lists, top and bottom of each value of a segment, in the treatment and in the control."""
+    sums: tuple[dict[str, tuple[int, int, int]], dict[str, tuple[int, int, int]]] = {}, {}
+    for side, variant in zip(sums, (case.variant.variant, case.experiment.control or ""), strict=True):
         for group, tally in recent.tallies.items():
             if (group.experiment, group.variant, group.segment) == (case.experiment.experiment, variant, segment):
-                sums[side][group.value] = case.places.sums(tally)
+                side[group.value] = case.places.sums(tally)
+    return sums
+
+
+def _named(recent: RecentLists, case: _Case, segments: Sequence[str], difference: float) -> dict[tuple[str, str], NamedValue]:
+    """Return the values of all segments that may be named. The effective users are those of the experiment, for as many lists."""
+    unit = 1 << case.places.scale_bits
+    control = next(each for each in case.experiment.variants if each.variant == case.experiment.control)
+    arms = []
+    for at, (variant, spread) in enumerate(zip((case.variant, control), case.spreads, strict=True)):
+        by_segment = {segment: _sums(recent, case, segment)[at] for segment in segments}
+        lists = max((sum(each[0] for each in side.values()) for side in by_segment.values()), default=0)
+        effective = lists * min(1.0, variant.effective_users / variant.lists)
+        values = {
+            segment: {value: ValueLists(count, top / unit, bottom) for value, (count, top, bottom) in side.items() if bottom}
+            for segment, side in by_segment.items()
+        }
+        arms.append(Arm(effective, spread, values))
+    return named_values(arms[0], arms[1], difference, case.experiment.alpha)
+
+
+def _segment(recent: RecentLists, case: _Case, segment: str, named: Mapping[tuple[str, str], NamedValue]) -> SegmentContributions:
+    """Return the contributions of a segment's values, those that matter most first, and the rest as a sum. Named values are all shown."""
+    sums = _sums(recent, case, segment)
     treatment, control = ({value: ValueSums(*each[1:]) for value, each in side.items()} for side in sums)
     parts = contributions(treatment, control, case.places.scale_bits)
     lists = {value: tuple(side.get(value, (0, 0, 0))[0] for side in sums) for value in parts}
     sure = {value: each for value, each in parts.items() if min(lists[value]) >= LISTS_MIN}
     estimates = {value: _estimates(case, each, lists[value]) for value, each in sure.items()}
     variances = [own.variance + against.variance for own, against in estimates.values()]
-    shrunk = shrink([own.mean - against.mean for own, against in estimates.values()], variances, case.experiment.alpha / max(1, segments))
+    shrunk = shrink([own.mean - against.mean for own, against in estimates.values()], variances)
     effects = dict(zip(estimates, shrunk.effects, strict=True))
     z = corrected_z(case.experiment.alpha, len(estimates))
     values = [_value(value, parts[value], lists[value], effects.get(value), estimates.get(value), z) for value in parts]
-    values.sort(key=lambda each: (-abs(each.shrunk), name_order(each.value)))
+    values = [_with_name(each, named.get((segment, each.value))) for each in values]
+    values.sort(key=lambda each: (not each.is_named, -abs(each.shrunk), name_order(each.value)))
     rest = values[VALUES_MAX:]
+    shown = sorted(values[:VALUES_MAX], key=lambda each: (-abs(each.shrunk), name_order(each.value)))
     return SegmentContributions(
         segment=segment,
-        stands_out=shrunk.stands_out,
-        values=tuple(values[:VALUES_MAX]),
+        stands_out=any(each.is_named for each in values),
+        values=tuple(shown),
         others=len(rest),
         others_contribution=float(sum((parts[each.value].total for each in rest), Fraction(0))),
     )
@@ -193,6 +220,10 @@ def _value(
         contribution=float(part.total),
         shrunk=(0.0 if effect is None else share * effect) + float(part.mix),
     )
+
+
+def _with_name(value: SegmentValue, named: NamedValue | None) -> SegmentValue:
+    return value if named is None else replace(value, moved=named.moved, others_lift=named.others_lift)
 
 
 def _onset(recent: RecentLists, case: _Case) -> Onset | None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+UNKNOWN: Final = "no value of a segment, no rank and no time of a change stands out"
+"""What is said of a difference if nothing about its cause is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +15,7 @@ class SegmentValue:
 
     share: its part of the lists, or items, of both arms. lift_lower, lift_upper: one look, error shared by all values of the segment.
     within, mix, contribution: exact; `contribution` is their sum. shrunk: the contribution with the shrunk effect.
+    moved, others_lift: what is certain of it (see `experiments.named_values`): its lists moved; its lift differs from that of all others.
     """
 
     value: str
@@ -26,13 +31,19 @@ class SegmentValue:
     mix: float
     contribution: float
     shrunk: float
+    moved: bool = False
+    others_lift: float | None = None
+
+    @property
+    def is_named(self) -> bool:
+        return self.moved or self.others_lift is not None
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentContributions:
     """The contributions of a segment's values, by size of `shrunk`, and of the `others` that are not shown.
 
-    stands_out: whether the values differ by more than noise. Otherwise their order means nothing.
+    stands_out: whether a value is named: it differs from the others by more than noise. Otherwise their order means nothing.
     """
 
     segment: str
@@ -68,7 +79,7 @@ class Explanation:
 
     difference: of the means of these lists, all users included. The contributions of each segment add up to it.
     ranks_of: the family of the measure at the same cut-off whose difference the `ranks` add up to; None if none is tallied.
-    onset: None if it cannot be told. summary: sentences.
+    onset: None if it cannot be told. summary: sentences about what is certain; empty if nothing is.
     """
 
     experiment: str

@@ -1,4 +1,4 @@
-"""An explanation in sentences: where the difference is, and since when. Pure."""
+"""An explanation in sentences: where the difference is, and since when, as far as it is certain. Pure."""
 
 from __future__ import annotations
 
@@ -6,46 +6,73 @@ from collections.abc import Iterator
 from typing import Final
 
 from streammetrics.experiments.words import percent
-from streammetrics.reports.explanation_values import Explanation, RankContribution, SegmentContributions
+from streammetrics.reports.explanation_values import Explanation, RankContribution, SegmentContributions, SegmentValue
 from streammetrics.reports.time_text import minute_text
 
 MOST: Final = 2 / 3
 """The share of a difference that the named ranks have at least."""
+MIX_MIN: Final = 0.05
+"""The least share of a difference that moved lists are said to make."""
+MOVES_MAX: Final = 3
+"""Most values of a segment that are named because lists moved."""
 
 
 def summary_of(found: Explanation) -> Iterator[str]:
-    """Yield the sentences of an explanation; none if there is no difference."""
+    """Yield the sentences about what is certain of a difference; none if nothing is."""
     if not found.difference:
         return
     direction = "drop" if found.difference < 0 else "rise"
-    yield from _segments(found, direction)
+    for segment in found.segments:
+        yield from _effects(found, segment, direction)
+        yield from _moves(found, segment, direction)
     yield from _ranks(found, direction)
-    if found.onset is None:
-        span = f"between {minute_text(found.from_ms)} and {minute_text(found.end_ms)}"
-        yield f"it cannot be said when this began: the difference did not change clearly {span}"
-    else:
+    if found.onset is not None:
         first, last = minute_text(found.onset.first_ms), minute_text(found.onset.last_ms)
         yield f"the difference changed at about {minute_text(found.onset.at_ms)} (between {first} and {last})"
 
 
-def _segments(found: Explanation, direction: str) -> Iterator[str]:
-    clear = [each for each in found.segments if each.stands_out and each.values]
-    for each in clear:
-        lead = _lead(each, found.difference)
-        if lead is not None:
-            yield lead.format(direction=direction)
-    if found.segments and not clear:
-        yield f"no value of {' or '.join(each.segment for each in found.segments)} stands out"
+def _effects(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[str]:
+    """Say which values differ from all others: first how much of the difference they have, then those that go the other way."""
+    for each in segment.values:
+        if each.others_lift is None or each.lift is None:
+            continue
+        name = f"{segment.segment}={each.value}"
+        lifts = f"{_lift(each.lift)} there, {_lift(each.others_lift)} elsewhere"
+        share = each.contribution / found.difference
+        if share > 0 and each.lift * found.difference > 0:
+            yield f"{percent(share)} of the {direction} is on {name}, which has {percent(each.share)} of the lists ({lifts})"
+        else:
+            yield f"{name} goes the other way ({lifts})"
 
 
-def _lead(segment: SegmentContributions, difference: float) -> str | None:
-    """Say which value of a segment has most of the difference; None if none goes the same way."""
-    same = [each for each in segment.values if each.shrunk * difference > 0 and each.contribution * difference > 0]
-    if not same:
-        return None
-    most = same[0]
-    text = f"{percent(most.contribution / difference)} of the {{direction}} is on {_braced(segment.segment)}={_braced(most.value)}"
-    return f"{text}, which has {percent(most.share)} of the lists"
+def _moves(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[str]:
+    """Say to and from which values lists moved, which value only one arm has, and which arm lost its label."""
+    moved = sorted((each for each in segment.values if each.moved), key=lambda each: -abs(_shift(found, each)))
+    parts = []
+    for each in moved:
+        own, control = each.lists / found.lists, each.control_lists / found.control_lists
+        mix = each.mix / found.difference
+        why = f", {percent(mix)} of the {direction} by this" if mix >= MIX_MIN else ""
+        if not each.value:
+            more, less = (found.variant, found.against) if own > control else (found.against, found.variant)
+            lost, rest = percent(max(own, control)), percent(min(own, control))
+            yield f"{lost} of the lists of {more} have no {segment.segment}, {rest} of {less}{why}"
+        elif not own or not control:
+            only = found.variant if own else found.against
+            yield f"only {only} has {segment.segment}={each.value}, in {percent(own or control)} of its lists{why}"
+        else:
+            parts.append(f"{each.value} has {percent(own)} of the lists of {found.variant} and {percent(control)} of {found.against}{why}")
+    if parts:
+        more_parts = f" ({len(parts) - MOVES_MAX} more)" if len(parts) > MOVES_MAX else ""
+        yield f"lists moved between values of {segment.segment}: {', '.join(parts[:MOVES_MAX])}{more_parts}"
+
+
+def _shift(found: Explanation, value: SegmentValue) -> float:
+    return value.lists / found.lists - value.control_lists / found.control_lists
+
+
+def _lift(lift: float) -> str:
+    return f"{'+' if lift >= 0 else '-'}{percent(abs(lift))}"
 
 
 def _ranks(found: Explanation, direction: str) -> Iterator[str]:
@@ -58,8 +85,7 @@ def _ranks(found: Explanation, direction: str) -> Iterator[str]:
     length, share, start = min(each for each in runs if -each[1] >= MOST)
     ranks = RankContribution(found.ranks[start].first, found.ranks[start + length - 1].last, 0.0)
     metric = f"{found.ranks_of}@{found.ranks[-1].last}"
-    if length == len(parts) > 1:
-        yield f"the {direction} in {metric} is spread over all ranks"
+    if length == len(parts):
         return
     others = "" if -share <= 1 else f": the other ranks {'rose' if direction == 'drop' else 'fell'}"
     yield f"{_rank_words(ranks)} {percent(-share)} of the {direction} in {metric}{others}"
@@ -67,7 +93,3 @@ def _ranks(found: Explanation, direction: str) -> Iterator[str]:
 
 def _rank_words(ranks: RankContribution) -> str:
     return f"rank {ranks.first} has" if ranks.first == ranks.last else f"ranks {ranks.first} to {ranks.last} have"
-
-
-def _braced(name: str) -> str:
-    return name.replace("{", "{{").replace("}", "}}")

@@ -11,7 +11,7 @@ from streammetrics.cli.output.report_reader import interval_text, lift_text, sha
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
-from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.explanation_values import UNKNOWN, Explanation
 from streammetrics.reports.text import fit
 from streammetrics.reports.time_text import minute_text
 
@@ -20,15 +20,24 @@ _CLEAR = ("regressed", "improved", "mixed")
 
 
 def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation]) -> Iterator[Text]:
-    """Yield one line for each variant with a clear difference, about the first deciding measure that has its verdict."""
+    """Yield one line for each variant with a clear difference, about the first deciding measure that has its verdict.
+
+    The variants of which nothing is certain share one short line.
+    """
+    unknown: list[str] = []
     for variant in experiment.variants:
         if variant.verdict is None or variant.verdict.word not in _CLEAR:
             continue
         names = [(each.metric, each.k) for each in variant.measures if each.paging and each.verdict and each.verdict.word in _CLEAR]
-        found = [each for each in explanations if each.variant == variant.variant and (each.metric, each.k) in names and each.summary]
+        about = [each for each in explanations if each.variant == variant.variant and (each.metric, each.k) in names]
+        found = [each for each in about if each.summary]
+        if about and not found:
+            unknown.append(variant.variant)
         for each in found[:1]:
             when = f"exploratory, lists from {minute_text(each.from_ms)} to {minute_text(each.end_ms)}"
             yield Text(fit(f"why {each.variant} ({measure_text(each.metric, each.k)}; {when}): {'; '.join(each.summary)}"))
+    if unknown:
+        yield Text(fit(f"why {', '.join(unknown)}: {UNKNOWN}"))
 
 
 def contribution_tables(explanations: Sequence[Explanation]) -> Iterator[RenderableType]:

@@ -4,6 +4,7 @@ import { fine, folded, make, table } from "./elements.js";
 import { MISSING, countText, isNumber, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, withMetrics, withNames } from "./text.js";
 import { judged } from "./verdicts.js";
 
+const UNKNOWN = "no value of a segment, no rank and no time of a change stands out";
 const CLEAR = ["regressed", "improved", "mixed"]; // with another verdict there is no difference to explain
 
 /** The explanations of an experiment, those of the chosen metric first. */
@@ -20,15 +21,18 @@ export function why(view, id, experiment, stats) {
   if (!stats) return null;
   const clear = judged(stats).filter((each) => CLEAR.includes(each.word));
   const shown = clear.map(({ variant, measure }) => {
-    const mine = of(view, experiment).filter((each) => each.variant === variant && each.summary.length);
-    return mine.find((each) => measure && each.metric === measure.metric && each.k === measure.k) ?? mine[0];
+    const mine = of(view, experiment).filter((each) => each.variant === variant);
+    const told = mine.filter((each) => each.summary.length);
+    return [told, mine].map((found) => found.find((each) => measure && each.metric === measure.metric && each.k === measure.k) ?? found[0]).find(Boolean);
   }).filter(Boolean);
+  const unknown = shown.filter((each) => !each.summary.length).map((each) => each.variant);
   if (!shown.length) return null;
   const [{ from_ms: from, end_ms: end }] = shown;
   return make("div", { class: "why" },
     make("h3", {}, "Why? ", make("span", { class: "kind" }, `exploratory, final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}`)),
-    make("ul", { class: "reasons" }, shown.map((each) => make("li", {}, make("strong", {}, named(each.variant)), `, ${metricText(each.metric, each.k)}: `,
-      withMetrics(withNames(`${each.summary.join("; ")}.`, names(each)), [each, { metric: each.ranks_of, k: each.ranks.at(-1)?.last }])))),
+    make("ul", { class: "reasons" }, shown.filter((each) => each.summary.length).map((each) => make("li", {}, make("strong", {}, named(each.variant)), `, ${metricText(each.metric, each.k)}: `,
+      withMetrics(withNames(`${each.summary.join("; ")}.`, names(each)), [each, { metric: each.ranks_of, k: each.ranks.at(-1)?.last }]))),
+      unknown.length ? make("li", {}, unknown.flatMap((name, at) => [at ? ", " : "", make("strong", {}, named(name))]), `: ${UNKNOWN}.`) : null),
     folded(`${id}-why`, "Contributions by segment and rank", () => shown.flatMap((each) => [bySegment(each), byRank(each)])));
 }
 
