@@ -15,9 +15,10 @@ from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures, measure_text
+from streammetrics.experiments.no_spread import is_all_or_nothing, least_difference, log_evidence_apart
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import JudgedMeans, MeasureReport, ReducedReport
-from streammetrics.experiments.scales import MeasureScale, scale_of
+from streammetrics.experiments.scales import NO_SCALE, MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.share_words import compare_from
 from streammetrics.experiments.stored import Stored
@@ -180,10 +181,13 @@ def _judged(
 ) -> MeasureReport:
     name = measure_text(report.metric, report.k)
     is_within = name in within if report.paging and name in verdicts else None
+    verdict = broken or verdicts.get(name, report.verdict)
     upper = uppers.get(name)
+    if verdict is not None and verdict.word == "regressed" and report.lift is None:  # from 0 on, a rise is above any relative limit
+        upper = -1.0
     return replace(
         report,
-        verdict=broken or verdicts.get(name, report.verdict),
+        verdict=verdict,
         within_gate_margin=is_within,
         judged_lift_upper=report.judged_lift_upper if upper is None else upper,
     )
@@ -222,6 +226,8 @@ def _compared(
     if scale is None and arms.all_zero(measure):
         return replace(report, verdict=Verdict("inconclusive", f"{measure} is 0 in every variant so far")), None
     unmet = arms.unmet(measure, variant, control)
+    if unmet is None and is_all_or_nothing(measure, own.plain, against.plain, covariance):
+        return _without_spread(policy, measure, report, own.plain, against.plain)
     if unmet is None and scale is None and variance_of(own.plain, against.plain, covariance) is None:
         return replace(report, verdict=alike(measure, lift, control)), None
     if unmet is None and scale is None:
@@ -230,6 +236,29 @@ def _compared(
     if unmet is not None or scale is None:
         return replace(report, verdict=Verdict("inconclusive", unmet or "")), None
     return _with_intervals(policy, measure, report, compared, scale)
+
+
+def _without_spread(
+    policy: Policy, measure: Measure, report: MeasureReport, own: Estimate, against: Estimate
+) -> tuple[MeasureReport, MeasureComparison]:
+    """Return the comparison of an arm in which all users have the value 1 with one in which all have 0. It needs no scale."""
+    is_above, alpha = own.mean > against.mean, policy.interval_alpha(measure)
+    users = (own.users, against.users) if is_above else (against.users, own.users)
+    least = least_difference(*users, alpha)
+    ends = Interval(None, None) if least is None else Interval(least, 1.0) if is_above else Interval(-1.0, -least)
+    lift = Interval(None, None) if is_above else ends  # the control's mean is at most 1, so a lift is at least as large as the difference
+    report = replace(
+        report,
+        difference=own.mean - against.mean,
+        difference_lower=ends.lower,
+        difference_upper=ends.upper,
+        p_value=min(1.0, math.exp(-log_evidence_apart(*users, 1.0))),
+        lift_lower=lift.lower,
+        lift_upper=lift.upper,
+        alpha=alpha,
+        judged_lift_upper=_most_favourable(measure, lift),
+    )
+    return report, MeasureComparison(measure, own, against, NO_SCALE, lift, difference=ends)
 
 
 def _with_intervals(
@@ -262,7 +291,8 @@ def _with_intervals(
         judged_lift_upper=_most_favourable(measure, judged[2]) if judged[2] else None,
         judged=_judged_means(judged[0], judged[1], covariance) if report.paging else None,
     )
-    comparison = MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance)
+    ends = None if apart is None else Interval(*apart[1:])
+    comparison = MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance, difference=ends)
     alone = {
         name: comparison._replace(treatment=each.own.plain, control=each.against.plain, covariance=each.covariance)
         for name, each in stages.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streammetrics.experiments.estimates import Estimate, estimate
 from streammetrics.experiments.floors import unmet_floor
@@ -32,6 +32,10 @@ class MeasureScale(NamedTuple):
     def mixture(self, lift: float) -> Mixture:
         """Return the mixture that detects a relative effect, such as `minimum_lift`."""
         return Mixture(self.tau, None if self.control_mean is None else lift * self.control_mean)
+
+
+NO_SCALE: Final = MeasureScale(0.0)
+"""The scale of a comparison that needs none, because no arm has a spread."""
 
 
 def scale_of(measure: Measure, frozen: Mapping[str, float]) -> MeasureScale | None:

@@ -37,10 +37,11 @@ from streammetrics.experiments.estimates import Estimate, Interval, log_evidence
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure, measure_text
+from streammetrics.experiments.no_spread import is_all_or_nothing, log_evidence_apart
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.words import confidence, interval_words, lift_words, percent
+from streammetrics.experiments.words import confidence, interval_words, lift_words, means_words, percent
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
 
@@ -76,8 +77,8 @@ class Verdict:
 class MeasureComparison(NamedTuple):
     """One measure of a treatment against the control, with enough users.
 
-    `interval` is the lift's, for the reason only. `covariance` is that of the two means. `stages`: the same in each stage that can be
-    judged, by its name.
+    `interval` is the lift's, and `difference` that of the difference, for the reason only. `covariance` is that of the two means.
+    `stages`: the same in each stage that can be judged, by its name.
     """
 
     measure: Measure
@@ -87,6 +88,7 @@ class MeasureComparison(NamedTuple):
     interval: Interval | None = None
     covariance: float = 0.0
     stages: Mapping[str, MeasureComparison] = MappingProxyType({})
+    difference: Interval | None = None
 
     @property
     def lift(self) -> float | None:
@@ -146,8 +148,14 @@ def log_evidence_within(each: MeasureComparison, margin: float) -> float:
 def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, better: bool) -> float:
     """Return ln E of a treatment that is better, or worse, than the control made worse by the margin."""
     lower = each.measure.lower_is_better
-    find = log_evidence_above if better != lower else log_evidence_below
-    return find(each.treatment, each.control, margin if lower else -margin, mixture, each.covariance)
+    above, lift = better != lower, margin if lower else -margin
+    if is_all_or_nothing(each.measure, each.treatment, each.control, each.covariance):
+        if above != (each.treatment.mean > each.control.mean):
+            return -math.inf
+        own, others = each.treatment.users, each.control.users
+        return log_evidence_apart(own, others, 1 + lift) if above else log_evidence_apart(others, own, 1 / (1 + lift))
+    find = log_evidence_above if above else log_evidence_below
+    return find(each.treatment, each.control, lift, mixture, each.covariance)
 
 
 def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
@@ -242,10 +250,12 @@ def _rises_in(policy: Policy, each: MeasureComparison, stage: str) -> bool:
 
 
 def _lift_words(each: MeasureComparison, stage: str | None, against: str) -> str:
-    """Describe the lift over all stages, or in one of them."""
-    if stage is None:
+    """Describe the lift over all stages, or in one of them; both means if there is no lift, or no spread."""
+    if stage is not None:
+        return f"in stage {stage}: {_lift_words(each.stages[stage], None, against)}"
+    if each.lift is not None and not is_all_or_nothing(each.measure, each.treatment, each.control, each.covariance):
         return lift_words(each.measure, each.lift, against)
-    return f"in stage {stage}: {lift_words(each.measure, each.stages[stage].lift, against)}"
+    return means_words(each.measure, (each.treatment.mean, each.control.mean), each.difference, against)
 
 
 def needed_by_verdicts(policy: Policy) -> set[str]:

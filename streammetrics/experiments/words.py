@@ -47,6 +47,21 @@ def confidence(alpha: float) -> str:
     return f"{percent(1 - alpha)} confidence, safe to check at any time"
 
 
+def means_words(measure: Measure, means: tuple[float, float], difference: Interval | None, against: str) -> str:
+    """Describe two means, of a treatment and the control, and how far apart they are at least.
+
+    >>> empty = Measure("zero_result_rate", 0, "mean", 2, 1, 0, lower_is_better=True)
+    >>> means_words(empty, (0.15, 0.0), Interval(0.1153, 0.19), "control")
+    'zero_result_rate is 15 % against 0 % in control; the difference is at least 11.5 points'
+    """
+    is_share = measure.ceiling == 1
+    one, other = (percent(mean) if is_share else f"{mean:.3g}" for mean in means)
+    ends = [end for end in ((difference.lower, difference.upper) if difference else ()) if end is not None]
+    least = min(map(abs, ends), default=0.0) if len({end > 0 for end in ends}) == 1 else 0.0
+    apart = f"{100 * least:.3g} points" if is_share else f"{least:.3g}"
+    return f"{measure} is {one} against {other} in {against}" + (f"; the difference is at least {apart}" if least else "")
+
+
 def lift_words(measure: Measure, lift: float | None, against: str) -> str:
     """Describe a lift; None means that the control's mean is 0.
 
