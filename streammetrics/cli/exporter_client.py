@@ -30,9 +30,10 @@ class ExporterClient:
             login = f"{settings.username}:{settings.password.get_secret_value()}".encode()
             self._headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
 
-    def gate(self, experiment: str, variant: str | None, scope: str) -> GateAnswer:
+    def gate(self, experiment: str, variant: str | None, scope: str, stage: str | None = None) -> GateAnswer:
         """Return the answer of the gate. Raises UnknownExperimentError, and StreammetricsError for an answer that is none."""
-        query = urlencode({"scope": scope, **({} if variant is None else {"variant": variant})})
+        named = {"variant": variant, "stage": stage}
+        query = urlencode({"scope": scope, **{name: value for name, value in named.items() if value is not None}})
         answer = self._get(f"/api/gate/{quote(experiment, safe='')}?{query}")
         if answer.status == 404 and (error := _error_of(answer)) is not None:
             raise UnknownExperimentError(error)

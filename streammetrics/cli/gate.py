@@ -35,11 +35,14 @@ EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuestion:
-    """What is asked: an experiment, one of its treatments (None: all) and a scope, of a report file (None: an exporter or Redis)."""
+    """What is asked: an experiment, one of its treatments (None: all), a scope and the stage that must run (None: any), of a report file
+    (None: an exporter or Redis).
+    """
 
     experiment: str
     variant: str | None
     scope: str
+    stage: str | None
     file: Path | None
 
 
@@ -90,7 +93,7 @@ def _asker(settings: Settings, question: GateQuestion) -> Callable[[], GateAnswe
     client = ExporterClient(settings.client)
 
     def ask() -> GateAnswer:
-        answer = client.gate(question.experiment, question.variant, question.scope)
+        answer = client.gate(question.experiment, question.variant, question.scope, question.stage)
         apart_ms = abs(_now_ms() - answer.answered_ms)
         if apart_ms <= stale_ms:
             return answer
@@ -109,7 +112,16 @@ def _answer_of_report(settings: Settings, question: GateQuestion) -> GateAnswer:
         raise StreammetricsError(f"{where} is not a whole report: {error}") from error
     stale = [*times.staleness(now_ms, settings.exporter.gate_stale_ms)]
     found = find_experiment(results.experiments, question.experiment, question.scope, stale, results.warnings)
-    return answer_gate(found, question.variant, stale=stale, up_to_ms=results.at_ms, answered_ms=now_ms, warnings=results.warnings)
+    return answer_gate(
+        found,
+        question.variant,
+        stage=question.stage,
+        is_live=not times.ended,
+        stale=stale,
+        up_to_ms=results.at_ms,
+        answered_ms=now_ms,
+        warnings=results.warnings,
+    )
 
 
 def _asked(ask: Callable[[], GateAnswer]) -> GateAnswer | StreammetricsError:

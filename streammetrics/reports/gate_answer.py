@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.gate import GateDecision, GateWord
+from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.report import VariantReport
+from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.reports.text import fit
 
@@ -51,7 +53,7 @@ class GatedTreatment:
 class GateAnswer:
     """The answer for one experiment and scope.
 
-    variant: the treatment that was asked for; None for all of them.
+    variant: the treatment that was asked for; None for all of them. stage: the name of the stage that runs now; None without stages.
     gate, reason: the decision on it. `wait` if `stale` has an entry and the numbers would pass.
     stale: why the report must not be acted on, in sentences.
     needed: how many more users and how much more time a decision needs, in words; None if that is unknown or decided.
@@ -77,6 +79,7 @@ class GateAnswer:
     treatments: tuple[GatedTreatment, ...]
     up_to_ms: int | None
     answered_ms: int
+    stage: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -104,6 +107,8 @@ def answer_gate(
     experiment: ExperimentReport,
     variant: str | None = None,
     *,
+    stage: str | None = None,
+    is_live: bool = False,
     stale: Sequence[str] = (),
     up_to_ms: int | None,
     answered_ms: int,
@@ -111,9 +116,10 @@ def answer_gate(
 ) -> GateAnswer:
     """Return the answer for one experiment, with its outlook if it has one (see `outlook`).
 
-    Raises UnknownExperimentError if the named variant is no treatment of it.
+    stage: the stage that must run for a pass; None: any. is_live: whether traffic goes on, so that a stage begins when the clock says so.
+    Raises UnknownExperimentError if the named variant is no treatment of it, or the named stage is none of its stages.
     """
-    decision = _decision(experiment, variant)
+    decision, running = _decision(experiment, variant), _running(experiment)
     control = next((each for each in experiment.variants if each.variant == experiment.control), None)
     chosen = [each for each in experiment.variants if each.gate is not None and variant in (None, each.variant)]
     answer = GateAnswer(
@@ -132,9 +138,38 @@ def answer_gate(
         treatments=tuple(_treatment(each, each.gate) for each in chosen if each.gate is not None),
         up_to_ms=up_to_ms,
         answered_ms=answered_ms,
+        stage=None if running is None else running.stage,
         warnings=tuple(warnings),
     )
+    other = _other_stage(experiment, stage, answered_ms if is_live else None)
+    answer = answer if other is None else _without_pass(answer, other)
     return as_stale(answer, stale) if stale else answer
+
+
+def _running(experiment: ExperimentReport) -> StageReport | None:
+    return next((each for each in experiment.stages if each.current), None)
+
+
+def _other_stage(experiment: ExperimentReport, wanted: str | None, now_ms: int | None) -> str | None:
+    """Say that the numbers are not of the stage that is asked about, or of the one that has begun by the clock; None if they are."""
+    running, names = _running(experiment), [each.stage for each in experiment.stages]
+    if wanted is not None and wanted not in names:
+        known = ", ".join(map(fit, names)) or "none"
+        raise UnknownExperimentError(f"experiment {experiment.experiment!r} has no stage {wanted!r}; stages: {known}")
+    at = -1 if running is None else names.index(running.stage)
+    begun = [number for number, each in enumerate(experiment.stages) if now_ms is not None and (each.start_ms or now_ms + 1) <= now_ms]
+    lists = "no list of a stage is known yet" if running is None else f"the newest lists are of stage {running.stage}"
+    if wanted is not None and names.index(wanted) != at:
+        return f"stage {wanted} was asked about, and {lists}"
+    return f"stage {names[begun[-1]]} has begun, and {lists}" if begun and begun[-1] > at else None
+
+
+def _without_pass(answer: GateAnswer, reason: str) -> GateAnswer:
+    """Return an answer in which nothing passes, for this reason. A failure stays one."""
+    treatments = tuple(replace(each, gate="wait", reason=reason) if each.gate == "pass" else each for each in answer.treatments)
+    if answer.gate != "pass":
+        return replace(answer, treatments=treatments)
+    return replace(answer, gate="wait", reason=reason, treatments=treatments)
 
 
 def as_stale(answer: GateAnswer, reasons: Sequence[str]) -> GateAnswer:
@@ -165,7 +200,7 @@ def _decision(experiment: ExperimentReport, variant: str | None) -> GateDecision
 def _treatment(variant: VariantReport, gate: GateDecision) -> GatedTreatment:
     measures = tuple(
         GatedMeasure(
-            f"{each.metric}@{each.k}",
+            measure_text(each.metric, each.k),
             each.lift,
             each.lift_lower,
             each.lift_upper,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import msgspec
 import pytest
 
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.stage_values import StageReport
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError, answer_gate, find_experiment
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import with_outlook
@@ -103,3 +105,48 @@ def test_a_report_of_an_earlier_version_waits() -> None:
     plain = {name: value for name, value in msgspec.to_builtins(passing()).items() if name not in ("gate", "gate_margin")}
     found = answer(msgspec.convert(plain, ExperimentReport))
     assert (found.gate, found.reason) == ("wait", "the report is of a version without a gate")
+
+
+def staged(running: int, starts: tuple[int | None, ...] = (None, 500, 1_000), gate: str = "pass") -> ExperimentReport:
+    """A report of a rollout 5 → 25 → 50 %, in which the stage of this number runs; -1: none."""
+    stages = tuple(
+        StageReport(name, start, None, at == running, (), None, 0) for at, (name, start) in enumerate(zip("abc", starts, strict=True))
+    )
+    return replace(passing() if gate == "pass" else failing(), stages=stages)
+
+
+@pytest.mark.parametrize(
+    ("running", "stage", "clock", "word", "reason"),
+    [
+        (1, None, 999, "pass", "at most 5 % worse"),
+        (1, "b", 999, "pass", "at most 5 % worse"),
+        (1, "c", 999, "wait", "stage c was asked about, and the newest lists are of stage b"),
+        (1, "a", 999, "wait", "stage a was asked about, and the newest lists are of stage b"),
+        (1, None, 1_000, "wait", "stage c has begun, and the newest lists are of stage b"),
+        (1, "b", 1_000, "wait", "stage c has begun, and the newest lists are of stage b"),
+        (1, None, 0, "pass", "at most 5 % worse"),
+        (-1, "a", 0, "wait", "stage a was asked about, and no list of a stage is known yet"),
+    ],
+)
+def test_numbers_of_another_stage_never_pass(running: int, stage: str | None, clock: int, word: str, reason: str) -> None:
+    def asked(report: ExperimentReport, *, is_live: bool = True) -> GateAnswer:
+        return answer_gate(report, stage=stage, is_live=is_live, up_to_ms=5, answered_ms=clock)
+
+    found = asked(staged(running))
+    assert (found.gate, [each.gate for each in found.treatments]) == (word, [word])
+    assert found.reason.removeprefix("treatment: ").startswith(reason)
+    assert found.stage == (None if running < 0 else "abc"[running])
+    assert asked(staged(running, gate="fail")).gate == "fail"
+    ended = asked(staged(running), is_live=False)
+    assert ended.gate == ("wait" if stage not in (None, found.stage) else "pass"), "a replay has no clock"
+
+
+def test_stages_by_label_begin_with_their_lists() -> None:
+    report = staged(1, (None, None, None))
+    assert answer_gate(report, is_live=True, up_to_ms=5, answered_ms=9_999).gate == "pass"
+
+
+def test_a_stage_that_is_not_configured_is_an_error_with_those_that_are() -> None:
+    for report, stages in ((staged(0), "a, b, c"), (passing(), "none")):
+        with pytest.raises(UnknownExperimentError, match=f"experiment 'good' has no stage '25'; stages: {stages}"):
+            answer_gate(report, stage="25", up_to_ms=5, answered_ms=9)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streammetrics.experiments import ExperimentReport, Policy, build_report
+from streammetrics.experiments.stage_values import StageReport
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
@@ -31,6 +32,12 @@ def waiting(name: str = "young") -> ExperimentReport:
     return build_report(MEASURES, Policy(paging=("ndcg@10",)), kept, {})
 
 
+def in_stage(name: str) -> tuple[ExperimentReport, ...]:
+    """The three experiments in a rollout whose stage of this name runs."""
+    stages = tuple(StageReport(each, None, None, each == name, (), None, 0) for each in ("5", "25"))
+    return tuple(replace(each, stages=stages) for each in (passing(), failing(), waiting()))
+
+
 def report_at(now_ms: int, *experiments: ExperimentReport, age_ms: int = 0) -> Report:
     """A report whose watermark is `age_ms` older than it has to be at `now_ms`. Its experiments end as far behind it as usual."""
     base = two_variants().report()
@@ -48,8 +55,8 @@ def gate_views(
     return HttpViews(pipeline.exposition(status, loop=loop), clock or Now(), wall_ms=wall_ms)
 
 
-def shown_views(age_ms: int = 0) -> HttpViews:
-    """Views with a report of this age, at the real time of day."""
+def shown_views(*experiments: ExperimentReport) -> HttpViews:
+    """Views with a report at the real time of day."""
     views = gate_views()
-    views.show(report_at(time.time_ns() // 1_000_000, age_ms=age_ms))
+    views.show(report_at(time.time_ns() // 1_000_000, *experiments))
     return views

@@ -24,6 +24,7 @@ NO_DECISION = 3
 @click.option(
     "--scope", type=click.Choice(["start", "day"]), default="start", show_default=True, help="Numbers since the start, or of this UTC day."
 )
+@click.option("--stage", metavar="NAME", help="Wait until this stage of the rollout runs: the step that was just made.")
 @click.option("--url", help="Ask this exporter, such as https://exporter:9464. Sets client.url.")
 @click.option("--watch", is_flag=True, help="Ask again until there is a decision, or until --deadline.")
 @click.option("--deadline", callback=span_seconds, metavar="SPAN", help="With --watch: give up after this time, such as 90m.")
@@ -51,9 +52,10 @@ def gate(
 ) -> None:
     """Say whether the treatments of EXPERIMENT may get more traffic: pass, fail or wait.
 
-    pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %). fail: a treatment is
-    certainly worse than the control by more than experiments.margin (1 %). wait: neither is certain yet, or the numbers must not be
-    used: they are stale, behind, mixed, invalid, or out of reach.
+    pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %), and the stage of the
+    rollout that runs now has been seen. fail: a treatment is certainly worse than the control by more than experiments.margin (1 %), over
+    all stages or in one. wait: neither is certain yet, or the numbers must not be used: they are stale, behind, mixed, invalid, or out of
+    reach.
 
     The question goes to the exporter at --url, to FILE as in `report`, or to the state in Redis. Nothing is changed. A login and
     authorities to trust are in the section [client]: give the password as $STREAMMETRICS_CLIENT_PASSWORD.
@@ -64,6 +66,7 @@ def gate(
     Examples:
       streammetrics gate ranker-v7 --url http://exporter:9464
       streammetrics gate ranker-v7 --config streammetrics.toml --watch --deadline 2h
+      streammetrics gate ranker-v7 --url http://exporter:9464 --stage "25 %" --watch
       streammetrics gate ranker-v7 report.json --variant treatment --json
     """
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415

@@ -24,7 +24,9 @@ TOGETHER: Final = "The error of the decision covers all of these measures togeth
 def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
     """Yield the lines of an answer."""
     asked = fit(answer.experiment) + ("" if answer.variant is None else f" / {fit(answer.variant)}")
-    yield Text.assemble((asked, "bold"), f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}")
+    stage = "" if answer.stage is None else f" · stage {fit(answer.stage)} runs"
+    times = f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}"
+    yield Text.assemble((asked, "bold"), times, stage)
     yield Text.assemble((answer.gate.upper(), STYLES[answer.gate]), f"  {fit(answer.reason)}")
     if answer.needed is not None:
         yield Text(f"needed: {fit(answer.needed)}")

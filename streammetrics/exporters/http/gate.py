@@ -19,17 +19,18 @@ from streammetrics.reports.gate_answer import UnknownExperimentError
 
 
 def gate_route(views: HttpViews) -> Route:
-    """Return the route. Its parameters are `variant`, by default all treatments, and `scope`, by default since the start."""
+    """Return the route. Its parameters are `variant`, by default all treatments, `scope`, by default since the start, and `stage`."""
 
     async def gate(request: Request) -> Response:
         query = request.query_params
-        if unknown := sorted({*query} - {"variant", "scope"}):
-            return JSONResponse({"error": f"unknown parameter {unknown[0]!r}; allowed are variant and scope"}, 400)
+        if unknown := sorted({*query} - {"variant", "scope", "stage"}):
+            return JSONResponse({"error": f"unknown parameter {unknown[0]!r}; allowed are variant, scope and stage"}, 400)
         scope = query.get("scope", SINCE_START)
         if scope not in GATE_SCOPES:
             return JSONResponse({"error": f"scope: got {scope!r}; allowed are {', '.join(GATE_SCOPES)}"}, 400)
         try:
-            answer = await run_in_threadpool(views.gate, request.path_params["experiment"], query.get("variant"), scope)
+            experiment = request.path_params["experiment"]
+            answer = await run_in_threadpool(views.gate, experiment, query.get("variant"), scope, query.get("stage"))
         except UnknownExperimentError as error:
             return JSONResponse({"error": str(error)}, 404)
         if answer is None:

@@ -211,13 +211,14 @@ def openapi_json() -> bytes:
         {"name": "experiment", "in": "path", "required": True, "schema": _TEXT},
         {"name": "variant", "in": "query", "schema": _TEXT, "description": "One treatment. Without it, all must pass."},
         {"name": "scope", "in": "query", "schema": {"enum": [*GATE_SCOPES], "default": GATE_SCOPES[0]}},
+        {"name": "stage", "in": "query", "schema": _TEXT, "description": "The stage that must run for a pass."},
     ]
     paths = {
         "/api/report": _path("The newest report.", "Report", {"503": "No report yet, or this process does not publish."}),
         "/api/gate/{experiment}": _path(
             "Whether the treatments of an experiment may get more traffic.",
             "GateAnswer",
-            {"400": "Unknown parameter or scope.", "404": "Unknown experiment or treatment.", "503": "No report yet."},
+            {"400": "Unknown parameter or scope.", "404": "Unknown experiment, treatment or stage.", "503": "No report yet."},
             gate_parameters,
         ),
         "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),

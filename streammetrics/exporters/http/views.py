@@ -139,7 +139,7 @@ class HttpViews:
             "dead_letters": status.dead_letters,
         }
 
-    def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START) -> GateAnswer | None:
+    def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START, stage: str | None = None) -> GateAnswer | None:
         """Return the answer of the gate for an experiment; None before the first report. Raises UnknownExperimentError.
 
         The report is stale if it was read too long ago, if its event time is too far behind, or if this process is behind its inputs.
@@ -151,7 +151,16 @@ class HttpViews:
         stale = [*self._stale(self._monotonic() - shown_seconds), *ReportTimes.of(report).staleness(now_ms, self._stale_ms)]
         warnings = report.warnings()
         (found,) = with_outlook([find_experiment(report.experiments, experiment, scope, stale, warnings)], history)
-        return answer_gate(found, variant, stale=stale, up_to_ms=report.entered_ms, answered_ms=now_ms, warnings=warnings)
+        return answer_gate(
+            found,
+            variant,
+            stage=stage,
+            is_live=not report.ended,
+            stale=stale,
+            up_to_ms=report.entered_ms,
+            answered_ms=now_ms,
+            warnings=warnings,
+        )
 
     def _stale(self, age_seconds: float) -> Iterator[str]:
         limit_seconds = self._stale_ms / 1_000
