@@ -126,11 +126,9 @@ def test_a_report_without_frozen_scales_says_so() -> None:
     assert verdict.reason == wanted
 
 
-def test_without_variance_no_verdict_is_certain() -> None:
-    all_hit, none_hit = ([[1, hit * ONE, hit * ONE, hit, 5, hit << 33]] * 500 for hit in (1, 0))
-    found = report_of(
-        Policy(paging=("user_hit_rate@5",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, none_hit)})
-    )
+def test_without_variance_a_verdict_is_certain_only_of_all_against_none() -> None:
+    all_hit, half = ([[1, hit * ONE, hit * ONE, hit, 5, dcg]] * 500 for hit, dcg in ((1, 1 << 40), (1, 1 << 39)))
+    found = report_of(Policy(paging=("dcg@10",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, half)}))
     assert found.verdict.word == "inconclusive"
     assert found.verdict.reason.endswith("so far; all users have the same value, so no confidence can be given")
     credits: dict[tuple[str, str], list[int]] = {}
