@@ -14,7 +14,7 @@ import click
 from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.suggestions import SampleRecord, suggestion_lines
+from streammetrics.cli.suggestions import SampleRecord, inner_values, suggestion_lines
 from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.cli.wiring.decoders import build_watched_decoder, is_mapped
 from streammetrics.cli.wiring.registry import build_schemas
@@ -27,7 +27,7 @@ from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events import Event, Exposure, Feedback
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.grades import parse_grades
-from streammetrics.events.malformed import excerpt
+from streammetrics.events.malformed import excerpt, printable
 from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION
@@ -49,7 +49,7 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     counts, actions, in_seconds = Counter[str](), Counter[str](), 0
     notes: dict[str, list[PathsFound]] = {}
     for record in records:
-        found = decoders[record.topic](record.value)
+        found, refused = decoders[record.topic](record.value), False
         for event in found:
             if isinstance(event, PathsFound):
                 notes.setdefault(record.topic, []).append(event)
@@ -60,7 +60,10 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
             in_seconds += not isinstance(event, MalformedEvent) and seems_seconds(event.ts)
             click.echo(f"{record.place}: {_shown(event)}", file=out)
             if isinstance(event, MalformedEvent) and event.reason != IGNORED:
-                click.echo(f"    {excerpt(record.value or b'')}", file=out)
+                refused = True
+        if refused:
+            for value in inner_values(settings, record):
+                click.echo(f"    {printable(value)}", file=out)
         if not found:
             counts["without an event"] += 1
             click.echo(f"{record.place}: holds no event", file=out)

@@ -5,31 +5,66 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs
+from streammetrics.connectors.registry.source import loaded
+from streammetrics.connectors.source import Record
+from streammetrics.errors import StreammetricsError
+from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.reports.text import counted
 
 SAY_SECONDS = 10.0
 
 
 def repartition(settings: Settings, *, suffix: str, partitions: int | None, instance: str, until_caught_up: bool) -> None:
-    """Copy until a signal stops it, or until nothing is left to copy. Raises ConfigError and SourceError."""
+    """Copy until a signal stops it, or until nothing is left to copy.
+
+    Raises ConfigError and SourceError, and StreammetricsError if records without a readable user were copied with the key that they had.
+    """
     configure_quiet_logs(settings.log.level, settings.log.format)
     connection = kafka_connection(settings)
     with stop_on_signals() as stop:
         plan = prepare_outputs(connection, suffix, partitions, instance)
         _say(f"copying {', '.join(f'{source} to {output}' for source, output in plan.outputs.items())}")
-        with Repartitioner(connection, plan, partial(build_decoder, settings)) as copier:
+        with Repartitioner(connection, plan, partial(build_decoder, settings), _value_of(settings)) as copier:
             _copy(copier, stop, until_caught_up)
     _say(f"{counted(copier.records, 'record')} copied, {copier.unreadable:,} without a readable user")
+    for line in _mapped_topics(settings, plan):
+        _say(line)
     _say(f'set kafka.topics = {_toml(plan)} with a new redis.namespace, and isolation_level = "read_committed" (the default)')
+
+    if copier.unreadable:
+        raise StreammetricsError(
+            f"{counted(copier.unreadable, 'record')} without a readable user kept the key that they had, so their events may miss their"
+            " user; `streammetrics decode TOPIC` says why they are refused"
+        )
+
+
+def _value_of(settings: Settings) -> Callable[[Record], bytes | None]:
+    """Return a function from a record to its value as `run` reads it: with its headers, and the reader of its schema."""
+    schemas = build_schemas(settings)
+    if schemas is None:
+        return lambda record: record.value
+    return lambda record: loaded(record.value, schemas)
+
+
+def _mapped_topics(settings: Settings, plan: RepartitionPlan) -> Iterator[str]:
+    """Yield what to rename in mappings and settings that name a copied topic."""
+    for rule in parse_mappings(settings.events.mappings):
+        if not set(rule.topics).isdisjoint(plan.outputs):
+            names = ", ".join(f'"{plan.outputs.get(name, name)}"' for name in rule.topics)
+            yield f"in {rule.name}, set topics = [{names}]"
+    for name in plan.outputs.keys() & settings.events.topics.keys():
+        yield f"rename [events.topics.{name}] to [events.topics.{plan.outputs[name]}]"
 
 
 def _copy(copier: Repartitioner, stop: threading.Event, until_caught_up: bool) -> None:
@@ -40,7 +75,8 @@ def _copy(copier: Repartitioner, stop: threading.Event, until_caught_up: bool) -
             return
         if time.monotonic() - said_at >= SAY_SECONDS:
             said_at = time.monotonic()
-            _say(f"{counted(copier.records, 'record')} copied, {copier.lag():,} to go")
+            refused = f", {copier.unreadable:,} without a readable user" if copier.unreadable else ""
+            _say(f"{counted(copier.records, 'record')} copied{refused}, {copier.lag():,} to go")
 
 
 def _toml(plan: RepartitionPlan) -> str:

@@ -117,7 +117,7 @@ def _most_seem(settings: Settings, found: Sequence[_Read]) -> Recognized | None:
     schema, counts = settings.events.format, Counter[Recognized]()
     for each in found:
         if not each.is_read:
-            counts.update(seems for value in _inside(settings, each.record) if (seems := recognize(value, schema)) is not None)
+            counts.update(seems for value in inner_values(settings, each.record) if (seems := recognize(value, schema)) is not None)
     return counts.most_common(1)[0][0] if counts else None
 
 
@@ -134,8 +134,8 @@ def _change(seems: Recognized, settings: Settings, found: Sequence[_Read]) -> di
     return None
 
 
-def _inside(settings: Settings, record: SampleRecord) -> Iterator[bytes]:
-    """Yield the JSON of the events of a record, without encoding and envelope. What cannot be read stays as it is."""
+def inner_values(settings: Settings, record: SampleRecord) -> Iterator[bytes]:
+    """Yield the JSON of a record as mappings see it, without encoding and envelope. What cannot be read stays as it is."""
     value = json_of(settings, record.topic)(record.value)
     inner: list[bytes] = []
 
@@ -150,7 +150,7 @@ def _inside(settings: Settings, record: SampleRecord) -> Iterator[bytes]:
 
 def _objects(settings: Settings, records: Sequence[SampleRecord]) -> Iterator[dict[str, Any]]:
     for record in records:
-        for value in _inside(settings, record):
+        for value in inner_values(settings, record):
             try:
                 found = json.loads(value)
             except (ValueError, RecursionError):

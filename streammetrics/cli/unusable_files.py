@@ -9,8 +9,10 @@ from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import StreammetricsError
+from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.outcomes import IGNORED, MALFORMED
 from streammetrics.events.recognize import recognize
+from streammetrics.events.topic_names import topic_of
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import fit
 
@@ -51,7 +53,19 @@ def _explained(path: str, sample: bytes, refused: Collection[DeadLetter], settin
         why = f"Line {first.offset} is refused as {first.reason}: {first.detail}"
     else:
         why = "Check the file and events.format; `streammetrics decode` shows what its lines become"
-    return f"no line of {shown_path(path)} is an event. {why}"
+    return f"no line of {shown_path(path)} is an event. {why}{_taken_for(path, settings)}"
+
+
+def _taken_for(path: str, settings: Settings) -> str:
+    """Say which topic a file was taken for, if mappings name topics."""
+    topics = {topic for rule in parse_mappings(settings.events.mappings) for topic in rule.topics}
+    if not topics:
+        return ""
+    topic = topic_of(path, topics)
+    if topic is not None:
+        return f". By its name it was taken for the topic {topic}; --topic names another one"
+    named = ", ".join(sorted(topics))
+    return f". Its name begins with no topic of a mapping ({named}): name its topic with --topic, or rename it"
 
 
 def refusal_lines(refusals: Mapping[tuple[str, str], DeadLetter], unusable: Collection[str]) -> Iterator[str]:

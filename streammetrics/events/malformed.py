@@ -30,6 +30,15 @@ def without_traceback(error: MalformedEvent) -> MalformedEvent:
     return error.with_traceback(None)
 
 
+def printable(value: bytes) -> str:
+    """Return a whole value as text for one line. Unprintable characters are replaced.
+
+    >>> printable(b"tea\\x00pot") == "tea\\ufffdpot"
+    True
+    """
+    return "".join(char if char.isprintable() else "\ufffd" for char in value.decode(errors="replace"))
+
+
 def excerpt(got: bytes | str | msgspec.Raw) -> str:
     """Return up to SHOWN_CHARS_MAX characters of a value for one log line. Unprintable characters are replaced."""
     start = got if isinstance(got, str) else bytes(memoryview(got)[: 4 * (SHOWN_CHARS_MAX + 1)])

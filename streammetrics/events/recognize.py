@@ -25,6 +25,9 @@ SAMPLE_BYTES: Final = 1 << 16
 LINES_MAX: Final = 20
 
 
+WITHOUT_TYPE: Final = "type is required and must not be null"
+FOREIGN_ADVICE: Final = "`streammetrics decode SOURCE --suggest` proposes settings or mappings for its form"
+"""What to do about records of an unknown form."""
 _UTF8_MARK = b"\xef\xbb\xbf"
 _DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar"}
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
@@ -60,7 +63,11 @@ def explained(error: MalformedEvent, value: bytes | None, schema: Format) -> Mal
     if value is None or error.reason not in ("bad_json", "missing_field"):
         return error
     found = recognize(value[:RECORD_BYTES], schema)
-    return error if found is None else MalformedEvent(error.reason, f"{error.detail}; it looks like {found}")
+    if found is not None:
+        return MalformedEvent(error.reason, f"{error.detail}; it looks like {found}")
+    if schema == "native" and error.detail.startswith(WITHOUT_TYPE):
+        return MalformedEvent(error.reason, f"{WITHOUT_TYPE}; this is no native event: {FOREIGN_ADVICE}")
+    return error
 
 
 def _text(sample: bytes, schema: Format) -> Recognized | None:

@@ -40,6 +40,10 @@ def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
 
 
 class TestForm:
+    def test_records_of_an_unknown_form_are_not_the_fault_of_their_sender(self) -> None:
+        (found,) = found_in([b'{"who":"u","what":"seen"}'] * 3)
+        assert found.fix == "these are not native events: `streammetrics decode shown --suggest` proposes mappings, or set events.format"
+
     def test_a_path_without_a_value_is_a_warning_with_the_nearest_name(self) -> None:
         mapping = {"kind": "feedback", "user_id": "user_id", "ts": "ts", "item_id": "item_id", "action": "action", "value": "values"}
         settings = Settings.model_validate({"events": {"mappings": [mapping]}})

@@ -151,3 +151,34 @@ def test_a_column_of_a_csv_means_what_its_mapping_says(tmp_path: Path, column: s
     called("replay", *files, "--config", tmp_path / "config.toml", "--report", report)
     totals = json.loads(report.read_text())["totals"]
     assert totals[0]["values"]["ndcg@10"] == pytest.approx(1 / math.log2(3), abs=1e-9)
+
+
+class TestTopicsOfFiles:
+    CONFIG = CONFIG.replace('"searches"', '"web.searches"') + '[kafka]\ntopics = ["web.searches"]\n'
+
+    @pytest.fixture
+    def config(self, tmp_path: Path) -> Path:
+        (tmp_path / "config.toml").write_text(self.CONFIG)
+        return tmp_path / "config.toml"
+
+    def test_a_topic_with_dots_is_found(self, tmp_path: Path, config: Path) -> None:
+        file = tmp_path / "web.searches.2026-week46.ndjson"
+        file.write_text(json.dumps(SEARCH))
+        assert called("replay", file, "--config", config).returncode == 0
+
+    def test_a_file_without_a_topic_says_so_and_the_option_names_it(self, tmp_path: Path, config: Path) -> None:
+        file = tmp_path / "export.ndjson"
+        file.write_text(json.dumps(SEARCH))
+        refused = called("replay", file, "--config", config)
+        assert refused.returncode == 1
+        assert "Its name begins with no topic of a mapping (shop, web.searches)" in refused.stderr
+        assert "this is no native event" in refused.stderr
+        assert called("replay", file, "--config", config, "--topic", "web.searches").returncode == 0
+        wrong = called("replay", file, "--config", config, "--topic", "shops")
+        assert wrong.returncode == 2
+        assert "no mapping and no [events.topics] has this topic (shop, web.searches)" in wrong.stderr
+
+    def test_mappings_for_topics_that_are_not_read_are_found(self, config: Path) -> None:
+        warned = called("check-config", "--config", config).stderr
+        assert "mapping 2 is for shop, which `run` does not read: kafka.topics is web.searches" in warned
+        assert "mapping 1" not in warned

@@ -14,7 +14,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from streammetrics.connectors.kafka.partitioner import partition_of
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
+from tests.servers.registry import SchemaRegistry
 from tests.support.command_line import started, streammetrics
+from tests.support.registry import AVRO_FEEDBACK, FEEDBACK, OfficialSerializers
 
 START_MS = 1_700_000_000_000
 
@@ -90,8 +92,9 @@ def test_every_record_is_copied_once_to_the_partition_of_its_user(kafka_broker: 
     producer.send(topics[0], value=b"no event", key=b"its own key")
     producer.flush()
     done = streammetrics(*words(kafka_broker, topics, "--until-caught-up"))
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stdout) == (1, "")  # one record has no readable user
     assert "2,001 records copied, 1 without a readable user" in done.stderr
+    assert "1 record without a readable user kept the key that they had" in done.stderr
     assert f'set kafka.topics = ["{topics[0]}-by-user", "{topics[1]}-by-user"]' in done.stderr
     copies = [copy for topic in topics for copy in read_committed(kafka_broker, f"{topic}-by-user")]
     readable = [copy for copy in copies if copy.value != b"no event"]
@@ -102,6 +105,25 @@ def test_every_record_is_copied_once_to_the_partition_of_its_user(kafka_broker: 
         assert copy.partition == partition_of(event["user_id"], 4)
         assert (copy.timestamp, copy.headers) == (event["ts"], [("trace", b"t")])
     assert [copy.key for copy in copies if copy.value == b"no event"] == [b"its own key"]
+
+
+def test_records_are_read_as_run_reads_them_by_registry_and_mappings(
+    kafka_broker: KafkaBroker, producer: Any, topics: list[str], schema_registry: SchemaRegistry
+) -> None:
+    serializers, mapped = OfficialSerializers(schema_registry, topics[0]), json.dumps({"who": "u2", "at": START_MS, "sku": "a"}).encode()
+    encoded = serializers.avro(AVRO_FEEDBACK, FEEDBACK)
+    producer.send(topics[0], value=encoded)
+    producer.send(topics[1], value=mapped)
+    producer.send(topics[1], value=b'{"page":1}', key=b"kept")
+    producer.flush()
+    click = {"kind": "feedback", "when": {"sku": {"present": True}}, "user_id": "who", "ts": "at", "item_id": "sku"}
+    mappings = [click | {"name": "clicks", "topics": [topics[1]], "action": {"value": "click"}}, {"kind": "ignore", "topics": [topics[1]]}]
+    options = ["--set", f"registry.url={schema_registry.url}", "--set", f"events.mappings={json.dumps(mappings)}"]
+    done = streammetrics(*words(kafka_broker, topics, *options, "--until-caught-up"))
+    assert done.returncode == 0, done.stderr
+    assert f'in clicks, set topics = ["{topics[1]}-by-user"]' in done.stderr
+    copies = {copy.value: copy.key for topic in topics for copy in read_committed(kafka_broker, f"{topic}-by-user")}
+    assert copies == {encoded: FEEDBACK["user_id"].encode(), mapped: b"u2", b'{"page":1}': b"kept"}
 
 
 def test_a_backlog_is_copied_in_order_of_event_time(kafka_broker: KafkaBroker, producer: Any, topics: list[str]) -> None:

@@ -24,10 +24,11 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     """
     from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
     from streammetrics.cli.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
+    from streammetrics.cli.wiring.file_topics import unread_topics  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     require_encodings(loaded.settings)
-    for warning in missing_packages(loaded.settings):
+    for warning in (*missing_packages(loaded.settings), *unread_topics(loaded.settings)):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     click.echo(render_effective(loaded), file=standard_output(), nl=False)

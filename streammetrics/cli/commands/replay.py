@@ -23,13 +23,15 @@ from streammetrics.cli.option_types import OutputFile
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
+@click.option("--topic", metavar="TOPIC", help="The topic of all files, for mappings and [events.topics]. Without, their names tell.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
-def replay(  # noqa: PLR0917 (one name for each option)
+def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     config_path: Path | None,
     settings_given: tuple[str, ...],
     files: tuple[str, ...],
     flush: bool,
     jobs: int,
+    topic: str | None,
     quiet: bool,
     panes: Path | None,
     report: Path | None,
@@ -38,11 +40,13 @@ def replay(  # noqa: PLR0917 (one name for each option)
     """Compute the same numbers as `run` from files, without Kafka, Redis or a clock.
 
     A FILE is a file, a folder, a pattern such as 'logs/*.gz', or - for standard input. It has lines of JSON, one JSON array, CSV, TSV,
-    Parquet or Avro. It may be compressed with gzip, bz2, xz or zstd, and it may be UTF-16. The content decides, except that a file named
-    .gz must be gzip. Parquet, Avro and zstd need the extra `files`.
+    Parquet or Avro. It may be compressed with gzip, bz2, xz, zstd or zip, and it may be UTF-16. The content decides, except that a file
+    named .gz must be gzip. Parquet, Avro and zstd need the extra `files`.
 
     Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. Files
     have no record timestamps, so join.future_ms refuses no event. join.support_far_ms does.
+
+    Mappings may name topics. A file has the longest of them that its name begins with, or --topic.
 
     With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
     order.
@@ -58,8 +62,12 @@ def replay(  # noqa: PLR0917 (one name for each option)
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
     from streammetrics.cli.replay.files import ReplayOutputs  # noqa: PLC0415
     from streammetrics.cli.replay.replay import replay_and_show  # noqa: PLC0415
+    from streammetrics.cli.wiring.file_topics import with_topic  # noqa: PLC0415
+    from streammetrics.connectors.file_paths import expanded_paths  # noqa: PLC0415
 
-    loaded = load_settings(config_path, settings_given)
+    settings = load_settings(config_path, settings_given).settings
+    if topic is not None:
+        settings = with_topic(settings, expanded_paths(files), topic)
     outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
     with interrupt_on_signals():
-        replay_and_show(loaded.settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs)
+        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs)

@@ -22,7 +22,7 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.recognize import recognize
+from streammetrics.events.recognize import WITHOUT_TYPE, recognize
 from streammetrics.events.recognized import Recognized
 from streammetrics.events.unknown_names import nearest
 from streammetrics.reports.path_counts import counted_paths
@@ -95,13 +95,16 @@ def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doctor
         reasons = Counter(error.reason for _, error in decoded.malformed)
         first, error = decoded.malformed[0]
         seems = _recognized(topic, [record for record, _ in decoded.malformed], settings)
+        advice = seems.advice if seems else f"correct the sender; partition {first.partition} offset {first.offset}: {fit(error.detail)}"
+        if seems is None and not decoded.usable and all(WITHOUT_TYPE in each.detail for _, each in decoded.malformed):
+            advice = f"these are not native events: `streammetrics decode {topic} --suggest` proposes mappings, or set events.format"
         level: Level = "fail" if len(decoded.usable) < USABLE_SHARE_MIN * records else "warn"
         named = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         yield DoctorFinding(
             level,
             f"topic {topic}: {refused} of {counted(records, 'recent record')} {'is' if refused == 1 else 'are'} refused ({named})"
             + (f"; they look like {seems.what}" if seems else ""),
-            seems.advice if seems else f"correct the sender; partition {first.partition} offset {first.offset}: {fit(error.detail)}",
+            advice,
         )
     if decoded.usable:
         kinds = Counter(KIND_NAMES[type(event)] for _, event in decoded.events())

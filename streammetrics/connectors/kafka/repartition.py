@@ -31,11 +31,13 @@ from streammetrics.connectors.kafka.client import KafkaConnection, describe_erro
 from streammetrics.connectors.kafka.consumer import REQUEST_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
-from streammetrics.connectors.source import Input
+from streammetrics.connectors.source import Input, Record
 from streammetrics.errors import MalformedEvent, SourceError
 from streammetrics.events import Decoder
+from streammetrics.events.outcomes import IGNORED
 
 log = structlog.get_logger("streammetrics.kafka")
 
@@ -49,11 +51,15 @@ LOST_MEMBERSHIP = (CommitFailedError, IllegalGenerationError, RebalanceInProgres
 
 
 class KeyedRecord(NamedTuple):
-    """A client's record with the least time of its events (ms; its log's time without events) and its user, None without events."""
+    """A client's record with the least time of its events (ms; its log's time without events) and its user, None without events.
+
+    `is_refused`: the record has no user because its events are malformed.
+    """
 
     ts: int
     user_id: str | None
     record: Any
+    is_refused: bool = False
 
 
 @dataclass(slots=True)
@@ -93,12 +99,20 @@ class StepMerge:
 class Repartitioner:
     """Copies records until it is closed. For one thread. Raises SourceError when Kafka fails.
 
-    `records` counts the copied records. `unreadable` counts those without a user: they keep their key, and the worker that reads
-    the output dead-letters them.
+    `value_of` returns the value of a record with what its decoder needs: its headers, and the reader of its schema. `records` counts the
+    copied records. `unreadable` counts those with a refused event and without a user: they keep their key, and the worker that reads the
+    output dead-letters them. Records that hold no event, or that a mapping ignores, are copied like these and are not counted.
     """
 
-    def __init__(self, settings: KafkaConnection, plan: RepartitionPlan, decoder_of: Callable[[str], Decoder]) -> None:
+    def __init__(
+        self,
+        settings: KafkaConnection,
+        plan: RepartitionPlan,
+        decoder_of: Callable[[str], Decoder],
+        value_of: Callable[[Record], bytes | None],
+    ) -> None:
         self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
+        self._value_of = value_of
         self._settings = replace(settings, group_id=plan.group_id, group_instance_id=None, isolation_level="read_committed")
         self.records = self.unreadable = 0
         self._merge = StepMerge()
@@ -215,7 +229,7 @@ class Repartitioner:
             self._assigned = set(self._consumer.assignment())
             return 0
         self.records += len(taken)
-        self.unreadable += sum(keyed.user_id is None for _, keyed in taken)
+        self.unreadable += sum(keyed.is_refused for _, keyed in taken)
         return len(taken)
 
     def _send(self, origin: Input, keyed: KeyedRecord) -> Any:
@@ -230,14 +244,17 @@ class Repartitioner:
         )
 
     def _keyed(self, origin: Input, record: Any) -> KeyedRecord:
-        events = [event for event in self._decoders[origin.topic](record.value) if not isinstance(event, MalformedEvent)]
+        found = self._decoders[origin.topic](self._value_of(as_record(record, with_headers=True)))
+        events = [event for event in found if not isinstance(event, MalformedEvent)]
+        is_refused = not events and any(isinstance(event, MalformedEvent) and event.reason != IGNORED for event in found)
         users = {event.user_id for event in events}
         if len(users) > 1:
             raise SourceError(
                 f"{origin.topic}:{origin.partition}:{record.offset} holds events of {len(users)} users, but a record has one key",
                 "let the producer write the events of each user in records of their own",
             )
-        return KeyedRecord(min((event.ts for event in events), default=record.timestamp), next(iter(users), None), record)
+        ts = min((event.ts for event in events), default=record.timestamp)
+        return KeyedRecord(ts, next(iter(users), None), record, is_refused)
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
