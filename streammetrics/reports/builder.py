@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_user_counts
 from streammetrics.engine.signature import Signature, differing, fit_of
@@ -32,6 +32,11 @@ from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, Window
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
+
+EARLIER_MAX: Final = 240
+"""Most earlier windows of one length and view. With panes of a minute this is four hours."""
+GROUPS_MAX: Final = 32
+"""Most groups of an earlier window."""
 
 
 class ReportBuilder:
@@ -71,6 +76,7 @@ class ReportBuilder:
         self._recent = None if experiments is None else RecentReader(self.aggregator, layout, experiments.deciding)
         self._withheld: set[tuple[int, WindowView, int]] = set()
         self._withheld_count = 0
+        self._ends: dict[tuple[int, WindowView], int] = {}
 
     def panes_from(self, task: int) -> int | None:
         """Return the start from which a task's panes may have changed since the last update; None: all panes."""
@@ -123,6 +129,22 @@ class ReportBuilder:
         if span is not None:
             for start in self.aggregator.starts(max(first_ms, span[0]), span[1]):
                 yield start, self.aggregator.pane(start)
+
+    def earlier_windows(self, report: Report) -> tuple[Window, ...]:
+        """Return the windows that ended between the last call and this report, which is the newest. At first: EARLIER_MAX before it.
+
+        They are read from the stored panes. So the curves have no gap after a restart, or while a worker catches up.
+        """
+        found = list[Window]()
+        for window in report.windows:
+            if window.end_ms is None or not window.complete:
+                continue
+            key = window.window_ms, window.view
+            oldest = window.end_ms - (EARLIER_MAX + 1) * self.rules.pane_ms
+            after = max(self._ends.get(key, oldest), oldest)
+            found += self.aggregator.earlier(window, after, max(each.oldest_kept for each in self._controls_of(report.tasks)), GROUPS_MAX)
+            self._ends[key] = window.end_ms
+        return tuple(found)
 
     def report(self, tasks: int) -> Report:
         """Build a report. `tasks` is the number of all tasks, committed or not."""

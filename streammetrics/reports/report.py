@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from streammetrics import __version__
@@ -116,6 +116,8 @@ class Report:
     """The examination curve, an estimate; None if `position_bias.enabled` is false, or before every task has committed."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
+    earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
+    """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
 
     def warnings(self) -> list[str]:
         """Return what makes the numbers doubtful, in sentences."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -83,7 +84,7 @@ class Publisher:
         last, self._last = self._last, None  # an error may come after a part was read
         has_news = read_committed(self._store, self._builder, tasks)
         has_news = freeze_due_scales(self._store, self._builder, tasks) or has_news
-        report = self._builder.report(tasks) if has_news or last is None else last
+        report = self._newest(tasks) if has_news or last is None else last
         self._last = report
         self._warn_withheld(report)
         self._warn_partitions(report)
@@ -91,6 +92,10 @@ class Publisher:
         self._warn_paths(report)
         self._on_report(report)
         return report
+
+    def _newest(self, tasks: int) -> Report:
+        report = self._builder.report(tasks)
+        return replace(report, earlier_windows=self._builder.earlier_windows(report))
 
     def _warn_withheld(self, report: Report) -> None:
         withheld = {window.window_ms for window in report.windows if not window.complete}

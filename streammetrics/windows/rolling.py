@@ -197,6 +197,30 @@ class WindowAggregator:
                 moved.add(self.pane(start_ms))
         return moved
 
+    def earlier(self, window: Window, after_ms: int, oldest_kept_ms: int, groups_max: int) -> Iterator[Window]:
+        """Yield the windows of the same length and view that end before this one and after `after_ms`, oldest first.
+
+        They have the panes as they are now, and only groups of this window: the first `groups_max`, those without a segment first.
+        Windows without lists, and those that need panes before `oldest_kept_ms`, are left out.
+        """
+        chosen = sorted((values.group for values in window.groups), key=lambda group: (bool(group.segment), group))[:groups_max]
+        length_ms, pane_ms = window.window_ms, self.rules.pane_ms
+        first = max(after_ms + pane_ms, oldest_kept_ms + length_ms)
+        if window.end_ms is None or not chosen or first >= window.end_ms:
+            return
+        panes = {start: self.pane(start) for start in self.starts(first - length_ms, window.end_ms)}
+        sums = _Sums(first - length_ms, first, {})
+        for start, pane in panes.items():
+            if sums.covers(start):
+                sums.add({group: pane[group] for group in chosen if group in pane})
+        for end in range(first, window.end_ms, pane_ms):
+            if sums.tallies:
+                found = tuple(self.values(group, sums.tallies[group]) for group in sorted(sums.tallies))
+                yield Window(length_ms, window.view, end, True, found)
+            entering, leaving = panes.get(end, {}), panes.get(end - length_ms, {})
+            sums.add({group: entering[group] for group in chosen if group in entering})
+            sums.subtract({group: leaving[group] for group in chosen if group in leaving})
+
     def _end(self, view: WindowView, watermark_ms: int, newest_ms: int) -> int | None:
         rules = self.rules
         if view == "final":

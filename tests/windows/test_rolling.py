@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import permutations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.engine.codec import decode_pane, encode_pane
@@ -198,3 +198,30 @@ def test_a_final_span_is_complete_and_ends_with_the_last_final_pane() -> None:
     assert windows.final_span(100, 37, 20, 25) == (20, 30)
     assert windows.final_span(100, NEVER, NEVER, 25) is None
     assert windows.final_span(100, 37, 30, 25) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=14), st.integers(-2, 14), st.integers(-1, 6))
+@example([(1, 0), (2, 1), (0, 0), (3, 2)], -2, -1)
+@example([(1, 1)] * 8, 2, 3)
+def test_earlier_windows_are_those_that_were_shown_then(lists: list[tuple[int, int]], after: int, kept: int) -> None:
+    panes = {10 * at: {group: tally(count) for group, count in zip(GROUPS, of_pane, strict=False)} for at, of_pane in enumerate(lists)}
+    windows, oldest_kept = aggregator(), 10 * kept
+    windows.update(0, {start: encode_pane(pane) for start, pane in panes.items() if start >= oldest_kept}, None, oldest_kept)
+    newest = windows.window(30, "final", 10 * len(lists) + 7, oldest_kept, 10 * len(lists))
+    known = {values.group for values in newest.groups}
+    expected = []
+    for end in range(10 * after + 10, newest.end_ms or 0, 10):
+        then = windows.window(30, "final", end + 7, oldest_kept, 10 * len(lists))
+        groups = tuple(values for values in then.groups if values.group in known)
+        if then.complete and groups:
+            expected.append((end, groups))
+    found = [*windows.earlier(newest, 10 * after, oldest_kept, 9)] if newest.complete else []
+    assert [(each.end_ms, each.groups) for each in found] == (expected if newest.complete else [])
+
+
+def test_earlier_windows_have_the_first_groups_and_those_without_a_segment_first() -> None:
+    segment = Group("", "", "surface", "home")
+    windows = aggregator()
+    windows.update(0, {start: encode_pane({segment: tally(1), GROUPS[1]: tally(2)}) for start in (0, 10, 20)}, None, NEVER)
+    newest = windows.window(20, "final", 37, NEVER, 25)
+    assert [[values.group for values in each.groups] for each in windows.earlier(newest, 0, NEVER, 1)] == [[GROUPS[1]]] * 2

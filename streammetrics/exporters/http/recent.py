@@ -1,6 +1,7 @@
 """The values of recent reports over event time, so that a newly opened page has curves at once. Computes nothing.
 
-The points are in memory only and are lost at a restart. The constants below limit them. The oldest points are dropped first, and
+The points are in memory only. After a restart the first report has the earlier windows, read from the stored panes, and the history of
+verdicts has the lifts. The constants below limit them. The oldest points are dropped first, and
 groups by segment before groups without one.
 """
 
@@ -16,13 +17,12 @@ from typing import Any, NamedTuple, TypeAlias
 from streammetrics.events.event_time import FOREVER
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
+from streammetrics.reports.builder import EARLIER_MAX, GROUPS_MAX
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, GroupValues, Window
 
-POINTS_MAX = 240
-"""Most points of a line. With panes of a minute this is four hours."""
-GROUPS_MAX = 32
-"""Most groups of a window."""
+POINTS_MAX = EARLIER_MAX
+"""Most points of a line."""
 LINES_MAX = 4_096
 """Most lines (variant x measure) of an experiment in one scope."""
 NUMBERS_MAX = 1_000_000
@@ -95,7 +95,7 @@ class RecentPoints:
         replaces it, as its points would.
         """
         with self._lock:
-            if self._last is not None and _ends(self._last) != _ends(report):
+            if self._last is not None and (self._last.earlier_windows or _ends(self._last) != _ends(report)):
                 self._add_last()
             self._last = report
 
@@ -106,6 +106,10 @@ class RecentPoints:
         found = {**self._window_points(report), **_experiment_points(report)}
         for track in [track for track in self._tracks if track not in found]:
             self._numbers -= sum(point.numbers for point in self._tracks.pop(track))
+        for window in report.earlier_windows:
+            earlier = self._window_point(window)
+            if earlier is not None:
+                self._add(self._tracks.setdefault(_WindowTrack(window.window_ms, window.view), deque()), earlier, 1)
         for track, point in found.items():
             points = self._tracks.setdefault(track, deque())
             if point is not None:

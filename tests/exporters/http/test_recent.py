@@ -232,3 +232,23 @@ class TestPaths:
     def test_before_the_first_report_there_are_no_lines(self) -> None:
         with served(views_of(two_variants())) as base:
             assert self.ask(base, "/api/curves", window_ms=HOUR_MS, metric="ndcg@10") == (200, {"windows": [], "experiments": []})
+
+
+def test_a_new_process_has_the_curves_of_the_one_before() -> None:
+    """The final values are the same. The live ones are those of the panes as they are now."""
+    story, reports = make_story(START_MS, minutes=45)
+    before, after = RecentPoints(METRICS), RecentPoints(METRICS)
+    for each in reports:
+        before.add_report(each)
+    fresh = replace(reports[-1], earlier_windows=story.pipeline.builder.earlier_windows(reports[-1]))
+    after.add_report(fresh)
+    after.add_report(replace(reports[-1], counts={}))  # a later report with the same ends must not take their place
+    ours, theirs = ({each["view"]: each for each in one.lines(HOUR_MS, "ndcg@10", "values")["windows"]} for one in (after, before))
+    for view, least in (("live", 40), ("final", 10)):
+        lines = theirs[view]["lines"]
+        shown_at = [at for at, _ in enumerate(theirs[view]["ends_ms"]) if any(line["lists"][at] > 0 for line in lines)]
+        assert len(shown_at) > least
+        assert ours[view]["ends_ms"] == [theirs[view]["ends_ms"][at] for at in shown_at]
+    final_at = shown_at
+    for mine, other in zip(ours["final"]["lines"], theirs["final"]["lines"], strict=True):
+        assert mine["values"] == [pytest.approx(other["values"][at], nan_ok=True) for at in final_at]
