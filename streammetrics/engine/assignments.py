@@ -6,8 +6,8 @@ computed once and shared by all users.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.engine.experiment_runs import (
     WHOLE,
@@ -15,6 +15,7 @@ from streammetrics.engine.experiment_runs import (
     ExperimentRules,
     ExperimentRun,
     ExperimentRuns,
+    PartName,
     ScopeHolder,
     is_behind,
 )
@@ -36,15 +37,21 @@ class VariantTarget:
     def __init__(self, part: ScopeHolder, day: int, variant: str, in_cells: bool) -> None:
         self.part, self.run, self.variant, self.scope = part, part.run, variant, part.scope(day)
         self.key: ScopeKey = (part.number, day)
-        self.in_cells, self.by_list = in_cells, part.by_list
+        self.in_cells, self.by_list = in_cells, bool(part.name.variant)
         self.special = self.run.earlier is not None or variant == INTERLEAVED
+
+
+Entries: TypeAlias = frozenset[tuple[int, str]]
+"""Stages in which a user's first lists are, each with the number of the run."""
+NO_ENTRIES: Final[Entries] = frozenset()
 
 
 class ExposureTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
     All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own. `parts` are those of their runs.
-    `unstaged` is the number of these experiments that have stages, none of which is that of the lists.
+    `unstaged` is the number of these experiments that have stages, none of which is that of the lists. `entries` are the stages that users
+    enter with these lists.
     """
 
     first: int
@@ -52,6 +59,7 @@ class ExposureTarget(NamedTuple):
     sets: list[ScopeSet]
     parts: tuple[ScopeHolder, ...] = ()
     unstaged: int = 0
+    entries: Entries = NO_ENTRIES
 
 
 _NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
@@ -59,7 +67,7 @@ _NOWHERE: Final = ExposureTarget(FOREVER, NEVER, [])
 
 class _Place(NamedTuple):
     """Where lists of one experiment belong that are shown from `first` to `last` (ms, both inclusive): the part of its run, and the
-    targets there. None: they do not count; `unstaged` is 1 if that is because they are in no stage.
+    targets there. None: they do not count; `unstaged` is 1 if that is because they are in no stage. `entries`: see ExposureTarget.
     """
 
     first: int
@@ -67,6 +75,7 @@ class _Place(NamedTuple):
     part: ScopeHolder | None = None
     targets: tuple[VariantTarget, ...] = ()
     unstaged: int = 0
+    entries: Entries = NO_ENTRIES
 
 
 _UNKNOWN: Final = _Place(FOREVER, NEVER)
@@ -91,46 +100,73 @@ class ExposureTargets:
         self.runs, self.rules, self.pane_ms = runs, rules, pane_ms
         self.counted_from, self.enrolled_before = counted_from, enrolled_before
         self.day_from = NEVER if oldest_kept == NEVER else oldest_kept // DAY_MS
-        self._exposures: dict[tuple[int, int], ExposureTarget] = {}
-        self._places: dict[tuple[tuple[str, str], Labels, int], _Place] = {}
+        self._exposures: dict[tuple[int, int, Entries], ExposureTarget] = {}
+        self._places: dict[tuple[tuple[str, str], Labels, int, str | None], _Place] = {}
+        self._entered = {name for name, plan in rules.plans.items() if not plan.by_list}
+        """Experiments in which it matters when a user came."""
+        self._entries_of: dict[ScopeSet, Entries] = {}
         self._variants: dict[tuple[int, int, str], VariantTarget] = {}
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
         self._targets_of: dict[ScopeSet, list[VariantTarget]] = {}
         self.sets = ScopeSets(self.is_open)
 
-    def at(self, number: int, ts: int) -> ExposureTarget:
-        """Return the target of a list; `number` is that of its experiments among `labels`."""
-        key = (number, ts // DAY_MS)
+    def entries_of(self, sets: Iterable[ScopeSet]) -> Entries:
+        """Return the stages in which a user came, from the scopes with the user's lists."""
+        if not self._entered:
+            return NO_ENTRIES
+        found = [each for scopes in sets if (each := self._entries_in(scopes))]
+        return found[0] if len(found) == 1 else NO_ENTRIES.union(*found)
+
+    def _entries_in(self, scopes: ScopeSet) -> Entries:
+        known = self._entries_of.get(scopes)
+        if known is None:
+            holder_of, entered = self.runs.holder_of, self._entered
+            holders = [holder_of[number] for number, day in scopes.variants if day == WHOLE and number in holder_of]
+            counting = [each for each in holders if each.run.experiment in entered and not each.name.variant]
+            known = self._entries_of[scopes] = frozenset((each.run.number, each.name.entry) for each in counting)
+        return known
+
+    def at(self, number: int, ts: int, entries: Entries = NO_ENTRIES) -> ExposureTarget:
+        """Return the target of a list of a user who came in some stages; `number` is that of its experiments among `labels`."""
+        key = (number, ts // DAY_MS, entries)
         target = self._exposures.get(key, _NOWHERE)
         if not target.first <= ts <= target.last:
-            target = self._exposures[key] = self._find(self.labels[number], self.stages[number], ts)
+            target = self._exposures[key] = self._find(self.labels[number], self.stages[number], ts, entries)
         return target
 
-    def _find(self, labels: Labels, stages: Labels, ts: int) -> ExposureTarget:
-        day, unstaged = ts // DAY_MS, 0
+    def _find(self, labels: Labels, stages: Labels, ts: int, entries: Entries) -> ExposureTarget:
+        day, unstaged, entry_of = ts // DAY_MS, 0, dict(entries)
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         together: dict[int, dict[ScopeKey, str | None]] = {WHOLE: {}, day: {}}
         alone: list[ScopeSet] = []
         parts: list[ScopeHolder] = []
+        begun: list[Entries] = []
         for label in labels:
-            key = (label, stages, day)
+            run = self.runs.at(label[0], ts) if label[0] in self._entered else None
+            entry = None if run is None else entry_of.get(run.number)
+            key = (label, stages, day, entry)
             place = self._places.get(key, _UNKNOWN)
             if not place.first <= ts <= place.last:
-                place = self._places[key] = self._place(*label, stages, ts)
+                place = self._places[key] = self._place(*label, stages, ts, entry)
             first, last, unstaged = max(first, place.first), min(last, place.last), unstaged + place.unstaged
             if place.part is None:
                 continue
             parts.append(place.part)
+            if place.entries:
+                begun.append(place.entries)
             for target in place.targets:
                 if target.special:
                     alone.append(self.sets.of({target.key: target.variant}))
                 else:
                     together[target.key[1]][target.key] = target.variant
         sets = [*(self.sets.of(variants) for variants in together.values() if variants), *alone]
-        return ExposureTarget(first, last, sets, tuple(parts), unstaged)
+        return ExposureTarget(first, last, sets, tuple(parts), unstaged, NO_ENTRIES.union(*begun))
 
-    def _place(self, experiment: str, variant: str, stages: Labels, ts: int) -> _Place:
-        """Return where lists of one experiment belong, and for which times around `ts` that holds."""
+    def _place(self, experiment: str, variant: str, stages: Labels, ts: int, entry: str | None) -> _Place:
+        """Return where lists of one experiment belong, and for which times around `ts` that holds.
+
+        `entry`: the stage in which the user came; None if the lists are the user's first.
+        """
         run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
         if run is None or not span.holds(ts) or ts < self.counted_from:
             return _Place(ts, ts)
@@ -139,15 +175,19 @@ class ExposureTargets:
             run.earlier = self.rules.before(run)
         plan = self.rules.plans.get(experiment)
         part: ScopeHolder = run
+        entries = NO_ENTRIES
         if plan is not None:
             stage = plan.at(ts, stages)
             first, last = max(first, stage.first), min(last, stage.last)
             if stage.key is None:
                 return _Place(first, last, unstaged=1)
-            part = self.runs.part(run, stage.key, variant if plan.by_list else "")
+            name = PartName(stage.key, stage.key, variant) if plan.by_list else PartName(stage.key if entry is None else entry, stage.key)
+            part = self.runs.part(run, name)
+            if not plan.by_list and entry is None:
+                entries = frozenset([(run.number, stage.key)])
         day = ts // DAY_MS
         scopes = (WHOLE, day) if day >= self.day_from else (WHOLE,)
-        return _Place(first, last, part, tuple(self.variant(part, scope, variant) for scope in scopes))
+        return _Place(first, last, part, tuple(self.variant(part, scope, variant) for scope in scopes), entries=entries)
 
     def variant(self, part: ScopeHolder, day: int, variant: str) -> VariantTarget:
         """Return the target of a variant in one scope. There is only one."""

@@ -1,8 +1,8 @@
 """What the cells of a rollout have in common: the changes of cross moments when lists are added to users' totals in one batch.
 
-Pure. A cell is a variant in one stage. When a user's totals in a cell change, so do the products with their totals in each other cell
-of the same run and scope. The change is the difference between the products after the batch and before it, so the order of users and
-commits cannot matter.
+Pure. A cell is a variant in one stage, with the users who came in one stage. When a user's totals in a cell change, so do the products
+with their totals in each other cell of the same run and scope. The change is the difference between the products after the batch and
+before it, so the order of users and commits cannot matter.
 
 A user who is in many rollouts has the same totals in most of them. So the products are those of two sets of scopes. They are computed
 once, and then added for every rollout of which both sets have a cell.
@@ -121,6 +121,7 @@ def _add_to_scope(layout: CrossLayout, one: VariantTarget, other: VariantTarget,
     return holder.key
 
 
-def _place(cell: VariantTarget) -> tuple[str, str, int]:
-    """The stage, the variant, and the number of the part. The cells of a pair are in this order."""
-    return cell.part.stage, cell.variant, cell.part.number
+def _place(cell: VariantTarget) -> tuple[str, str, str, int]:
+    """The entry, the stage, the variant, and the number of the part. The cells of a pair are in this order."""
+    name = cell.part.name
+    return name.entry, name.stage, cell.variant, cell.part.number

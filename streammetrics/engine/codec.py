@@ -90,7 +90,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
     - `ends` is (experiment, configured end), for experiments with a run and an end.
-    - `parts` is (number, number of its run, stage, variant, latest list) of the stages and variants of rollouts.
+    - `parts` is (number, number of its run, entry, stage, variant, latest list) of the parts of rollouts: see `PartName`.
     - `counted` is (number of a run, latest enrolled list in stage ""). It is empty in state of earlier versions.
     - `unknown_names` is (kind, name or empty for all others, count).
     - `paths` is (topic index, optional path of a mapping, counts of records).
@@ -134,7 +134,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     record_times: list[int]
     unknown_names: list[tuple[str, str, int]] = []
     paths: list[StoredPath] = []
-    parts: list[tuple[int, int, str, str, int]] = []
+    parts: list[tuple[int, int, str, str, str, int]] = []
     counted: list[tuple[int, int]] = []
     labelled_before: int = FOREVER
     users_without_sessions: int = 0

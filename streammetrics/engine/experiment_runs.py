@@ -116,7 +116,7 @@ class Scope:
     """The sums over the users of one run, for all its time or for one day, by variant. Users that saw several variants are left out.
 
     `credits` are the moments of the second team's credit against the first, by pair of teams in order. `pairs` are the cross moments
-    with cells of parts of lower numbers, of the two cells in the order of (stage, variant).
+    with cells of parts of lower numbers, of the two cells in the order of (entry, stage, variant).
 
     `arrivals` are users by the variant and hour of their first list; if users have no variant, all lists. `exposed` are users by the
     variant and hour of their first exposure event. In the scope of a day all the hours are one block. `recent` are the lists of the
@@ -140,7 +140,7 @@ class ExperimentRun:
     `counted_last` is the time (ms) of the latest enrolled list in stage "", for users with a variant; NEVER: there is none.
 
     `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that. `parts` are
-    its stages and, if users have no variant, its variants, from their first enrolled list on. The scopes of stage "" are the run's own.
+    those with an enrolled list, except OF_RUN: its scopes are the run's own.
     """
 
     __slots__ = ("counted_last", "earlier", "experiment", "first", "last", "number", "parts", "scopes", "variants")
@@ -159,12 +159,8 @@ class ExperimentRun:
         self.parts: dict[PartName, RunPart] = {}
 
     @property
-    def stage(self) -> str:
-        return ""
-
-    @property
-    def by_list(self) -> bool:
-        return False
+    def name(self) -> PartName:
+        return OF_RUN
 
     @property
     def run(self) -> ExperimentRun:
@@ -184,12 +180,23 @@ class ExperimentRun:
         return known
 
 
-PartName: TypeAlias = tuple[str, str]
-"""A stage, and the variant if users have none ("" if they have one)."""
+class PartName(NamedTuple):
+    """The stage of the users' first list, that of the lists, and the variant if users have none ("" if they have one).
+
+    If users have no variant, both stages are that of the lists.
+    """
+
+    entry: str = ""
+    stage: str = ""
+    variant: str = ""
+
+
+OF_RUN: Final = PartName()
+"""The lists of stage "", of users with a variant."""
 
 
 class RunPart:
-    """The lists of a run in one stage or, if users have no variant, of one variant in one stage. Its number is unique among runs and parts.
+    """Some lists of a run: see PartName. Its number is unique among runs and parts.
 
     `counted_last` is the time (ms) of its latest enrolled list.
     """
@@ -202,15 +209,6 @@ class RunPart:
         self.name = name
         self.counted_last = counted_last
         self.scopes: dict[int, Scope] = {}
-
-    @property
-    def stage(self) -> str:
-        return self.name[0]
-
-    @property
-    def by_list(self) -> bool:
-        """Whether users have no variant, because each list is assigned on its own."""
-        return bool(self.name[1])
 
     def scope(self, day: int) -> Scope:
         """Return the scope of a day, or of the whole run. A new scope is created."""
@@ -231,13 +229,13 @@ class ExperimentRuns:
         self.holder_of: dict[int, ScopeHolder] = {}
         """Runs and parts by number."""
 
-    def part(self, run: ExperimentRun, stage: str, variant: str = "") -> ScopeHolder:
-        """Return the part of a run for a stage and, if users have no variant, a variant. A new part is created."""
-        if not stage and not variant:
+    def part(self, run: ExperimentRun, name: PartName) -> ScopeHolder:
+        """Return the part of a run with a name. A new part is created."""
+        if name == OF_RUN:
             return run
-        known = run.parts.get((stage, variant))
+        known = run.parts.get(name)
         if known is None:
-            known = RunPart(self.next_number, run, (stage, variant))
+            known = RunPart(self.next_number, run, name)
             self.next_number += 1
             self.restore_part(known)
         return known

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from streammetrics.engine.assignments import ExposureTargets
-from streammetrics.engine.experiment_runs import WHOLE, ScopeHolder
+from streammetrics.engine.experiment_runs import WHOLE, PartName, ScopeHolder
 from streammetrics.engine.scope_sets import ScopeKey
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.arrivals import HOUR_MS
@@ -35,7 +35,7 @@ class ExposureSplit:
     def add(self, counted: set[ScopeKey], exposures: Iterable[FinalExposure]) -> None:
         """Count a user's exposures, which are in order, in the scopes where the user is not counted yet."""
         for ts, experiment, variant in exposures:
-            part = self._part_at(experiment, ts)
+            part = self._part_at(experiment, ts, counted)
             day = ts // DAY_MS
             for each in () if part is None else (WHOLE, day) if day >= self._targets.day_from else (WHOLE,):
                 assert part is not None
@@ -51,8 +51,11 @@ class ExposureSplit:
             scope.exposed = scope.exposed.and_more(variant, hours)
         return {(part.number, day) for part, day, _ in self._new}
 
-    def _part_at(self, experiment: str, ts: int) -> ScopeHolder | None:
-        """Return the run of an exposure, or its stage. None if it counts nowhere: stages by label and lists have no exposures."""
+    def _part_at(self, experiment: str, ts: int, counted: Iterable[ScopeKey]) -> ScopeHolder | None:
+        """Return the run of an exposure, or its part. None if it counts nowhere: stages by label and lists have no exposures.
+
+        A user comes in the stage of their first exposure.
+        """
         targets = self._targets
         run, plan = targets.runs.at(experiment, ts), targets.rules.plans.get(experiment)
         if run is None or not targets.rules.span(experiment).holds(ts) or ts < targets.counted_from:
@@ -62,4 +65,8 @@ class ExposureSplit:
             return None
         if not run.scopes:
             run.earlier = targets.rules.before(run)
-        return run if stage is None or stage.key is None else targets.runs.part(run, stage.key)
+        if stage is None or stage.key is None:
+            return run
+        holders = [targets.runs.holder_of[number] for number, day in counted if day == WHOLE]
+        entry = next((holder.name.entry for holder in holders if holder.run is run), stage.key)
+        return targets.runs.part(run, PartName(entry, stage.key))

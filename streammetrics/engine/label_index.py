@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns, RunPart
+from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns, PartName, RunPart
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
@@ -51,7 +51,7 @@ class StoredLabels(TypedDict):
     groups: list[tuple[Group, int, int]]
     runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
     runs_from: int
-    parts: list[tuple[int, int, str, str, int]]
+    parts: list[tuple[int, int, str, str, str, int]]
     counted: list[tuple[int, int]]
 
 
@@ -88,8 +88,8 @@ class LabelIndex:
             self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
         for number, last in stored.counted:
             self._runs.of_number[number].counted_last = last
-        for number, run, stage, variant, last in stored.parts:
-            self._runs.restore_part(RunPart(number, self._runs.of_number[run], (stage, variant), last))
+        for number, run, entry, stage, variant, last in stored.parts:
+            self._runs.restore_part(RunPart(number, self._runs.of_number[run], PartName(entry, stage, variant), last))
 
     def stored(self) -> StoredLabels:
         """Return what the next commit writes."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import ExperimentRules, PartName
+from streammetrics.engine.experiment_runs import OF_RUN, ExperimentRules, PartName
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import DAY_MS, NEVER
@@ -81,8 +81,8 @@ def refuse_changed_stages(changes: Iterable[StageChange]) -> None:
 
 def _of_task(control: Control, rules: ExperimentRules) -> Iterator[StageChange]:
     runs = {number: (experiment, last) for number, experiment, _, last, *_ in control.runs}
-    counted: list[tuple[int, PartName, int]] = [(number, ("", ""), last) for number, last in control.counted]
-    counted += [(run, (stage, variant), last) for _, run, stage, variant, last in control.parts if last != NEVER]
+    counted = [(number, OF_RUN, last) for number, last in control.counted]
+    counted += [(run, PartName(entry, stage, variant), last) for _, run, entry, stage, variant, last in control.parts if last != NEVER]
     for number, name, counted_last in counted:
         experiment, last = runs[number]
         plan = rules.plans.get(experiment, _NO_STAGES)
@@ -91,8 +91,8 @@ def _of_task(control: Control, rules: ExperimentRules) -> Iterator[StageChange]:
 
 
 def _of_part(experiment: str, name: PartName, last_ms: int, plan: StagePlan, is_over: bool) -> Iterator[StageChange]:
-    (stage, variant), by_label = name, plan.label is not None
-    units = "list" if variant else "user", "list" if plan.by_list else "user"
+    stage, by_label = name.stage, plan.label is not None
+    units = "list" if name.variant else "user", "list" if plan.by_list else "user"
     starts = dict(plan.starts)
     if units[0] != units[1]:
         yield StageChange("unit", experiment, stage, last_ms, *units, is_over)

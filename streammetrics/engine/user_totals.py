@@ -106,14 +106,16 @@ class TotalsBatch:
 
     def add_lists(self, record: UserRecord, label_runs: Sequence[LabelRun]) -> None:
         """Add a user's lists to the record."""
-        times, target_at = self.lists.times, self.targets.at
+        times, target_at, entries = self.lists.times, self.targets.at, self.targets.entries_of(record.entries)
         period_rows = self._add_to_periods(record, label_runs[0][1], label_runs[-1][2]) if self.targets.rules.earlier else {}
         rows: dict[ScopeSet, int] = {}
         for number, first, end in label_runs:
             begin = first
             while begin < end:
-                target = target_at(number, times[begin])
+                target = target_at(number, times[begin], entries)
                 stop = end if times[end - 1] <= target.last else bisect_right(times, target.last, begin, end)
+                if target.entries:
+                    entries |= target.entries
                 if target.unstaged:
                     self._count_unstaged(begin, stop, target.unstaged)
                 for part in target.parts:

@@ -6,60 +6,91 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from streammetrics.experiments.cells import Cells, StageCounts
+from streammetrics.experiments.cells import Cells, StageCounts, Stratum
 from streammetrics.experiments.health import Health, check_split, join_trouble, multi_exposure_trouble
 from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.measures import LISTS_AT
+from streammetrics.experiments.name_order import in_order
+from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.share_words import Changed
+from streammetrics.experiments.stages import Stage
 
 
 class StageHealth(NamedTuple):
-    """One stage's p-value of its split (None: not checked), and its sentences."""
+    """One stage's p-value of the split of the users who came in it (None: not checked), the least one of all its strata, and sentences."""
 
     sample_ratio_p: float | None
-    multi_exposed_share: float
+    least_p: float | None
     troubles: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 def check_stage(cells: Cells, stage: StageCounts, changed: Changed | None = None) -> StageHealth:
-    """Check one stage against its own shares. With several stages, each has its part of `sample_ratio_alpha`.
+    """Check one stage against its own shares. With several strata, each has its part of `sample_ratio_alpha`.
 
-    changed: a share that changed within the stage.
+    Users who came in an earlier stage may have kept their variant, or may have been assigned again. So they must be split as one of both
+    stages says. changed: a share that changed within the stage.
     """
-    policy, stages = cells.policy, max(1, len(cells.policy.stages))
-    counts = first_counts(cells, stage)
-    shares = stage.stage.shares or None
-    p, troubles, notes = check_split(
-        policy,
-        cells.stored.experiment,
-        stage.stored.exposed if stage.stored.exposed and policy.unit == "user" else counts,
-        shares,
-        alpha=policy.sample_ratio_alpha / stages,
-        stage=stage.stage.name if policy.stages else None,
-        changed=changed,
-    )
-    users = sum(counts.values())
-    share = stage.stored.multi_exposed_users / users if users and policy.unit == "user" else 0.0
-    trouble = multi_exposure_trouble(policy, cells.stored.experiment, share, users, changed)
+    policy, experiment = cells.policy, cells.stored.experiment
+    alpha = policy.sample_ratio_alpha / strata_max(cells)
+    own = next(each for each in stage.strata if each.key == (stage.key, stage.key))
+    name, shares = stage.stage.name if policy.stages else None, stage.stage.shares or None
+    p, troubles, notes = check_split(policy, experiment, _split(cells, own), shares, alpha=alpha, stage=name, changed=changed)
+    values = [] if p is None else [p]
+    for each in stage.strata:
+        if each is not own and each.entry is not None:
+            both = each.entry.shares, stage.stage.shares
+            values.append(max(sample_ratio_p_value(_in_shares(_split(cells, each), some), some) for some in both))
+            troubles += check_split(policy, experiment, _split(cells, each), shares, alpha=0.0, stage=name)[1]  # of strays alone
+            if values[-1] < alpha:
+                troubles.append(_split_as_neither(_split(cells, each), each.entry))
+    users = sum(sum(first_counts(cells, each).values()) for each in stage.strata)
+    share = stage.multi_exposed_users / users if users and policy.unit == "user" else 0.0
+    trouble = multi_exposure_trouble(policy, experiment, share, users, changed)
     where = f"in stage {stage.stage.name}: " if policy.stages else ""
-    return StageHealth(p, share, tuple(where + each for each in (*troubles, *trouble)), tuple(where + each for each in notes))
+    return StageHealth(
+        p, min(values, default=None), tuple(where + each for each in (*troubles, *trouble)), tuple(where + each for each in notes)
+    )
 
 
-def first_counts(cells: Cells, stage: StageCounts) -> dict[str, int]:
-    """Return what the split of a stage counts: users by their first variant, or lists."""
+def strata_max(cells: Cells) -> int:
+    """Return how many strata there can be: users return in the same stage or a later one, and with labels in any stage."""
+    stages = max(1, len(cells.policy.stages))
     if cells.policy.unit == "list":
-        return {variant: moments[1] for variant, moments in stage.stored.moments.items()}
-    return dict(stage.stored.first_exposures)
+        return stages
+    return stages * (stages + 1) // 2 if cells.policy.stage_label is None else stages * stages
+
+
+def _split(cells: Cells, stratum: Stratum) -> Mapping[str, int]:
+    """Return the users, or lists, whose split is checked."""
+    exposed = stratum.stored.exposed
+    return exposed if exposed and cells.policy.unit == "user" else first_counts(cells, stratum)
+
+
+def _in_shares(counts: Mapping[str, int], shares: Mapping[str, float]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if name in shares}
+
+
+def _split_as_neither(counts: Mapping[str, int], entry: Stage) -> str:
+    seen = ", ".join(f"{name} {counts.get(name, 0):,}" for name in in_order(entry.shares))
+    return f"users who came in stage {entry.name} are split as neither of both stages says ({seen}): fix the assignment"
+
+
+def first_counts(cells: Cells, stratum: Stratum) -> dict[str, int]:
+    """Return what the split of a stratum counts: users by their first variant, or lists."""
+    if cells.policy.unit == "list":
+        return {variant: moments[LISTS_AT] for variant, moments in stratum.stored.moments.items()}
+    return dict(stratum.stored.first_exposures)
 
 
 def cell_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
-    """Return the health of an experiment with cells. `sample_ratio_p` is that of all stages together (Bonferroni).
+    """Return the health of an experiment with cells. `sample_ratio_p` is that of all strata together (Bonferroni).
 
     changes: shares that changed within a stage, by the stage's key.
     """
     stored, found = cells.stored, [check_stage(cells, stage, changes.get(stage.key)) for stage in cells.stages]
-    values = [each.sample_ratio_p for each in found if each.sample_ratio_p is not None]
-    users = sum(sum(first_counts(cells, stage).values()) for stage in cells.stages)
+    values = [each.least_p for each in found if each.least_p is not None]
+    users = sum(sum(first_counts(cells, each).values()) for stage in cells.stages for each in stage.strata)
     multi = stored.multi_exposed_users if cells.policy.unit == "user" else 0
     troubles = [trouble for each in found for trouble in each.troubles]
     troubles += _foreign(cells)
@@ -68,7 +99,7 @@ def cell_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
     if INTERLEAVED in stored.moments:
         notes.append(f'lists of the variant {INTERLEAVED} are not compared by team in an experiment with stages or unit = "list"')
     return Health(
-        min(1.0, len(cells.stages) * min(values)) if values else None,
+        min(1.0, strata_max(cells) * min(values)) if values else None,
         multi / users if users else 0.0,
         stored.joined.unmatched_share,
         tuple(troubles),
@@ -82,7 +113,7 @@ def _late_starts(cells: Cells) -> list[str]:
         f"some lists from the time of stage {later.stage.name} count in stage {earlier.stage.name}: stage {later.stage.name} was added or"
         " moved after its start"
         for earlier, later in pairwise(cells.stages)
-        if later.stage.start_ms is not None and earlier.stored.last_ms is not None and earlier.stored.last_ms >= later.stage.start_ms
+        if later.stage.start_ms is not None and (last := earlier.last_ms) is not None and last >= later.stage.start_ms
     ]
 
 

@@ -1,18 +1,22 @@
-"""Cells, (stage, variant), and how the effects in stages are combined. Moments in, estimates out. Pure.
+"""Cells, and how the effects in strata are combined. Moments in, estimates out. Pure.
 
-An effect is estimated within each stage and then combined, so a change of the traffic or of the mean between stages is no effect. Stage s
-with lists D_st of the treatment and D_sc of the control has the weight (Mantel, Haenszel 1959, "Statistical aspects of the analysis of
-data from retrospective studies of disease")
+A stratum s has the lists of one stage, of the users whose first list was in one stage. A cell is a variant in a stratum. An effect is
+estimated within each stratum and then combined. So neither a change of the traffic or of the mean between stages is an effect, nor a
+difference of the users who come in each stage. That matters where users keep their arm: after a step, the treatment has mostly new users
+and the control mostly old ones.
+
+Stratum s with lists D_st of the treatment and D_sc of the control has the weight (Mantel, Haenszel 1959, "Statistical aspects of the
+analysis of data from retrospective studies of disease")
 
     w_s = D_st D_sc / (D_st + D_sc)
 
-divided by the sum of all weights. It depends on no outcome. With a_c = w_s for the treatment's cell of stage s, and -w_s for the
+divided by the sum of all weights. It depends on no outcome. With a_c = w_s for the treatment's cell of stratum s, and -w_s for the
 control's, the difference is D = sum of a_c m_c, and its variance is
 
     V = sum over all pairs of cells of a_c a_c' S_cc'
 
 S_cc' is the covariance of two cells' means, clustered by user (see `measured_cells`). It is not 0 if users are in both cells: in several
-stages or, if each list is assigned on its own, in both arms.
+stages or, if each list is assigned on its own, in both arms. Then they have no arm to keep, and a stratum is a stage.
 """
 
 from __future__ import annotations
@@ -31,17 +35,18 @@ from streammetrics.experiments.stages import Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
 
 CELL_USERS_MIN: Final = 10
-"""Users that a stage needs in each of two arms before it counts for their comparison."""
+"""Users that a stratum needs in each of two arms before it counts for their comparison."""
 
 
-class StageCounts(NamedTuple):
-    """A configured stage, its key, what is stored of it, and the event time that it covers so far (ms)."""
+class Stratum(NamedTuple):
+    """The lists of one stage, of the users who came in one stage. With unit "list", of all users.
 
-    stage: Stage
-    key: str
+    key: the keys of both stages, entry first. entry: None with unit "list".
+    """
+
+    key: tuple[str, str]
+    entry: Stage | None
     stored: StoredStage
-    from_ms: int
-    to_ms: int
 
     def users(self, variant: str) -> int:
         return self.stored.moments.get(variant, (0,))[USERS_AT]
@@ -51,11 +56,44 @@ class StageCounts(NamedTuple):
         return self.stored.moments.get(variant, (0, 0))[USERS_AT if measure.kind == "users" else LISTS_AT]
 
 
+class StageCounts(NamedTuple):
+    """A configured stage, its key, its strata, and the event time that it covers so far (ms).
+
+    The stratum of the users who came in the stage itself is there, even if it is empty; others only if they have lists.
+    """
+
+    stage: Stage
+    key: str
+    strata: tuple[Stratum, ...]
+    from_ms: int
+    to_ms: int
+
+    @property
+    def variants(self) -> set[str]:
+        return {variant for each in self.strata for variant in each.stored.moments}
+
+    @property
+    def last_ms(self) -> int | None:
+        """Event time of the latest list."""
+        return max((each.stored.last_ms for each in self.strata if each.stored.last_ms is not None), default=None)
+
+    @property
+    def multi_exposed_users(self) -> int:
+        return sum(each.stored.multi_exposed_users for each in self.strata)
+
+    def users(self, variant: str) -> int:
+        """Return the users with lists in the stage. A user came in one stage only, so none counts twice."""
+        return sum(each.users(variant) for each in self.strata)
+
+    def lists(self, variant: str) -> int:
+        return sum(each.stored.moments.get(variant, (0, 0))[LISTS_AT] for each in self.strata)
+
+
 class Combined(NamedTuple):
-    """A treatment and the control over the stages that count. `users` are summed over stages, so some may count more than once.
+    """A treatment and the control over the strata that count. `users` are summed over strata, so some may count more than once.
 
     covariance: of the two means. effective_users: of the treatment and of the control. event_users: see `floors`, summed over the
-    smaller arms of all stages.
+    smaller arms of all strata.
     """
 
     treatment: Estimate
@@ -77,12 +115,13 @@ class Cells:
         self._cross = cross = CrossLayout(measures)
         self._both_ways = {**stored.pairs, **{(other, one): cross.swapped(shared) for (one, other), shared in stored.pairs.items()}}
         self.stages = tuple(_stages(policy, stored))
-        self._moments = {(each.key, variant): sums for each in self.stages for variant, sums in each.stored.moments.items()}
+        strata = [(stage, each) for stage in self.stages for each in stage.strata]
+        self._moments = {Cell(*each.key, variant): sums for _, each in strata for variant, sums in each.stored.moments.items()}
         self._measured: dict[Measure, MeasuredCells] = {}
-        self._left_out: dict[tuple[str, str, str], str | None] = {}
-        known = {each.key for each in self.stages}
-        self.foreign = tuple(each for each in stored.stages if each.key not in known or each.unit != policy.unit)
-        """Stages whose lists were counted under other settings: the stage is not configured, or the unit was another one."""
+        self._left_out: dict[tuple[tuple[str, str], str, str], str | None] = {}
+        known = {id(each.stored) for _, each in strata}
+        self.foreign = tuple(each for each in stored.stages if id(each) not in known)
+        """Lists that were counted under other settings: a stage is not configured, or the unit was another one."""
 
     def measured(self, measure: Measure) -> MeasuredCells:
         """Return the estimates of a measure in all cells. They are computed when they are asked for, and only once."""
@@ -92,17 +131,31 @@ class Cells:
         return found
 
     def left_out(self, stage: StageCounts, treatment: str, control: str) -> str | None:
-        """Return why a stage does not count for a treatment and the control; None if it does."""
-        key = stage.key, treatment, control
+        """Return why a stage does not count for a treatment and the control; None if some stratum of it does."""
+        if any(self._left_out_of(stage, each, treatment, control) is None for each in stage.strata):
+            return None
+        largest = max(stage.strata, key=lambda each: min(each.users(treatment), each.users(control)))
+        return self._left_out_of(stage, largest, treatment, control)
+
+    def _strata(self, treatment: str, control: str, only: StageCounts | None = None) -> Iterator[Stratum]:
+        """Yield the strata that count for a treatment and the control, in all stages or in one alone."""
+        for stage in self.stages if only is None else (only,):
+            for each in stage.strata:
+                if self._left_out_of(stage, each, treatment, control) is None:
+                    yield each
+
+    def _left_out_of(self, stage: StageCounts, stratum: Stratum, treatment: str, control: str) -> str | None:
+        key = stratum.key, treatment, control
         if key not in self._left_out:
-            self._left_out[key] = self._why_left_out(stage, treatment, control)
+            self._left_out[key] = self._why_left_out(stage, stratum, treatment, control)
         return self._left_out[key]
 
-    def _why_left_out(self, stage: StageCounts, treatment: str, control: str) -> str | None:
+    def _why_left_out(self, stage: StageCounts, stratum: Stratum, treatment: str, control: str) -> str | None:
+        came = "" if stratum.entry in (None, stage.stage) else f" from stage {stratum.entry.name}"
         for variant in (treatment, control):
-            users = stage.users(variant)
+            users = stratum.users(variant)
             if users < CELL_USERS_MIN:
-                return f"{variant} has {users:,} {'user' if users == 1 else 'users'} in it, at least {CELL_USERS_MIN} are needed"
+                return f"{variant} has {users:,} {'user' if users == 1 else 'users'}{came} in it, at least {CELL_USERS_MIN} are needed"
         missed = {variant: self._missed_share(stage, variant) for variant in (treatment, control)}
         late = max(missed, key=lambda variant: missed[variant])
         if missed[late] - min(missed.values()) > self.policy.late_share_max:
@@ -113,30 +166,31 @@ class Cells:
     def running(self) -> StageCounts | None:
         """The stage that runs now: the one of the newest event or, with labels, of the latest list. None before the first stage."""
         if self.policy.stage_label is not None:
-            seen = [(stage.stored.last_ms, number) for number, stage in enumerate(self.stages) if stage.stored.last_ms is not None]
+            seen = [(last, number) for number, stage in enumerate(self.stages) if (last := stage.last_ms) is not None]
             return self.stages[max(seen)[1]] if seen else None
         now_ms = max(self.stored.newest_ms, self.stored.to_ms - 1)
         begun = [stage for stage in self.stages if stage.stage.start_ms is None or stage.stage.start_ms <= now_ms]
         return begun[-1] if begun else None
 
-    def weights(self, measure: Measure, treatment: str, control: str, only: StageCounts | None = None) -> dict[str, float]:
-        """Return the weights of the stages that count, by key. They add up to 1; empty if no stage counts. only: of this stage alone."""
+    def weights(self, measure: Measure, treatment: str, control: str, only: StageCounts | None = None) -> dict[tuple[str, str], float]:
+        """Return the weights of the strata that count, by key. They add up to 1; empty if none counts. only: of one stage alone."""
         found, measured = {}, self.measured(measure)
-        for stage in self.stages if only is None else (only,):
-            cells = [(stage.key, variant) for variant in (treatment, control)]
-            if self.left_out(stage, treatment, control) is None and all(measured.estimate(cell) is not None for cell in cells):
-                one, other = (stage.size(measure, variant) for variant in (treatment, control))
-                found[stage.key] = one * other / (one + other)
+        for each in self._strata(treatment, control, only):
+            if all(measured.estimate(Cell(*each.key, variant)) is not None for variant in (treatment, control)):
+                one, other = (each.size(measure, variant) for variant in (treatment, control))
+                found[each.key] = one * other / (one + other)
         return _normal(found)
 
     def combined(self, measure: Measure, treatment: str, control: str, only: StageCounts | None = None) -> Combined | None:
-        """Return a treatment and the control over the stages that count for them, or in one stage alone; None if no stage counts."""
+        """Return a treatment and the control over the strata that count for them, or those of one stage; None if none counts."""
         weights = self.weights(measure, treatment, control, only)
         if not weights:
             return None
         measured, moments = self.measured(measure), self._moments
-        own, against = ({(key, variant): weight for key, weight in weights.items()} for variant in (treatment, control))
-        events = [expected_event_users(self.measures, measure, moments[key, treatment], moments[key, control]) for key in weights]
+        own, against = ({Cell(*key, variant): weight for key, weight in weights.items()} for variant in (treatment, control))
+        events = [
+            expected_event_users(self.measures, measure, *(moments[Cell(*key, arm)] for arm in (treatment, control))) for key in weights
+        ]
         return Combined(
             measured.arm(own),
             measured.arm(against),
@@ -147,20 +201,20 @@ class Cells:
 
     def alone(self, measure: Measure, variant: str) -> tuple[Estimate, float] | None:
         """Return a variant's estimate and its effective users, with the weights against all other variants together; None without users."""
-        of_stages, measured = dict[Cell, float](), self.measured(measure)
-        for stage in self.stages:
-            others = [each for each in stage.stored.moments if each != variant]
-            enough = min(stage.users(variant), sum(map(stage.users, others)) if others else CELL_USERS_MIN) >= CELL_USERS_MIN
-            if enough and measured.estimate((stage.key, variant)) is not None:
-                own, rest = stage.size(measure, variant), sum(stage.size(measure, each) for each in others)
-                of_stages[stage.key, variant] = own * rest / (own + rest) if others else float(own)
-        weights = _normal(of_stages)
+        of_cells, measured = dict[Cell, float](), self.measured(measure)
+        for each in (stratum for stage in self.stages for stratum in stage.strata):
+            others, cell = [name for name in each.stored.moments if name != variant], Cell(*each.key, variant)
+            enough = min(each.users(variant), sum(map(each.users, others)) if others else CELL_USERS_MIN) >= CELL_USERS_MIN
+            if enough and measured.estimate(cell) is not None:
+                own, rest = each.size(measure, variant), sum(each.size(measure, name) for name in others)
+                of_cells[cell] = own * rest / (own + rest) if others else float(own)
+        weights = _normal(of_cells)
         return (measured.arm(weights), measured.effective_users(weights)) if weights else None
 
     def users_that_count(self, treatment: str, control: str) -> tuple[int, int]:
-        """Return the users of both arms over the stages that count."""
-        counting = [stage for stage in self.stages if self.left_out(stage, treatment, control) is None]
-        return sum(stage.users(treatment) for stage in counting), sum(stage.users(control) for stage in counting)
+        """Return the users of both arms over the strata that count."""
+        counting = list(self._strata(treatment, control))
+        return sum(each.users(treatment) for each in counting), sum(each.users(control) for each in counting)
 
     def _missed_share(self, stage: StageCounts, variant: str) -> float:
         """Return the share of a stage's time that had passed when a variant first appeared; 0 if that is unknown, as with labels."""
@@ -173,15 +227,20 @@ class Cells:
 
 def _stages(policy: Policy, stored: Stored) -> Iterator[StageCounts]:
     """Yield the configured stages in order. Without stages there is one, of all lists."""
-    by_label = policy.stage_label is not None
-    found = {each.key: each for each in stored.stages if each.unit == policy.unit}
+    by_label, by_list = policy.stage_label is not None, policy.unit == "list"
+    found = {(each.entry, each.key): each for each in stored.stages if each.unit == policy.unit}
     stages = policy.stages or (Stage(name="", shares=policy.shares or {}),)
-    for number, stage in enumerate(stages):
-        key = stage_key(stage, by_label)
-        own = found.get(key) or StoredStage(key=key, unit=policy.unit, moments={}, first_exposures={})
+    keys = [stage_key(stage, by_label) for stage in stages]
+    for number, (key, stage) in enumerate(zip(keys, stages, strict=True)):
+        nobody = StoredStage(entry=key, key=key, unit=policy.unit, moments={}, first_exposures={})
+        strata = tuple(
+            Stratum((entry, key), None if by_list else came, found.get((entry, key), nobody))
+            for entry, came in zip(keys, stages, strict=True)
+            if entry == key or (entry, key) in found
+        )
         following = stages[number + 1].start_ms if number + 1 < len(stages) else None
         begin, end = max(stored.from_ms, stage.start_ms or stored.from_ms), min(stored.to_ms, following or stored.to_ms)
-        yield StageCounts(stage, key, own, begin, end)
+        yield StageCounts(stage, key, strata, begin, end)
 
 
 def _normal(weights: Mapping[Any, float]) -> dict[Any, float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from streammetrics.experiments.cell_health import check_stage
 from streammetrics.experiments.cells import Cells, StageCounts
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.report import role_of
 from streammetrics.experiments.stage_values import StageArm, StageReport
@@ -22,22 +23,21 @@ def stage_reports(cells: Cells, control: str | None) -> tuple[StageReport, ...]:
             current=stage is now,
             arms=tuple(_arm(cells, stage, variant, control) for variant in _variants(stage, control)),
             sample_ratio_p=check_stage(cells, stage).sample_ratio_p,
-            multi_exposed_users=stage.stored.multi_exposed_users,
+            multi_exposed_users=stage.multi_exposed_users,
         )
         for stage, end in zip(cells.stages, [*starts[1:], None], strict=True)
     )
 
 
 def _variants(stage: StageCounts, control: str | None) -> list[str]:
-    return in_order({*stage.stage.shares, *stage.stored.moments}, first=control)
+    return in_order({*stage.stage.shares, *stage.variants}, first=control)
 
 
 def _arm(cells: Cells, stage: StageCounts, variant: str, control: str | None) -> StageArm:
-    sums = stage.stored.moments.get(variant, (0, 0))
     share = stage.stage.share_of(variant) if stage.stage.shares else None
     weight, left_out = None, None
     if control is not None and role_of(variant, control) == "treatment":
         by_lists = next((measure for measure in cells.measures if measure.kind == "mean"), cells.measures.all[0])
-        weight = cells.weights(by_lists, variant, control).get(stage.key, 0.0)
+        weight = math.fsum(each for (_, key), each in cells.weights(by_lists, variant, control).items() if key == stage.key)
         left_out = cells.left_out(stage, variant, control)
-    return StageArm(variant, share, sums[USERS_AT], sums[LISTS_AT], weight, left_out)
+    return StageArm(variant, share, stage.users(variant), stage.lists(variant), weight, left_out)

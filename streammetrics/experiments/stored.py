@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple
 
 from streammetrics.experiments.arrivals import HOUR_MS, NO_ARRIVALS, Arrivals
 from streammetrics.experiments.health import NO_FEEDBACK, Joined
 from streammetrics.experiments.stages import ExperimentUnit
 
-Cell: TypeAlias = tuple[str, str]
-"""A variant in a stage: the stage's key (see `stages.stage_key`), and the variant."""
+
+class Cell(NamedTuple):
+    """A variant in two stages: that of the user's first list in the experiment, and that of the list. See `stages.stage_key`.
+
+    With unit "list", both are the stage of the list.
+    """
+
+    entry: str
+    stage: str
+    variant: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredStage:
-    """The stored integers of one stage, merged over tasks. `unit` is that of the assignment when its lists were added.
+    """The stored integers of one stage's lists, of the users who came in one stage, merged over tasks.
 
-    moments, first_exposures, multi_exposed_users, exposed: as in Stored, of this stage. With unit "list" a user is in the moments of each
+    key: the stage of the lists. entry: the stage of the users' first list; with unit "list" it is `key` as well.
+    unit: what was assigned when the lists were added.
+    moments, first_exposures, multi_exposed_users, exposed: as in Stored, of these lists. With unit "list" a user is in the moments of each
     variant that they saw, and no user is counted as multi-exposed.
-    last_ms: event time of its latest list.
+    last_ms: event time of the latest list.
     arrivals: users by variant over time, or lists with unit "list". They are those of `exposed` if there are any, else of
     `first_exposures`.
     """
 
+    entry: str
     key: str
     unit: ExperimentUnit = "user"
     moments: Mapping[str, Sequence[int]]
@@ -49,9 +60,9 @@ class Stored:
     variants_since_ms: event time at which each variant first appeared, or an earlier one.
     window_ms: the length of the longest window; None if it is unknown.
     from_ms, to_ms: the event time that the scope covers so far. newest_ms: the time of the newest event, whether or not it is final.
-    stages: its stages in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
+    stages: its stages, by entry, in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
     pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
-    arrivals: as in StoredStage, over all stages. In the scope of a day they are one block.
+    arrivals: as in StoredStage; a user counts once, in the stage of their entry. Empty in the scope of a day.
     last_ms: event time of the latest list of each variant, whether it counts already or not.
     recent_lists: counted lists by variant and hour since the epoch, of the latest hours with lists (see `arrivals.merge_hours`). Empty in
     the scope of a day.

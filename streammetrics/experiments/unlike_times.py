@@ -61,12 +61,15 @@ def unlike_times(policy: Policy, measures: Measures, stored: Stored, control: st
 
 
 def _spans(policy: Policy, stored: Stored) -> Iterator[tuple[str, Stage | None, Arrivals]]:
-    """Yield what is tested alone: the key, the stage, and the arrivals. Without stages there is one, of all arrivals."""
+    """Yield what is tested alone: the key, the stage, and the arrivals. Without stages there is one, of all arrivals.
+
+    Users who return in a later stage are no arrivals there.
+    """
     if not policy.in_cells:
         yield "", None, stored.arrivals
         return
     of_stages: dict[str, Stage | None] = {stage_key(stage, policy.stage_label is not None): stage for stage in policy.stages}
     of_stages = of_stages or {"": None}
     for each in stored.stages:
-        if each.key in of_stages and each.unit == policy.unit:
+        if each.entry == each.key in of_stages and each.unit == policy.unit:
             yield each.key, of_stages[each.key], each.arrivals

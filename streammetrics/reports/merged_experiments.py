@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.experiment_runs import OF_RUN, WHOLE
 from streammetrics.engine.signature import Signature, fit_of
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (
@@ -21,7 +21,6 @@ from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.scopes import (
-    OF_RUN,
     ScopePart,
     ScopeParts,
     arrivals,
@@ -103,7 +102,7 @@ class MergedExperiments:
             moments=scope.moments,
             first_exposures=first_exposures(parts),
             exposed=scope.exposed.by_variant,
-            arrivals=arrivals(parts),
+            arrivals=arrivals([part for part in parts if part.name.entry == part.name.stage], day),
             recent_lists=recent_lists(parts),
             last_ms={variant: each.last for variant, each in seen.items()},
             multi_exposed_users=scope.multi_exposed,
@@ -116,7 +115,7 @@ class MergedExperiments:
             to_ms=enrolled if is_whole else min(enrolled, (day + 1) * DAY_MS),
             newest_ms=max((control.newest for control in self._controls_of(tasks)), default=NEVER),
             window_ms=max(self._rules.windows_ms, default=None),
-            stages=sum_stages(parts, wide),
+            stages=sum_stages(parts, day, wide),
             pairs=sum_pairs(parts),
         )
 

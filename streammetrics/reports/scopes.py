@@ -1,23 +1,21 @@
 """Sums of an experiment's scopes over tasks. A scope is what a task stores of one experiment: since its start, or for one day. Pure.
 
-The lists of a rollout's stages are stored in scopes of their own, the parts of a scope. The part OF_RUN has the lists of stage "".
+The lists of a rollout's stages are stored in scopes of their own, the parts of a scope: see `experiment_runs.PartName`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from streammetrics.engine.codec import Control, decode_scope, parse_scope_name
-from streammetrics.engine.experiment_runs import PartName, Scope
+from streammetrics.engine.experiment_runs import OF_RUN, WHOLE, PartName, Scope
 from streammetrics.events.event_time import NEVER
 from streammetrics.experiments import Cell, ExperimentUnit, Measures, StoredStage
 from streammetrics.experiments.arrivals import Arrivals, merge, merge_hours
 from streammetrics.experiments.measures import USERS_AT
 from streammetrics.windows.tally_deltas import add_tallies
-
-OF_RUN: Final[PartName] = ("", "")
 
 
 class StoredPart(NamedTuple):
@@ -45,7 +43,7 @@ def parts_of(control: Control) -> dict[int, StoredPart]:
     """Return the parts of a task's runs, by number. Each run is a part of itself."""
     counted = dict(control.counted)
     parts = {number: StoredPart(number, last=counted.get(number, NEVER)) for number, *_ in control.runs}
-    return parts | {number: StoredPart(run, (stage, variant), last) for number, run, stage, variant, last in control.parts}
+    return parts | {number: StoredPart(run, PartName(*name), last) for number, run, *name, last in control.parts}
 
 
 def scopes_of(names: Mapping[int, str], parts: Mapping[int, StoredPart], cells: Mapping[str, bytes]) -> ScopeParts:
@@ -57,10 +55,14 @@ def scopes_of(names: Mapping[int, str], parts: Mapping[int, StoredPart], cells: 
         if part is not None and part.run in names:
             scope = decode_scope(stored, day)
             pairs = tuple(
-                _ordered((parts[other].name[0], one), (part.name[0], own), sums) for (other, one, own), sums in scope.pairs.items()
+                _ordered(_cell(parts[other].name, one), _cell(part.name, own), sums) for (other, one, own), sums in scope.pairs.items()
             )
             found.setdefault((names[part.run], day), []).append(ScopePart(part.name, part.last, scope, pairs))
     return found
+
+
+def _cell(name: PartName, variant: str) -> Cell:
+    return Cell(name.entry, name.stage, variant)
 
 
 def _ordered(one: Cell, other: Cell, sums: list[int]) -> tuple[Cell, Cell, list[int]]:
@@ -82,18 +84,19 @@ def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None) -> Sco
     return total
 
 
-def sum_stages(parts: Iterable[ScopePart], with_covariates: Measures | None) -> tuple[StoredStage, ...]:
-    """Sum the parts of several tasks by stage."""
-    by_stage: dict[tuple[str, ExperimentUnit], list[ScopePart]] = {}
+def sum_stages(parts: Iterable[ScopePart], day: int, with_covariates: Measures | None) -> tuple[StoredStage, ...]:
+    """Sum the parts of several tasks by entry and stage. `day`: that of the scope."""
+    by_stage: dict[tuple[str, str, ExperimentUnit], list[ScopePart]] = {}
     for part in parts:
-        stage, variant = part.name
-        by_stage.setdefault((stage, "list" if variant else "user"), []).append(part)
+        entry, stage, variant = part.name
+        by_stage.setdefault((entry, stage, "list" if variant else "user"), []).append(part)
     stages = []
-    for (key, unit), own in sorted(by_stage.items()):
+    for (entry, key, unit), own in sorted(by_stage.items()):
         total = sum_scopes([part.sums for part in own], with_covariates)
         last = max(part.last for part in own)
         stages.append(
             StoredStage(
+                entry=entry,
                 key=key,
                 unit=unit,
                 moments=total.moments,
@@ -101,7 +104,7 @@ def sum_stages(parts: Iterable[ScopePart], with_covariates: Measures | None) -> 
                 exposed=total.exposed.by_variant,
                 multi_exposed_users=total.multi_exposed,
                 last_ms=None if last == NEVER else last,
-                arrivals=arrivals(own),
+                arrivals=arrivals(own, day),
             )
         )
     return tuple(stages)
@@ -111,14 +114,14 @@ def first_exposures(parts: Iterable[ScopePart]) -> dict[str, int]:
     """Return users by the variant of their first list in each part. If users have no variant, they count in each that they saw."""
     users = Counter[str]()
     for part in parts:
-        _, of_lists = part.name
         sums = part.sums
-        users.update({name: each[USERS_AT] for name, each in sums.moments.items()} if of_lists else sums.arrivals.by_variant)
+        users.update({name: each[USERS_AT] for name, each in sums.moments.items()} if part.name.variant else sums.arrivals.by_variant)
     return dict(users)
 
 
-def arrivals(parts: Sequence[ScopePart]) -> Arrivals:
-    """Return the first exposures of users over time, or else their first lists; without users' variants, all lists."""
+def arrivals(parts: Iterable[ScopePart], day: int) -> Arrivals:
+    """Return the first exposures of users over time, or else their first lists; without users' variants, all lists. None in a day."""
+    parts = [] if day != WHOLE else list(parts)
     exposed = merge(part.sums.exposed for part in parts)
     return exposed if exposed.counts else merge(part.sums.arrivals for part in parts)
 

@@ -10,11 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments import Cell, CrossLayout, ExperimentReport, Policy, Stage, Stored, StoredStage, add, build_report
+from streammetrics.experiments import (
+    Cell,
+    CrossLayout,
+    ExperimentReport,
+    ExperimentUnit,
+    Policy,
+    Stage,
+    Stored,
+    StoredStage,
+    add,
+    build_report,
+)
 from streammetrics.experiments import choose_stored_scales as choose
 from tests.bench.aa_hard import BITS, MEASURES, WORDS
 from tests.bench.aa_traffic import Floats, Ints
@@ -34,8 +46,9 @@ class Ramp:
 
     by_list: each list draws its arm. early: all users are there from the beginning and return in every stage. heavy: early users have four
     times as many lists and another taste. drift: how much the chance of a click falls in the last stage. own: each user has another taste
-    in each stage. redrawn: arms are drawn again in each stage. hits: share of lists with a click; 0: users differ, 37 % on average. pareto:
-    tail index of the lists per user; 0: geometric with mean 5. strong: users differ a lot.
+    in each stage. redrawn: arms are drawn again in each stage. sticky: users keep the arm that they draw with their first list. later: how
+    much fewer clicks users have who come after the first stage. hits: share of lists with a click; 0: users differ, 37 % on average.
+    pareto: tail index of the lists per user; 0: geometric with mean 5. strong: users differ a lot.
     """
 
     name: str
@@ -47,6 +60,8 @@ class Ramp:
     drift: float = 0.0
     own: bool = False
     redrawn: bool = False
+    sticky: bool = False
+    later: float = 0.0
     hits: float = 0.0
     pareto: float = 0.0
     strong: bool = False
@@ -63,6 +78,9 @@ RAMPS = (
     Ramp("1 → 5 → 25 → 50 %, arms drawn again in each stage", STEPS, 8_000, redrawn=True),
     Ramp("5 → 50 %, hits are rare (2 %)", (0.05, 0.5), 8_000, hits=0.02),
     Ramp("1 → 5 → 25 → 50 %, hits are rare (4 %)", STEPS, 8_000, hits=0.04),
+    Ramp("5 → 50 %, users keep their arm, later ones click 30 % less", (0.05, 0.5), sticky=True, later=0.3),
+    Ramp("1 → 5 → 25 → 50 %, the same, and 20 % fewer clicks in the last stage", STEPS, 8_000, sticky=True, later=0.3, drift=0.2),
+    Ramp("5 → 50 %, users move, later ones click 30 % less, drift", (0.05, 0.5), later=0.3, drift=0.2),
     Ramp("50 → 25 → 5 %, shares fall", (0.5, 0.25, 0.05), drift=0.4),
     Ramp("5 → 25 → 5 → 50 %, back and forth", (0.05, 0.25, 0.05, 0.5), early=True, drift=0.4),
 )
@@ -81,6 +99,7 @@ LIFTS = (-0.2, -0.05, 0.05)
 LIFTED = (
     Ramp("5 → 50 %, 20,000 users", (0.05, 0.5), 20_000),
     Ramp("1 → 5 → 25 → 50 %, all return and move", STEPS, 8_000, early=True, drift=0.4),
+    Ramp("5 → 50 %, 20,000 users keep their arm, later ones click 30 % less", (0.05, 0.5), 20_000, sticky=True, later=0.3),
     Ramp("by list, 50 %", (0.5,), 2_000, by_list=True),
 )
 
@@ -188,8 +207,12 @@ def draw_ramp(ramp: Ramp, random: np.random.Generator, lift: float = 0.0) -> tup
     users = np.repeat(np.arange(count), lists)
     times = starts[users] + (1 - starts[users]) * random.random(len(users))
     stage = np.minimum((times * stages).astype(np.int64), stages - 1)
+    first = np.full(count, 2.0)
+    np.minimum.at(first, users, times)
+    entry = np.minimum((first * stages).astype(np.int64), stages - 1)
     place = random.random(len(users)) if ramp.by_list else random.random((count, stages))[users, stage if ramp.redrawn else 0]
-    arm = (place < np.array(ramp.shares)[stage]).astype(np.int64)
+    arm = (place < np.array(ramp.shares)[entry[users] if ramp.sticky else stage]).astype(np.int64)
+    taste = taste * np.where(entry > 0, 1 - ramp.later, 1.0)[:, None]
     chance = taste[users, stage] * np.where((stage == stages - 1) & (stages > 1), 1 - ramp.drift, 1.0)
     clicked = random.random(len(users)) < chance * np.where(arm == 1, 1 + min(lift, 0.0), 1.0)
     if lift > 0:  # some lists without a click get one
@@ -201,11 +224,14 @@ def draw_ramp(ramp: Ramp, random: np.random.Generator, lift: float = 0.0) -> tup
 def looks_of(ramp: Ramp, users: Ints, cells: Ints, times: Floats, clicks: npt.NDArray[np.bool_]) -> Iterator[Stored]:
     """Yield what is stored at each look, as sums of what each list changes."""
     order = np.lexsort((times, users))
-    rows, owner, cell = rows_of_lists(clicks)[order], users[order], cells[order]
+    rows, owner = rows_of_lists(clicks)[order], users[order]
     look = np.minimum((times[order] * RAMP_LOOKS).astype(np.int64), RAMP_LOOKS - 1)
-    count = 2 * len(ramp.shares)
     first = np.concatenate([[True], owner[1:] != owner[:-1]])
     lengths = np.diff(np.append(np.flatnonzero(first), len(owner)))
+    stage, arm = cells[order] // 2, cells[order] % 2
+    entry = stage if ramp.by_list else np.repeat(stage[first], lengths)
+    names = _cells(ramp)
+    count, cell = len(names), 2 * _number(entry, stage, len(ramp.shares)) + arm
     before = [_totals_before(np.where((cell == one)[:, None], rows, 0), first, lengths) for one in range(count)]
     moments = np.zeros((RAMP_LOOKS, count, MEASURES.moments_width), dtype=np.int64)
     cross = dict[tuple[int, int], Ints]()
@@ -218,12 +244,28 @@ def looks_of(ramp: Ramp, users: Ints, cells: Ints, times: Floats, clicks: npt.ND
             moments[:, one, pair] = _by_look(look[at], new[:, i] * new[:, j] - old[:, i] * old[:, j])
         changes.append((at, new - old))
     for one, other in combinations(range(count), 2):
+        if not ramp.by_list and names[one].entry != names[other].entry:
+            continue  # no user came in two stages
         sums = _crossed(changes[one], before[other], look, swap=False) + _crossed(changes[other], before[one], look, swap=True)
         if sums.any():
             cross[one, other] = sums.cumsum(axis=0)
     moments = moments.cumsum(axis=0)
     for number in range(RAMP_LOOKS):
-        yield _stored(ramp, number, moments[number], {pair: sums[number] for pair, sums in cross.items()})
+        yield _stored(ramp, number, names, moments[number], {pair: sums[number] for pair, sums in cross.items()})
+
+
+def _number(entry: Any, stage: Any, stages: int) -> Any:
+    """The number of a stratum. There is one for each entry and stage from it on."""
+    return entry * stages - entry * (entry - 1) // 2 + stage - entry
+
+
+def _cells(ramp: Ramp) -> list[Cell]:
+    """The cells of a ramp by number: twice that of the stratum, and one more for the treatment."""
+    stages, length = range(len(ramp.shares)), SPAN_MS // len(ramp.shares)
+    keys = [str(length * number) if number else "" for number in stages]
+    strata = [(entry, stage) for entry in stages for stage in stages if entry <= stage]
+    assert [_number(*each, len(keys)) for each in strata] == [*range(len(strata))]
+    return [Cell(keys[entry], keys[stage], arm) for entry, stage in strata for arm in ARMS]
 
 
 def rows_of_lists(clicks: npt.NDArray[np.bool_]) -> Ints:
@@ -265,10 +307,7 @@ def _by_look(look: Ints, values: Ints) -> Ints:
     return sums
 
 
-def _stored(ramp: Ramp, look: int, moments: Ints, cross: Mapping[tuple[int, int], Ints]) -> Stored:
-    length = SPAN_MS // len(ramp.shares)
-    keys = ["" if not number else str(number * length) for number in range(len(ramp.shares))]
-    names: list[Cell] = [(key, arm) for key in keys for arm in ARMS]
+def _stored(ramp: Ramp, look: int, names: list[Cell], moments: Ints, cross: Mapping[tuple[int, int], Ints]) -> Stored:
     own = {name: _shifted(MEASURES.pairs, sums) for name, sums in zip(names, moments, strict=True) if sums[0]}
     shared = {}
     for (one, other), sums in cross.items():
@@ -277,13 +316,14 @@ def _stored(ramp: Ramp, look: int, moments: Ints, cross: Mapping[tuple[int, int]
             shifted = _shifted(CROSS.pairs, sums)
             shared[min(left, right), max(left, right)] = shifted if left < right else CROSS.swapped(shifted)
     whole: dict[str, list[int]] = {}
-    for (_, arm), moments_of_cell in own.items():
+    for (*_, arm), moments_of_cell in own.items():
         whole[arm] = add(whole[arm], moments_of_cell) if arm in whole else moments_of_cell
     stages = []
-    for key in keys:
-        of_stage = {arm: sums for (stage, arm), sums in own.items() if stage == key}
+    unit: ExperimentUnit = "list" if ramp.by_list else "user"
+    for entry, key in sorted({name[:2] for name in own}):
+        of_stage = {name.variant: sums for name, sums in own.items() if name[:2] == (entry, key)}
         counts = {arm: sums[0] for arm, sums in of_stage.items()}
-        stages.append(StoredStage(key=key, unit="list" if ramp.by_list else "user", moments=of_stage, first_exposures=counts))
+        stages.append(StoredStage(entry=entry, key=key, unit=unit, moments=of_stage, first_exposures=counts))
     return Stored(
         experiment="ranker",
         scope="start",

@@ -26,7 +26,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.batch import Batch
-from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.experiment_runs import WHOLE, PartName
 from streammetrics.events.model import Event, Feedback, Impression, Labels
 from streammetrics.experiments.measures import LISTS_AT
 from tests.bench.engine_alone import ITEMS, START_MS, Timed
@@ -195,19 +195,24 @@ def aof_bytes(client: redis.Redis | None) -> int:
 
 
 def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings, starts: list[int]) -> int:
-    """Compare users and lists of every variant in every stage with plain counting. Returns how many numbers are equal."""
+    """Compare users and lists of every variant in every stage, by entry, with plain counting. Returns how many numbers are equal."""
     if not settings.experiments.enabled:
         return 0
     shown = [(bisect_right(starts, event.ts), event) for _, _, event in events if isinstance(event, Impression)]
-    lists = Counter((stage, *label) for stage, event in shown for label in event.experiments)
-    labels = {(stage, event.user_id): event.experiments for stage, event in shown}
-    users = Counter((stage, *label) for (stage, _), of_user in labels.items() for label in of_user)
+    keys = ["", *map(str, starts)]
+    entry = dict[str, int]()
+    for stage, event in shown:
+        entry[event.user_id] = min(entry.get(event.user_id, stage), stage)
+    strata = {event.impression_id: PartName(keys[entry[event.user_id]], keys[stage]) for stage, event in shown}
+    lists = Counter((strata[event.impression_id], *label) for _, event in shown for label in event.experiments)
+    labels = {(strata[event.impression_id], event.user_id): event.experiments for _, event in shown}
+    users = Counter((stratum, *label) for (stratum, _), of_user in labels.items() for label in of_user)
     checked = 0
     for run in timed.state.labels.runs:
-        for stage, part in enumerate(run.holders):
+        for part in run.holders:
             scope = part.scopes[WHOLE]
             for variant, moments in scope.moments.items():
-                key = stage, run.experiment, variant
+                key = part.name, run.experiment, variant
                 if (scope.arrivals.by_variant[variant], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):
                     raise WrongAnswerError(f"{key} has other users or lists than plain counting finds")
                 checked += 2

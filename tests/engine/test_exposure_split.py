@@ -66,8 +66,8 @@ def test_users_count_in_the_stage_of_their_exposure_and_in_no_stage_by_label() -
     starts = (("", NEVER), ("half", NOON_MS + 1_000))
     machine = machine_of(plans={"ranker": StagePlan(starts)})
     take(machine, exposed("u", NOON_MS), exposed("u", NOON_MS + 2_000), exposed("v", NOON_MS + 2_000, "b"), clock(NOON_MS + 9_000))
-    stages = {each.key: dict(each.exposed) for each in machine_stages(machine)}
-    assert stages == {"": {"a": 1}, "half": {"a": 1, "b": 1}}
+    stages = {(each.entry, each.key): dict(each.exposed) for each in machine_stages(machine)}
+    assert stages == {("", ""): {"a": 1}, ("", "half"): {"a": 1}, ("half", "half"): {"b": 1}}
     labelled = machine_of(plans={"ranker": StagePlan((), "rollout", ("half",))})
     take(labelled, exposed("u", NOON_MS), clock(NOON_MS + 9_000))
     assert found(labelled) == {}

@@ -120,9 +120,9 @@ def test_stages_may_be_added_to_a_running_experiment() -> None:
     later = machine_of(plans={"ranker": plan}, store=machine.store)
     take(later, shown("u", NOON_MS + 6_000, (("ranker", "b"),)), clock(NOON_MS + 12_000), clock(NOON_MS + 12_000))
     scope = found(later)["ranker", None]
-    assert {stage: each.first_exposures for stage, each in scope.stages.items()} == {"": {"a": 2}, "later": {"b": 1}}
+    assert {stage: each.first_exposures for stage, each in scope.stages.items()} == {("", ""): {"a": 2}, ("", "later"): {"b": 1}}
     assert scope.multi_exposed == 0
-    assert scope.pairs[("", "a"), ("later", "b")]["hit_rate@1"] == (1, 1, 0, 0, 0)
+    assert scope.pairs[("", "", "a"), ("", "later", "b")]["hit_rate@1"] == (1, 1, 0, 0, 0)
 
 
 def test_nothing_of_an_ended_rollout_is_left() -> None:

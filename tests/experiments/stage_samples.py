@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,14 +28,27 @@ from streammetrics.experiments import (
 from tests.experiments.columns import MEASURES, ONE
 
 Totals = Sequence[int]
+StageArm: TypeAlias = tuple[str, str]
+"""The stage of a user's lists, and the variant."""
 LAYOUT = CrossLayout(MEASURES)
 ARMS = ("control", "treatment")
 
 
+def cells_of(user: Mapping[StageArm, Totals], unit: ExperimentUnit = "user") -> dict[Cell, Totals]:
+    """The cells of a user who came in the first of these stages."""
+    entry = next(iter(user), ("", ""))[0]
+    return {Cell(key if unit == "list" else entry, key, arm): own for (key, arm), own in user.items()}
+
+
 def stored_cells(
-    users: Sequence[Mapping[Cell, Totals]], *, unit: ExperimentUnit = "user", measures: Measures = MEASURES, layout: CrossLayout = LAYOUT
+    in_stages: Sequence[Mapping[StageArm, Totals]],
+    *,
+    unit: ExperimentUnit = "user",
+    measures: Measures = MEASURES,
+    layout: CrossLayout = LAYOUT,
 ) -> Stored:
-    """The stored state of these users. The key of a cell is (stage, variant)."""
+    """The stored state of these users."""
+    users = [cells_of(user, unit) for user in in_stages]
     cells = sorted({cell for user in users for cell, own in user.items() if own[0]})
     nobody = [0] * measures.totals_width
     moments = {cell: of_users(measures, [user[cell] for user in users if cell in user]) for cell in cells}
@@ -44,16 +58,17 @@ def stored_cells(
         if any(sums):
             pairs[one, other] = sums
     whole: dict[str, list[int]] = {}
-    for (_, variant), sums in moments.items():
+    for (*_, variant), sums in moments.items():
         whole[variant] = add(whole[variant], sums) if variant in whole else sums
     stages = [
         StoredStage(
+            entry=entry,
             key=key,
             unit=unit,
-            moments={variant: sums for (stage, variant), sums in moments.items() if stage == key},
-            first_exposures={variant: sums[0] for (stage, variant), sums in moments.items() if stage == key},
+            moments={cell.variant: sums for cell, sums in moments.items() if cell[:2] == (entry, key)},
+            first_exposures={cell.variant: sums[0] for cell, sums in moments.items() if cell[:2] == (entry, key)},
         )
-        for key in sorted({key for key, _ in cells})
+        for entry, key in sorted({cell[:2] for cell in cells})
     ]
     first = {variant: sums[0] for variant, sums in whole.items()}
     return Stored(
@@ -76,15 +91,15 @@ def totals_of(random: np.random.Generator, lists: int, chance: float) -> list[in
 
 def ramp(
     shares: Mapping[str, float], means: Mapping[str, float], lift: float = 0.0, *, users: int = 4_000, seed: int = 0, nested: bool = True
-) -> list[dict[Cell, Totals]]:
+) -> list[dict[StageArm, Totals]]:
     """Users who may come in every stage. `shares`: the treatment's share by stage; `means`: the chance of a hit by stage.
 
     nested: a user who has the treatment keeps it when its share grows.
     """
     random = np.random.default_rng(seed)
-    found: list[dict[Cell, Totals]] = []
+    found: list[dict[StageArm, Totals]] = []
     for _ in range(users):
-        place, taste, own = random.random(), random.normal(0, 0.05), dict[Cell, Totals]()
+        place, taste, own = random.random(), random.normal(0, 0.05), dict[StageArm, Totals]()
         for key, share in shares.items():
             if random.random() < 0.6:
                 arm = ARMS[(place if nested else random.random()) < share]

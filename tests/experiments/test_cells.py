@@ -15,7 +15,7 @@ from streammetrics.experiments.estimates import Estimate, lift_interval, log_evi
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.sequence import Mixture
 from tests.experiments.columns import MEASURES, totals
-from tests.experiments.stage_samples import ARMS, Totals, ramp, stored_cells
+from tests.experiments.stage_samples import ARMS, StageArm, Totals, cells_of, ramp, stored_cells
 
 SHARES = {"control": 1.0, "treatment": 1.0}
 STAGES = Policy(stages=(Stage(name="1", shares=SHARES), Stage(name="2", shares=SHARES, start_ms=500)))
@@ -37,12 +37,12 @@ def influence(users: Sequence[Mapping[Cell, Totals]], measure: Measure, weights:
     return mean, parts
 
 
-CELLS = [(key, arm) for key in KEYS for arm in ARMS]
-USERS = st.lists(st.dictionaries(st.sampled_from(CELLS), totals(6).filter(lambda own: own[0] > 0)), min_size=30, max_size=45)
+STAGE_ARMS = [(key, arm) for key in KEYS for arm in ARMS]
+USERS = st.lists(st.dictionaries(st.sampled_from(STAGE_ARMS), totals(6).filter(lambda own: own[0] > 0)), min_size=30, max_size=45)
 
 
 @given(USERS, st.booleans())
-def test_the_combination_equals_the_sum_of_each_users_residuals(users: list[dict[Cell, Totals]], by_list: bool) -> None:
+def test_the_combination_equals_the_sum_of_each_users_residuals(users: list[dict[StageArm, Totals]], by_list: bool) -> None:
     if by_list:
         users, policy = [{("", arm): own for (_, arm), own in user.items()} for user in users], Policy(unit="list")
     else:
@@ -54,7 +54,8 @@ def test_the_combination_equals_the_sum_of_each_users_residuals(users: list[dict
             assert weights == {}
             continue
         assert math.isclose(sum(weights.values()), 1)
-        sides = [influence(users, measure, {(key, arm): weight for key, weight in weights.items()}) for arm in ("treatment", "control")]
+        own = [cells_of(user, policy.unit) for user in users]
+        sides = [influence(own, measure, {Cell(*key, arm): each for key, each in weights.items()}) for arm in ("treatment", "control")]
         for side, estimate in zip(sides, (found.treatment, found.control), strict=True):
             assert math.isclose(side[0], estimate.mean, rel_tol=1e-9)
             assert math.isclose(sum(part * part for part in side[1]), estimate.variance, rel_tol=1e-7, abs_tol=1e-15)
@@ -63,10 +64,10 @@ def test_the_combination_equals_the_sum_of_each_users_residuals(users: list[dict
 
 
 def test_weights_are_those_of_mantel_and_haenszel() -> None:
-    users: list[dict[Cell, Totals]] = [{(key, arm): [lists, 0, 0, 0, 1, 0]} for key, arm, lists in _lists() for _ in range(10)]
+    users: list[dict[StageArm, Totals]] = [{(key, arm): [lists, 0, 0, 0, 1, 0]} for key, arm, lists in _lists() for _ in range(10)]
     cells = Cells(MEASURES, STAGES, stored_cells(users))
     weights = cells.weights(MEASURES.all[0], "treatment", "control")
-    assert weights == pytest.approx({"": 0.75 / (0.75 + 2), "500": 2 / (0.75 + 2)})
+    assert weights == pytest.approx({("", ""): 0.75 / (0.75 + 2), ("500", "500"): 2 / (0.75 + 2)})
 
 
 def _lists() -> list[tuple[str, str, int]]:
@@ -93,14 +94,14 @@ def test_users_of_two_stages_make_the_variance_larger_than_independent_ones() ->
     weights = Cells(MEASURES, STAGES, kept).weights(measure, "treatment", "control")
     cells = Cells(MEASURES, STAGES, kept)
     measured = cells.measured(measure)
-    alone = sum(weight**2 * measured.covariance((key, "treatment"), (key, "treatment")) for key, weight in weights.items())
+    alone = sum(weight**2 * measured.covariance(cell, cell) for key, weight in weights.items() for cell in [Cell(*key, "treatment")])
     assert found is not None
     assert alone < found.treatment.variance
 
 
 def test_a_stage_counts_from_ten_users_in_each_arm_on() -> None:
     one = [1, 0, 0, 0, 1, 0]
-    users: list[dict[Cell, Totals]] = [{("", arm): one} for arm, count in (("control", 30), ("treatment", 9)) for _ in range(count)]
+    users: list[dict[StageArm, Totals]] = [{("", arm): one} for arm, count in (("control", 30), ("treatment", 9)) for _ in range(count)]
     cells = Cells(MEASURES, STAGES, stored_cells(users))
     assert cells.left_out(cells.stages[0], "treatment", "control") == "treatment has 9 users in it, at least 10 are needed"
     assert cells.combined(MEASURES.all[0], "treatment", "control") is None

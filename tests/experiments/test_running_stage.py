@@ -46,6 +46,7 @@ def kept(counts: Counts, **others: object) -> Stored:
     }
     stages = tuple(
         StoredStage(
+            entry=key,
             key=key,
             moments={arm: sums for (stage, arm), sums in cells.items() if stage == key},
             first_exposures={arm: sums[0] for (stage, arm), sums in cells.items() if stage == key},

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from streammetrics.experiments import Cell, ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_stored_scales
+from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_stored_scales
 from tests.experiments.columns import MEASURES
-from tests.experiments.stage_samples import Totals, ramp, stored_cells
+from tests.experiments.stage_samples import StageArm, Totals, ramp, stored_cells
 
 FIRST = Stage(name="5 %", shares={"control": 19, "treatment": 1})
 SECOND = Stage(name="half", shares={"control": 1, "treatment": 1}, start_ms=500_000)
@@ -54,7 +54,7 @@ def test_moving_between_stages_is_no_fault_and_the_split_is_checked_within_each(
 
 def test_users_of_several_variants_within_a_stage_make_it_invalid() -> None:
     kept = stored_cells(ramp(RAMP, EVEN))
-    stages = (replace(kept.stages[0], multi_exposed_users=60), kept.stages[1])
+    stages = (replace(kept.stages[0], multi_exposed_users=60), *kept.stages[1:])
     found = report(STAGES, replace(kept, stages=stages, multi_exposed_users=60))
     assert found.verdict.reason.startswith("in stage 5 %: 2.5 % of the users saw more than one variant; the limit is 1 %")
     assert found.stages[0].multi_exposed_users == 60
@@ -113,14 +113,14 @@ def test_lists_that_count_in_the_stage_before_their_own_are_noted() -> None:
 
 
 def test_interleaved_lists_are_not_compared_by_team() -> None:
-    teams: list[dict[Cell, Totals]] = [{("", "interleaved"): own} for user in ramp({"": 0.3}, {"": 0.6}) for own in user.values()]
+    teams: list[dict[StageArm, Totals]] = [{("", "interleaved"): own} for user in ramp({"": 0.3}, {"": 0.6}) for own in user.values()]
     kept = replace(stored_cells([*ramp({"": 0.05}, {"": 0.6}), *teams]), credits={("a", "b"): [120, 240, 480, 20, 60, 40]})
     found = report(STAGES, kept)
     assert found.preferences == ()
     assert "lists of the variant interleaved are not compared by team" in found.health.notes[-1]
 
 
-def by_list(lift: float, users: int = 1_500) -> list[dict[Cell, Totals]]:
+def by_list(lift: float, users: int = 1_500) -> list[dict[StageArm, Totals]]:
     """Each user has lists of both arms."""
     halves = ramp({"control": 0.0, "treatment": 1.0}, {"control": 0.6, "treatment": 0.6 * (1 + lift)}, users=users, nested=False)
     return [{("", arm): own for (_, arm), own in user.items()} for user in halves]

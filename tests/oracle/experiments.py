@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.events.model import Exposure, Impression
 from tests.oracle.engagement import NAMES as ENGAGEMENT
 from tests.oracle.scores import scale_bits
-from tests.oracle.stages import Cell, Rollout, Shared, pairs_of, stage_of
+from tests.oracle.stages import Cell, Rollout, Shared, cell_of, entries_of, pairs_of, stage_of
 from tests.oracle.tallies import tally_of_one
 from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 
@@ -46,11 +46,13 @@ class Scope:
     the second team in both kinds of lists), y1y1, y1y2, y2y2, y1d1, y1d2, y2d1, y2d2.
 
     With stages, or if users have no variant, the sums are those of all `stages` together, without covariates and credits, and `pairs` has
-    what two cells have in common. An experiment of which only the stage "" has lists looks like one without stages.
+    what two cells have in common. `stages` are by the stage of the user's first list and that of the list. An experiment of which only the
+    stage "" has lists looks like one without stages.
 
-    `arrivals` are users by variant and hour since the epoch (in the scope of a day: and day) of their first exposure, if there are
-    exposures; else of their first list; if users have no variant, lists. `hours` are all lists by variant and hour, without those after a
-    user's first list of another variant; in the scope of a day and of a stage they are empty.
+    `arrivals` are users by variant and hour since the epoch of their first exposure, if there are exposures; else of their first list; if
+    users have no variant, lists. With stages a user counts in each, and with the first list of all in the whole experiment. `hours` are
+    all lists by variant and hour, without those after a user's first list of another variant. In the scope of a day both are empty, and
+    so are the `hours` of a stage.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class Scope:
     hours: dict[tuple[str, int], int] = field(default_factory=dict)
     multi_exposed: int = 0
     exposed: dict[str, int] = field(default_factory=dict)
-    stages: dict[str, Scope] = field(default_factory=dict)
+    stages: dict[tuple[str, str], Scope] = field(default_factory=dict)
     pairs: dict[tuple[Cell, Cell], dict[str, Shared]] = field(default_factory=dict)
 
 
@@ -105,17 +107,21 @@ def experiments(
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
         times_counted = {*(shown.ts for shown, _ in enrolled), *(each.ts for each in exposures)}
+        entries = {} if rollout is None else entries_of((shown for shown, _ in enrolled), rollout)
         days: list[int | None] = [None, *sorted({ts // DAY_MS for ts in times_counted})]
         for day in days:
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
-                found[name, day] = _scope(of_day, history, settings) if rollout is None else _rollout_scope(of_day, rollout, settings)
+                found[name, day] = (
+                    _scope(of_day, history, settings) if rollout is None else _rollout_scope(of_day, rollout, entries, settings)
+                )
                 first_exposures = _first_ones([each for each in exposures if day is None or each.ts // DAY_MS == day])
                 found[name, day].exposed = dict(Counter(each.variant for each in first_exposures))
                 if first_exposures:
                     found[name, day].arrivals = dict(Counter((each.variant, each.ts // HOUR_MS) for each in first_exposures))
                 if day is not None:
-                    _in_days(found[name, day])
+                    for each in (found[name, day], *found[name, day].stages.values()):
+                        each.arrivals, each.hours = {}, {}
     return found
 
 
@@ -133,15 +139,6 @@ def _first_ones(exposures: Sequence[Exposure]) -> list[Exposure]:
     for each in sorted(exposures, key=lambda each: (each.ts, each.variant)):
         first.setdefault(each.user_id, each)
     return list(first.values())
-
-
-def _in_days(scope: Scope) -> None:
-    """Count the arrivals of a scope and its stages by day."""
-    for each in (scope, *scope.stages.values()):
-        days = Counter[tuple[str, int]]()
-        for (variant, hour), users in each.arrivals.items():
-            days[variant, hour // 24] += users
-        each.arrivals, each.hours = dict(days), {}
 
 
 def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms: float) -> dict[str, list[tuple[int, int]]]:
@@ -223,14 +220,17 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
     return scope
 
 
-def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, settings: Settings) -> Scope:
-    """Return the scope of an experiment with cells: each stage counted by itself, and the pairs of cells."""
-    of_stages: dict[str, list[tuple[ShownList, str]]] = {}
+def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, entries: Mapping[str, str], settings: Settings) -> Scope:
+    """Return the scope of an experiment with cells: the lists of two stages counted by themselves, and the pairs of cells.
+
+    `entries`: the stage of each user's first list of all.
+    """
+    of_stages: dict[tuple[str, str], list[tuple[ShownList, str]]] = {}
     for shown, variant in lists:
-        of_stages.setdefault(stage_of(shown, rollout) or "", []).append((shown, variant))
-    if set(of_stages) == {""} and not rollout.by_list:
+        of_stages.setdefault(cell_of(shown, variant, rollout, entries)[:2], []).append((shown, variant))
+    if set(of_stages) == {("", "")} and not rollout.by_list:
         return _scope(lists, None, settings)
-    stages = {}
+    stages: dict[tuple[str, str], Scope] = {}
     for stage, own in of_stages.items():
         groups = [[one for one in own if one[1] == variant] for variant in {variant for _, variant in own}] if rollout.by_list else [own]
         stages[stage] = _sum_scopes([_scope(group, None, settings) for group in groups])
@@ -241,14 +241,15 @@ def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, set
     for each in stages.values():
         each.hours = {}
     total.stages = stages
+    total.arrivals = dict(sum((Counter(each.arrivals) for (entry, stage), each in stages.items() if entry == stage), Counter()))
     users = []
     for user in {shown.user_id for shown, _ in lists}:
         cells: dict[Cell, list[ShownList]] = {}
         for shown, variant in lists:
             if shown.user_id == user:
-                cells.setdefault((stage_of(shown, rollout) or "", variant), []).append(shown)
-        seen = Counter(stage for stage, _ in cells)
-        users.append({cell: _of_user(own, settings) for cell, own in cells.items() if rollout.by_list or seen[cell[0]] == 1})
+                cells.setdefault(cell_of(shown, variant, rollout, entries), []).append(shown)
+        seen = Counter(cell[:2] for cell in cells)
+        users.append({cell: _of_user(own, settings) for cell, own in cells.items() if rollout.by_list or seen[cell[:2]] == 1})
     measures = sorted({measure for user in users for own in user.values() for measure in own})
     total.pairs = pairs_of(users, measures)
     return total
@@ -343,7 +344,7 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
                     found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
         if any(scope.stages for scope in of_key):  # a part without stages has lists of stage "" only
             total.credits = {}
-            staged = [scope.stages or {"": replace(scope, credits={}, hours={})} for scope in of_key]
+            staged = [scope.stages or {("", ""): replace(scope, credits={}, hours={})} for scope in of_key]
             names = {stage for stages in staged for stage in stages}
             total.stages = {name: _sum_scopes([stages[name] for stages in staged if name in stages]) for name in names}
         for scope in of_key:

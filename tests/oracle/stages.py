@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 from tests.oracle.values import ShownList
 
-Cell: TypeAlias = tuple[str, str]
-"""Stage and variant."""
+Cell: TypeAlias = tuple[str, str, str]
+"""Stage of the user's first list, stage of the list, variant. If users have no variant, both are the stage of the list."""
 Shared: TypeAlias = tuple[int, int, int, int, int]
 """Users in both cells, and over them the sums of d d', y y', y d', d y'. The first letter is of the first cell."""
 
@@ -31,6 +31,20 @@ def stage_of(shown: ShownList, rollout: Rollout) -> str | None:
         return value if value in rollout.values else None
     begun = [stage for stage, start in rollout.starts if start <= shown.ts]
     return begun[-1] if begun else None
+
+
+def entries_of(lists: Iterable[ShownList], rollout: Rollout) -> dict[str, str]:
+    """Return the stage of each user's first list, of lists that are all in some stage."""
+    entries: dict[str, str] = {}
+    for shown in sorted(lists, key=lambda one: (one.ts, one.impression_id)):
+        entries.setdefault(shown.user_id, stage_of(shown, rollout) or "")
+    return entries
+
+
+def cell_of(shown: ShownList, variant: str, rollout: Rollout, entries: Mapping[str, str]) -> Cell:
+    """Return the cell of a list."""
+    stage = stage_of(shown, rollout) or ""
+    return stage if rollout.by_list else entries[shown.user_id], stage, variant
 
 
 def pairs_of(

@@ -98,7 +98,7 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
         scope = Scope(sums, covariates, credits, dict(kept.first_exposures), multi_exposed=kept.multi_exposed_users)
         scope.exposed, scope.arrivals, scope.hours = dict(kept.exposed), _flat(kept.arrivals.counts), _flat(kept.recent_lists)
         if kept.in_cells:
-            scope.stages = {each.key: _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
+            scope.stages = {(each.entry, each.key): _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
             scope.pairs = _pairs(kept, engine.user_totals.measures)
         scopes[name, None if day == WHOLE else day] = scope
     return scopes
