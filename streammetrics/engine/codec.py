@@ -89,7 +89,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     - `enrolment_wait_ms` is the longest time that a list waits for enrolment.
     - `user_window_panes` is the length of the longest window of unique users in panes; 0: users are not counted.
     - `feedback_by_day` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
-    - `ends` is (experiment, configured end), for experiments with a run and an end.
+    - `spans` is (experiment, configured start, configured end), for experiments with a run and one of both. None: there is none.
     - `parts` is (number, number of its run, entry, stage, variant, latest list) of the parts of rollouts: see `PartName`.
     - `counted` is (number of a run, latest enrolled list in stage ""). It is empty in state of earlier versions.
     - `unknown_names` is (kind, name or empty for all others, count).
@@ -125,7 +125,7 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     user_window_panes: int
     users_counted_from: int
     feedback_by_day: list[tuple[int, int, int]] = []
-    ends: list[tuple[str, int]] = []
+    spans: list[tuple[str, int | None, int | None]] = []
     users_sampled: list[tuple[int, str]] = []
     support: list[StoredSupport]
     setters: list[TimeSetter | None]

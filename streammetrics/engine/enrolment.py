@@ -16,7 +16,7 @@ from streammetrics.engine.codec import Control
 from streammetrics.engine.enrolment_batch import EnrolmentBatch, RecordChanges
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.examination_store import ExaminationStore
-from streammetrics.engine.experiment_runs import ExperimentRuns
+from streammetrics.engine.experiment_runs import EVER, ExperimentRuns
 from streammetrics.engine.exposure_split import ExposureSplit, FinalExposure
 from streammetrics.engine.feedback_days import FeedbackDays
 from streammetrics.engine.label_index import LabelIndex
@@ -54,7 +54,7 @@ class StoredEnrolment(TypedDict):
     enrolled_before: int
     counted_from: int
     enrolment_wait_ms: int
-    ends: list[tuple[str, int]]
+    spans: list[tuple[str, int | None, int | None]]
     feedback_by_day: list[tuple[int, int, int]]
 
 
@@ -133,17 +133,15 @@ class Enrolments:
             "enrolled_before": self.enrolled_before,
             "counted_from": self.counted_from,
             "enrolment_wait_ms": self._longest_wait_ms,
-            "ends": self._ends(),
+            "spans": self._spans(),
             "feedback_by_day": self.feedback.stored(),
         }
 
-    def _ends(self) -> list[tuple[str, int]]:
-        """The configured end of each experiment that has a run, if there is one."""
+    def _spans(self) -> list[tuple[str, int | None, int | None]]:
+        """The configured start and end of each experiment that has a run, if there is one of both."""
         rules = self._rules.experiments
-        if rules is None:
-            return []
-        spans = {run.experiment: rules.span(run.experiment) for run in self.runs}
-        return [(experiment, span.end_ms) for experiment, span in sorted(spans.items()) if span.end_ms is not None]
+        spans = {} if rules is None else {run.experiment: rules.span(run.experiment) for run in self.runs}
+        return [(experiment, *span) for experiment, span in sorted(spans.items()) if span != EVER]
 
     @property
     def changed(self) -> bool:

@@ -141,9 +141,9 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
     """Reject a later end for an experiment that has ended: its users' records may be gone, so these users would count twice."""
     if rules.experiments is None:
         return
-    for experiment, end in stored.ends:
+    for experiment, _, end in stored.spans:
         last = rules.experiments.span(experiment).last
-        if last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
+        if end is not None and last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
             raise StateError(
                 f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: "

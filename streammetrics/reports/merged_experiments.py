@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import OF_RUN, WHOLE
+from streammetrics.engine.experiment_runs import OF_RUN, WHOLE, Span
 from streammetrics.engine.signature import Signature, fit_of
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (
@@ -25,6 +25,7 @@ from streammetrics.reports.scopes import (
     ScopeParts,
     arrivals,
     first_exposures,
+    first_lists,
     parts_of,
     recent_lists,
     scopes_of,
@@ -95,7 +96,10 @@ class MergedExperiments:
         """Merge the parts of one scope. `seen`: see `_variants_seen`. `enrolled`: the time up to which all lists count."""
         wide = None if self.view is None else self.view.measures.with_covariates
         scope, is_whole = sum_scopes([part.sums for part in parts], wide), day == WHOLE
-        first_day, last_day = (run.first // DAY_MS, FOREVER) if is_whole else (day, day)
+        first, end = self._counted_span(name, tasks)
+        if not is_whole:
+            first, end = max(first, day * DAY_MS), min(end, (day + 1) * DAY_MS)
+        counted, from_ms = first_lists(parts), max(run.first, first)
         return Stored(
             experiment=name,
             scope=SINCE_START if is_whole else THIS_DAY,
@@ -106,13 +110,13 @@ class MergedExperiments:
             recent_lists=recent_lists(parts),
             last_ms={variant: each.last for variant, each in seen.items()},
             multi_exposed_users=scope.multi_exposed,
-            joined=self._feedback_counts(tasks, first_day, last_day),
+            joined=self._feedback_counts(tasks, from_ms // DAY_MS, (end - 1) // DAY_MS),
             credits=scope.credits if all(part.name == OF_RUN for part in parts) else {},
             credit_actions=() if self.view is None else self.view.credit_actions,
             known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
-            variants_since_ms={variant: each.first for variant, each in seen.items()},
-            from_ms=run.first if is_whole else max(run.first, day * DAY_MS),
-            to_ms=enrolled if is_whole else min(enrolled, (day + 1) * DAY_MS),
+            variants_since_ms={variant: max(each.first, counted.get(variant, each.first)) for variant, each in seen.items()},
+            from_ms=from_ms,
+            to_ms=min(enrolled, end),
             newest_ms=max((control.newest for control in self._controls_of(tasks)), default=NEVER),
             window_ms=max(self._rules.windows_ms, default=None),
             stages=sum_stages(parts, day, wide),
@@ -129,6 +133,12 @@ class MergedExperiments:
                     known = of_variant.get(group.variant, MergedRun(first, last))
                     of_variant[group.variant] = MergedRun(min(known.first, first), max(known.last, last))
         return seen
+
+    def _counted_span(self, name: str, tasks: int) -> tuple[int, int]:
+        """Return the configured start of an experiment (NEVER without one), and its end (FOREVER without one)."""
+        spans = [Span(start, end) for control in self._controls_of(tasks) for experiment, start, end in control.spans if experiment == name]
+        first, last = max((each.first for each in spans), default=NEVER), min((each.last for each in spans), default=FOREVER)
+        return first, last if last == FOREVER else last + 1
 
     def _enrolled_before(self, tasks: int) -> int:
         """Return the event time up to which all final lists of all tasks are enrolled; the newest event's if the input has ended."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from streammetrics.engine.codec import Control, decode_scope, parse_scope_name
 from streammetrics.engine.experiment_runs import OF_RUN, WHOLE, PartName, Scope
-from streammetrics.events.event_time import NEVER
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.experiments import Cell, ExperimentUnit, Measures, StoredStage
 from streammetrics.experiments.arrivals import Arrivals, merge, merge_hours
 from streammetrics.experiments.measures import USERS_AT
@@ -124,6 +124,15 @@ def arrivals(parts: Iterable[ScopePart], day: int) -> Arrivals:
     parts = [] if day != WHOLE else list(parts)
     exposed = merge(part.sums.exposed for part in parts)
     return exposed if exposed.counts else merge(part.sums.arrivals for part in parts)
+
+
+def first_lists(parts: Iterable[ScopePart]) -> dict[str, int]:
+    """Return the event time (ms) of the first counted list of each variant, or an earlier one."""
+    first: dict[str, int] = {}
+    for found in (part.sums.arrivals for part in parts):
+        for variant, blocks in found.counts.items():
+            first[variant] = min(first.get(variant, FOREVER), min(blocks) * found.block_ms)
+    return first
 
 
 def recent_lists(parts: Sequence[ScopePart]) -> dict[str, dict[int, int]]:

@@ -67,6 +67,14 @@ def test_a_late_arm_leaves_its_stage_out() -> None:
     assert (first.arms[1].weight, second.arms[1].weight, second.arms[1].left_out) == (0, 1, None)
 
 
+def test_a_stage_in_which_both_arms_joined_at_the_same_late_time_counts() -> None:
+    kept = replace(stored_cells(ramp(RAMP, EVEN)), variants_since_ms={"control": 100_000, "treatment": 104_000})
+    first, _ = report(STAGES, kept).stages
+    assert first.arms[1].left_out is None
+    assert first.arms[1].weight is not None
+    assert first.arms[1].weight > 0
+
+
 def test_a_first_stage_says_how_many_users_it_needs() -> None:
     found = report(
         STAGES, stored_cells([{cell: own for cell, own in user.items() if cell[0] == ""} for user in ramp(RAMP, EVEN, users=900)])

@@ -239,8 +239,9 @@ def test_the_shares_may_differ_between_stages_and_not_within_one() -> None:
 def test_stages_by_label_are_not_proposed() -> None:
     found, policy = staged({"control": [50] * 12 + [95] * 12, "treatment": [50] * 12 + [5] * 12})
     by_label = replace(policy, stage_label="rollout", stages=tuple(replace(each, start_ms=None) for each in policy.stages))
-    keys = {each.key: stage.name for each, stage in zip(found.stages, by_label.stages, strict=True)}
-    relabelled = replace(found, stages=tuple(replace(each, key=keys[each.key]) for each in found.stages), pairs={})
+    keys = dict(zip(sorted({each.key for each in found.stages}), (stage.name for stage in by_label.stages), strict=True))
+    stages = tuple(replace(each, entry=keys[each.entry], key=keys[each.key]) for each in found.stages)
+    relabelled = replace(found, stages=stages, pairs={})
     verdict = staged_report(relabelled, by_label).variants[1].verdict
     assert verdict is not None
     assert verdict.reason.endswith("(practically impossible by chance), so control and treatment are not compared")

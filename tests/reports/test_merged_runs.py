@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.codec import Scales, decode_control, decode_scales, encode_scales, scales_name
-from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
+from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, Span
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
+from streammetrics.experiments.arrivals import HOUR_MS
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.history import History
@@ -126,6 +127,13 @@ def test_the_day_of_the_slowest_task_is_shown_with_its_feedback_only() -> None:
     assert [stored["ranker", each].joined for each in (WHOLE, day, day + 1)] == [Joined(4, 0), Joined(2, 0), Joined(2, 0)]
     tasks.pass_time(1, 0.6)
     assert today() == ({"control": 2, "treatment": 2}, (day + 1) * DAY_MS + 1)
+    stored = read(tasks).experiments.stored(2)
+    midnight, whole = (day + 1) * DAY_MS, stored["ranker", WHOLE]
+    assert midnight < whole.to_ms < midnight + DAY_MS
+    assert [(each.from_ms, each.to_ms) for each in (stored["ranker", day], stored["ranker", day + 1])] == [
+        (whole.from_ms, midnight),
+        (midnight, whole.to_ms),
+    ]
 
 
 def test_midnight_still_shows_the_day_that_ended() -> None:
@@ -398,13 +406,14 @@ def test_a_new_exporter_keeps_the_scale_when_an_idle_task_dropped_its_part() -> 
     assert set(found) == {found[0]}
 
 
-def test_a_variant_is_known_since_its_first_list_in_any_task() -> None:
+@pytest.mark.parametrize("joined", [(0.5, 0.3), (0.3, 0.5)])
+def test_a_variant_is_known_since_its_first_list_in_any_task_and_until_its_last(joined: tuple[float, float]) -> None:
     tasks = Tasks()
     tasks.show(0, 0, "a-c")
     tasks.show(1, 0, "b-c")
     for task in (0, 1):
         tasks.pass_time(task, 0.2)
-    for task, days in ((0, 0.5), (1, 0.3)):
+    for task, days in enumerate(joined):
         tasks.show(task, days, f"{task}-t")
         tasks.pass_time(task, days)
         tasks.pass_time(task, 0.6)
@@ -413,3 +422,25 @@ def test_a_variant_is_known_since_its_first_list_in_any_task() -> None:
     assert at(0.1) < stored.variants_since_ms["treatment"] <= at(0.3)
     assert stored.missed_share("control") == 0
     assert 0.4 < stored.missed_share("treatment") < 0.6
+    assert stored.last_ms == {"control": at(0), "treatment": at(0.5)}
+
+
+def test_start_and_end_bound_the_time_that_is_checked() -> None:
+    """A pilot before the start changes nothing: the treatment is late, because it came late after the start."""
+    tasks, span = Tasks(), Span(at(0), at(0.75))
+    engine = engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=2 * DAY_MS, spans={"ranker": span}))
+    tasks.machines = [Machine(engine, SETTINGS) for _ in (0, 1)]
+    for task in (0, 1):
+        tasks.show(task, -0.9, f"{task}pilot-t", f"{task}early-c")
+        tasks.show(task, 0.05, f"{task}a-c", f"{task}b-c")
+        tasks.show(task, 0.4, f"{task}-t")
+        tasks.pass_time(task, 0.5)
+    stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
+    assert (stored.from_ms, stored.first_exposures) == (at(0), {"control": 4, "treatment": 2})
+    assert stored.joined == Joined(2, 0)
+    assert stored.variants_since_ms["control"] <= at(0.05)
+    assert at(0.4) - HOUR_MS < stored.variants_since_ms["treatment"] <= at(0.4)
+    assert at(0.4) < stored.to_ms <= at(0.5, 20_000)
+    for task in (0, 1):
+        tasks.pass_time(task, 0.9)
+    assert read(tasks).experiments.stored(2)["ranker", WHOLE].to_ms == at(0.75)
