@@ -32,6 +32,7 @@ class NamedExperiment(Section):
 
     control: OptionalText = None
     shares: Shares | None = None
+    holdout: OptionalText = None
     unit: Literal["user", "list"] | None = None
     stages: tuple[StageSettings, ...] = ()
     stage_label: OptionalText = None
@@ -53,7 +54,7 @@ class NamedExperiment(Section):
     unmatched_share_max: Number | None = None
 
 
-_OF_ONE: Final = ("control", "shares", "unit", "stages", "stage_label")
+_OF_ONE: Final = ("control", "holdout", "shares", "unit", "stages", "stage_label")
 """Rules that can be set for single experiments only."""
 
 
@@ -163,7 +164,8 @@ class ExperimentSettings(Section):
     )
     named: Annotated[Mapping[Text, NamedExperiment], BeforeValidator(table_or_json)] = setting(
         {},
-        "Rules of single experiments, each in a table [experiments.named.NAME]: control, shares (a table of variants), start, end, stages"
+        "Rules of single experiments, each in a table [experiments.named.NAME]: control, holdout (a variant that is reported and not"
+        " judged), shares (a table of variants), start, end, stages"
         " (of a rollout: tables of start, shares, and name), stage_label (the segment that names a list's stage, instead of starts), unit"
         " (user or list: what is assigned to a variant), cuped_days (days before the start with lists that reduce the variance, 1 to 366;"
         " needs start), and any of paging, alpha, margin, gate_margin,"

@@ -16,7 +16,7 @@ from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentErr
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
-from streammetrics.experiments.report import ExperimentReport, MeasureReport, VariantReport, role_of
+from streammetrics.experiments.report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.unlike_times import unlike_times
@@ -90,11 +90,14 @@ def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatme
     control, sums = arms.control, arms.stored.moments.get(variant, (0, 0))
     by_lists = next((measure for measure in arms.measures if measure.kind == "mean"), arms.measures.all[0])
     effective, largest = arms.weight_of_users(by_lists, variant) if sums[USERS_AT] > 0 else (0.0, 0.0)
+    role = role_of(variant, control, arms.policy.holdout)
+    if role == HOLDOUT:
+        shown = tuple(replace(each, verdict=None, within_gate_margin=None) for each in shown)
     decided = [each.verdict for each in shown if each.paging and each.verdict]
     verdict = combined(decided) if decided else None
     return VariantReport(
         variant=variant,
-        role=role_of(variant, control),
+        role=role,
         users=sums[USERS_AT],
         lists=sums[LISTS_AT],
         first_exposures=arms.stored.first_exposures.get(variant, 0),

@@ -126,7 +126,7 @@ def choose_stored_scales(measures: Measures, policy: Policy, stored: Stored, fro
 
 def _scale(cells: Cells, measure: Measure, control: str) -> MeasureScale | None:
     variances, means = list[float](), list[float]()
-    for variant in sorted({*cells.stored.moments} - {control, INTERLEAVED}):
+    for variant in sorted({*cells.stored.moments} - {control, cells.policy.holdout, INTERLEAVED}):
         found = cells.combined(measure, variant, control)
         if found is None or min(found.users) < cells.policy.min_users:
             continue

@@ -120,7 +120,8 @@ def check_split(
     alpha: the p-value below which the split is broken; None means `sample_ratio_alpha`. stage: the name of the stage, for its setting.
     changed: a share that changed over time.
     """
-    seen = {name: count for name, count in first_exposures.items() if count}
+    is_apart = shares is not None and policy.holdout is not None and policy.holdout not in shares  # it is assigned before the experiment
+    seen = {name: count for name, count in first_exposures.items() if count and not (is_apart and name == policy.holdout)}
     units, things = sum(seen.values()), f"{policy.unit}s"
     if shares is None:
         if len(seen) < 2 or changed is not None:

@@ -42,6 +42,7 @@ class Policy:
     stages: the stages of a rollout in order, with shares of their own. Empty: one stage, with `shares`.
     stage_label: the segment of a list that names its stage. None: stages begin at their starts.
     control: the variant that others are compared with, or the team of interleaved lists; None means one of CONTROL_NAMES.
+    holdout: a variant that is reported beside the control and judged by nobody: it takes no part of alpha and the gate does not ask for it.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
     multi_exposed_share_max: the experiment is invalid if more of its users saw several variants, or one without a share.
@@ -64,6 +65,7 @@ class Policy:
     stages: tuple[Stage, ...] = ()
     stage_label: str | None = None
     control: str | None = None
+    holdout: str | None = None
     cuped_verdict: bool = False
     sample_ratio_alpha: float = 0.01
     multi_exposed_share_max: float = 0.01
@@ -84,6 +86,8 @@ class Policy:
             _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out to skip the check")
             check_shares(self.shares)
         self._check_stages()
+        if self.holdout is not None and self.holdout in (self.control, INTERLEAVED):
+            raise ExperimentError("holdout", f"got {self.holdout!r}, which is the control or has interleaved lists; name another variant")
         if self.arms is not None and self.control is not None:
             _check("control", self.control, self.control in self.arms, f"one of {', '.join(self.arms)}")
 
@@ -130,7 +134,7 @@ class Policy:
         known: Collection[str] = self.arms or [
             name for name, count in users.items() if count >= min(self.min_users, _LABEL_SHARE_MIN * sum(users.values()))
         ]
-        return tuple(sorted({*known} - {control, INTERLEAVED}))
+        return tuple(sorted({*known} - {control, self.holdout, INTERLEAVED}))
 
     def control_of(self, variants: Collection[str]) -> str | None:
         """Return the variant that others are compared with: the configured one, or one of CONTROL_NAMES; None if there is none.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
@@ -20,13 +20,18 @@ SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment: since its start, and the latest UTC day with final lists."""
 
 
-def role_of(variant: str, control: str | None) -> str:
+HOLDOUT: Final = "holdout"
+"""The role of a variant that is reported and not judged."""
+
+
+def role_of(variant: str, control: str | None, holdout: str | None = None) -> str:
     """Return the role of a variant in its experiment.
 
-    >>> [role_of(variant, control="old") for variant in ("old", "new", "interleaved")]
-    ['control', 'treatment', 'interleaved']
+    >>> [role_of(variant, control="old", holdout="none") for variant in ("old", "new", "none", "interleaved")]
+    ['control', 'treatment', 'holdout', 'interleaved']
     """
-    return "control" if variant == control else INTERLEAVED if variant == INTERLEAVED else "treatment"
+    roles = {control: "control", holdout: HOLDOUT, INTERLEAVED: INTERLEAVED}
+    return roles.get(variant, "treatment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ class Needed:
 class VariantReport:
     """One arm: its users and lists (without users that saw several variants) and its measures.
 
-    role: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other.
+    role: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other. A holdout has no verdict.
     exposed_users: users whose first exposure event was to this variant, with or without a list; 0 without such events.
     effective_users: see `floors.effective_users`, by lists.
     largest_user_share_max: the largest share of the arm's lists that one user can have, given its users and effective users.

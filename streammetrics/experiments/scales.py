@@ -59,9 +59,8 @@ def choose_scales(
     control = policy.control_of(list(moments))
     if control is None or moments.get(control, (0,))[USERS_AT] < policy.min_users:
         return {}
-    treatments = [
-        variant for variant, each in moments.items() if variant not in (control, INTERLEAVED) and each[USERS_AT] >= policy.min_users
-    ]
+    apart = (control, policy.holdout, INTERLEAVED)
+    treatments = [variant for variant, each in moments.items() if variant not in apart and each[USERS_AT] >= policy.min_users]
     chosen: dict[str, float] = {}
     for measure in measures:
         if str(measure) not in frozen:

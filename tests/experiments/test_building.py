@@ -14,7 +14,7 @@ from streammetrics.experiments import add_credits
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.estimates import difference, estimate
 from streammetrics.experiments.health import Joined
-from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import ExperimentReport
@@ -565,3 +565,27 @@ def test_an_arm_that_joined_late_is_not_compared_with_lists_of_other_times() -> 
     assert all(
         each.verdict is None or each.verdict.word == "regressed" for each in build_report(MEASURES, switched_off, kept, scales).variants
     )
+
+
+def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
+    """It is 40 % worse than the control, and the treatment is alike: with two treatments alpha would be shared, and the worst would win."""
+    moments = {"control": arm(4_000, 0.5, 1), "none": arm(400, 0.3, 2), "treatment": arm(4_000, 0.5, 3)}
+    with_it = report_of(Policy(holdout="none", shares={"control": 1, "treatment": 1}), stored(moments))
+    without = report_of(Policy(), stored({name: sums for name, sums in moments.items() if name != "none"}))
+    roles = {each.variant: each.role for each in with_it.variants}
+    assert roles == {"control": "control", "none": "holdout", "treatment": "treatment"}
+    assert (with_it.verdict, with_it.treatments, with_it.health.troubles) == (without.verdict, 1, ())
+    assert with_it.gate == without.gate
+    (holdout,) = [each for each in with_it.variants if each.role == "holdout"]
+    assert (holdout.verdict, holdout.gate) == (None, None)
+    (ndcg, *_) = holdout.measures
+    assert ndcg.verdict is None
+    assert ndcg.lift_upper is not None
+    assert ndcg.lift_upper < 0
+    assert not [row for row in with_it.rows() if row.variant == "none" and row.series in ("verdict", "gate")]
+
+
+@pytest.mark.parametrize("holdout", ["control", "interleaved"])
+def test_a_holdout_is_another_variant_than_the_control(holdout: str) -> None:
+    with pytest.raises(ExperimentError, match="holdout: got"):
+        Policy(control="control", holdout=holdout)

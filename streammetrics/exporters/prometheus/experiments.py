@@ -64,6 +64,7 @@ def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentRe
     """Yield (experiment, variant, role) of every variant with a name of its own, sorted."""
     experiments = list(experiments)
     controls = {each.experiment: each.control for each in experiments if each.control is not None}
+    known = {(each.experiment, variant.variant): variant.role for each in experiments for variant in each.variants}
     variants: dict[str, dict[str, str]] = {}
     arms = {Group(each.experiment, variant.variant) for each in experiments for variant in each.variants}
     teams = {group for each in experiments for group in _teams(each)} - arms
@@ -80,7 +81,7 @@ def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentRe
         control = controls.get(experiment) or control_of(experiment, variants[experiment])
         name = groups[Group(experiment, next(iter(variants[experiment])))].experiment
         for variant, shown_variant in sorted(variants[experiment].items()):
-            yield name, shown_variant, role_of(variant, control)
+            yield name, shown_variant, known.get((experiment, variant)) or role_of(variant, control)
 
 
 def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[str, tuple[str, ...], float] | None:

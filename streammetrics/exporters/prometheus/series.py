@@ -47,7 +47,10 @@ TABLE: tuple[Series, ...] = (
     *engagement_series(),
     *assessment_series(),
     Series(
-        "streammetrics_variant_info", "info", "Role of a variant: control, treatment or interleaved.", ("experiment", "variant", "role")
+        "streammetrics_variant_info",
+        "info",
+        "Role of a variant: control, treatment, holdout or interleaved.",
+        ("experiment", "variant", "role"),
     ),
     *experiment_gauges(),
     counter("events", "Events read, including refused ones.", "topic"),
