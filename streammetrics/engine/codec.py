@@ -27,7 +27,7 @@ from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 10
+VERSION = 11
 SCALES = "scales "
 
 StoredCredit = tuple[str, str, list[int]]

@@ -133,13 +133,16 @@ class Measures:
     moments: integers of one variant: for each of `pairs`, the product of two entries of a row, summed over users. The width is
         `moments_width`. Users and lists come first.
     covariates: whether rows have a covariate for each measure (for variance reduction).
+    items_per_list, lists_per_user: means that are no measures, because a ranker does not aim at them. They are for warnings: items shown
+        in the first k places, with the largest k of an item_hit_rate (None without one), and lists. `estimates.estimate` gives their
+        mean and its variance, clustered by user, from the moments of a variant.
 
     >>> from streammetrics.metrics import Scorer
     >>> measures = Measures(Scorer(["ndcg@10", "hit_rate@10", "item_hit_rate@10"]).columns)
     >>> [str(measure) for measure in measures]
     ['ndcg@10', 'hit_rate@10', 'item_hit_rate@10', 'user_hit_rate@10']
     >>> measures.totals_width, measures.moments_width
-    (5, 16)
+    (5, 17)
     """
 
     def __init__(self, columns: Iterable[ColumnLike], covariates: bool = False) -> None:
@@ -150,6 +153,8 @@ class Measures:
             LISTS + 1 + at for at, column in enumerate(self.columns) if column.metric.name in USER_GRAIN and column.kind == "sum"
         )
         self.all: tuple[Measure, ...] = (*self._of_lists(), *self._of_users())
+        self.lists_per_user: Final = Measure("lists_per_user", 0, "mean", LISTS, USERS, 0, ceiling=None, counts_hits=False)
+        self.items_per_list: Final = self._items_per_list()
         self._first_covariate = LISTS + 1 + len(self.columns) + len(self.hits)
         self.row_width = self._first_covariate + (2 * len(self.all) if covariates else 0)
         self.pairs: tuple[Pair, ...] = tuple(dict.fromkeys(self._pairs()))
@@ -290,6 +295,11 @@ class Measures:
             elif column.kind in ("hits", "numerator"):
                 yield Measure(metric.name, metric.k, "ratio", place, place + 1, 0, *rules)
 
+    def _items_per_list(self) -> Measure | None:
+        places = [(column.metric.k, LISTS + 1 + at) for at, column in enumerate(self.columns) if column.kind == "places"]
+        k, top = max(places, default=(0, 0))
+        return Measure("items_per_list", k, "ratio", top, LISTS, 0, ceiling=None, counts_hits=False) if places else None
+
     def _of_users(self) -> Iterable[Measure]:
         for at, place in enumerate(self.hits):
             metric = self.columns[place - LISTS - 1].metric
@@ -298,6 +308,9 @@ class Measures:
     def _pairs(self) -> Iterable[Pair]:
         yield USERS, USERS
         yield USERS, LISTS
+        yield LISTS, LISTS
+        if self.items_per_list is not None:
+            yield from ((USERS, self.items_per_list.top), (self.items_per_list.top,) * 2, (LISTS, self.items_per_list.top))
         for index, measure in enumerate(self.all):
             y, d = measure.top, measure.bottom
             for one, other in ((USERS, USERS), (USERS, d), (d, d), (USERS, y), (y, y), (d, y)):

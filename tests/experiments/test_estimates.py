@@ -20,9 +20,10 @@ from streammetrics.experiments.estimates import (
     log_evidence_below,
     z_value,
 )
-from streammetrics.experiments.measures import ExperimentError
+from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import of_users
 from streammetrics.experiments.sequence import Mixture, two_sided
+from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES, ONE, totals
 
 means = st.floats(0.01, 10)
@@ -160,3 +161,25 @@ def test_a_lift_is_never_certainly_below_and_above_the_same_value(
 def test_a_scale_of_zero_is_rejected() -> None:
     with pytest.raises(ExperimentError, match="tau: got 0"):
         difference(Estimate(0.3, 1e-4, 500), Estimate(0.5, 1e-4, 500), Mixture(0.0), 0.05)
+
+
+def test_items_per_list_and_lists_per_user_are_means_with_a_variance_clustered_by_user() -> None:
+    """By hand: users with 1, 2 and 4 lists that show 5, 20 and 40 items."""
+    measures = Measures(Scorer(["item_hit_rate@3", "item_hit_rate@10"]).columns)
+    users = [[lists, 0, 3 * lists, 0, items] for lists, items in ((1, 5), (2, 20), (4, 40))]
+    moments = of_users(measures, users)
+    assert measures.items_per_list is not None
+    items, lists = (estimate(measures, each, moments) for each in (measures.items_per_list, measures.lists_per_user))
+    assert items is not None
+    assert lists is not None
+    mean = 65 / 7
+    assert items.mean == pytest.approx(mean)
+    assert items.variance == pytest.approx(3 / 2 * sum((y - mean * d) ** 2 for d, y in ((1, 5), (2, 20), (4, 40))) / 7**2)
+    assert (lists.mean, lists.users) == (pytest.approx(7 / 3), 3)
+    assert lists.variance == pytest.approx(3 / 2 * sum((y - 7 / 3) ** 2 for y in (1, 2, 4)) / 3**2)
+
+
+def test_without_item_hit_rate_no_items_are_counted() -> None:
+    measures = Measures(Scorer(["ndcg@10"]).columns)
+    assert measures.items_per_list is None
+    assert estimate(measures, measures.lists_per_user, of_users(measures, [[2, 0], [4, 0]])) == Estimate(3.0, 1.0, 2)
