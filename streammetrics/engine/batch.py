@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -43,20 +42,6 @@ class Rejected(NamedTuple):
     offset: int
     reason: str
     detail: str
-
-
-class Refusals:
-    """The rejected events of a batch. Each is also counted by its reason."""
-
-    __slots__ = ("counts", "events")
-
-    def __init__(self, counts: Counter[tuple[str, int]]) -> None:
-        self.counts = counts
-        self.events: list[Rejected] = []
-
-    def add(self, topic: int, offset: int, reason: str, detail: str) -> None:
-        self.counts[reason, topic] += 1
-        self.events.append(Rejected(topic, offset, reason, detail))
 
 
 class TimeMove(NamedTuple):

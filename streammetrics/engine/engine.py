@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streammetrics.engine.batch import Batch, BatchResult
-from streammetrics.engine.ingest import BatchProcessor
+from streammetrics.engine.loop import Loop
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.session_store import FindMisplaced
@@ -120,16 +120,16 @@ class Engine:
         `idle` are the inputs (by topic index) that are caught up and silent, never the batch's own. If all inputs are idle, `tick_ms` is
         the time up to which they are known to be silent. `flush` ends the task's input: everything becomes final.
         """
-        processor = BatchProcessor(self.rules, state)
+        loop = Loop(self.rules, state)
         if idle:
             state.progress.advance_idle(idle, tick_ms)
         if batch is not None:
-            processor.input(batch, idle)
+            loop.take(batch, idle)
         if flush:
             state.enrolments.end_runs(state.progress.closed_before)
             state.progress.flush()
         state.sessions.close_due(due, state.progress.closed_before)
-        return processor.result
+        return loop.result
 
     def save(self, state: TaskState, *, with_sessions: bool = True) -> SaveResult:
         """Return what to commit. The state counts as saved from now on; if the commit is rejected, drop the state.
@@ -139,7 +139,7 @@ class Engine:
 
         The steps, in order; each later one needs the results of those before:
 
-        0. Labels: give lists the variants of their users' exposures.
+        0. Lists: join the sessions that are stale, and give lists the variants of their users' exposures.
         1. Panes: tally the lists that changed, finalize complete panes, expire old ones.
         2. Enrolments: add the lists that became final to users' totals, to the sums of experiments, and to unique users.
         3. Sessions: encode the users that changed, and when each is due again.
@@ -147,9 +147,8 @@ class Engine:
         5. Control record: how far the inputs are read, and every other field that is not stored by user or pane.
         """
         bound = state.progress.closed_before
-        if self.rules.join.exposures is not None:
-            state.sessions.label_changed(bound)
-        panes = state.panes.changes(state.progress, state.labels, state.list_labels.labelled_before)
+        changed = state.sessions.take_changed(bound)
+        panes = state.panes.changes(changed, state.progress, state.labels, state.list_labels.labelled_before)
         oldest_kept = state.panes.oldest_kept
         enrolled = state.enrolments.changes(state.sessions.users, state.unique_users, bound, oldest_kept)
         sessions = state.sessions.changes(enrolled.due, with_sessions=with_sessions)

@@ -28,9 +28,8 @@ from streammetrics.engine.unique_user_panes import UniqueUserPanes
 from streammetrics.engine.user_totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
-from streammetrics.sessions.session import Session
-from streammetrics.sessions.shown_list import ShownList
-from streammetrics.sessions.user import User
+from streammetrics.sessions.session_events import lists_from
+from streammetrics.sessions.state import Session, ShownList, User
 from streammetrics.windows.final_lists import FinalList, FinalLists
 
 
@@ -184,7 +183,7 @@ class Enrolments:
         if self._rules.experiments is not None:
             self.feedback.add(session.last, matched, unmatched)
         if self._rules.users_counted:
-            self._add_lists(user_id, session.lists_from(user.enrolled_before))
+            self._add_lists(user_id, lists_from(session, user.enrolled_before))
 
     def add_open_sessions(self, user_id: str, user: User, bound: int) -> None:
         """Let those lists of open sessions wait for enrolment whose turn is final."""
@@ -192,7 +191,7 @@ class Enrolments:
             return
         final = self._turns.final(user_id, bound)
         if final > user.enrolled_before:
-            lists = [shown for session in user.sessions for shown in session.lists_from(user.enrolled_before) if shown.ts < final]
+            lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before) if shown.ts < final]
             self._add_lists(user_id, lists)
             user.enrolled_before = final
 
@@ -207,15 +206,15 @@ class Enrolments:
             lists = list(lists)
             self.examination.add(lists, self.counted_from)
         if self._rules.unique_users is None and experiments is not None and experiments.earlier:
-            lists = [shown for shown in lists if shown.impression.experiments or experiments.is_earlier(shown.ts)]
+            lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
-            lists = [shown for shown in lists if shown.impression.experiments]
+            lists = [shown for shown in lists if shown.experiments]
         gaps = self._rules.join.absolute_positions
         if experiments is None or not experiments.plans:
             waiting += [FinalList.of(shown, gaps) for shown in lists]
             return
         for shown in lists:
-            stages = experiments.stage_labels(shown.impression.experiments, shown.impression.segments)
+            stages = experiments.stage_labels(shown.experiments, shown.segments)
             waiting.append(FinalList.of(shown, gaps, stages))
 
     def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:

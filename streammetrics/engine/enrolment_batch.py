@@ -10,7 +10,7 @@ from streammetrics.engine.exposure_split import ExposureSplit, FinalExposure
 from streammetrics.engine.record_lifetimes import RecordLifetimes
 from streammetrics.engine.user_totals import TotalsBatch, UserRecord
 from streammetrics.events.event_time import FOREVER
-from streammetrics.sessions.user import User
+from streammetrics.sessions.state import User
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeenBatch
 

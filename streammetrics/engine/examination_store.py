@@ -15,7 +15,7 @@ from streammetrics.engine.codec import VERSION, check_version
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.sessions.msgpack import pack
-from streammetrics.sessions.shown_list import ShownList
+from streammetrics.sessions.state import ShownList
 from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemCounts, ItemHashes, VariantGrades
 
 PREFIX: Final = "examination "
@@ -107,7 +107,7 @@ class ExaminationStore:
         if rules is None:
             return
         for shown in lists:
-            if shown.impression.experiments and shown.ts >= counted_from:
+            if shown.experiments and shown.ts >= counted_from:
                 period = shown.ts // rules.period_ms
                 self.samples.setdefault(period, ExaminationSample()).add(shown, rules, self._hashes)
                 self._changed.add(period)

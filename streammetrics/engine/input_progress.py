@@ -116,19 +116,6 @@ class InputProgress:
         others = [watermark for other, watermark in enumerate(self.watermarks) if other != topic and other not in idle]
         return min([self.hold, *others])
 
-    def admit(self, topic: int, user: str, ts: int, least_other: int) -> bool:
-        """Return whether an event is admitted, then let it advance the times of its input and of the task.
-
-        `BatchProcessor.input` contains a copy of this, because a call for each event costs too much. A test compares the two.
-        """
-        rules, own, supported = self._rules, self.watermarks[topic], self.supported[topic]
-        admitted = ts >= max(own, self.watermark) - rules.lateness_ms
-        supported.take(user, ts)
-        if supported.time != NEVER:
-            own = self.watermarks[topic] = supported.time - rules.out_of_orderness_ms
-        self.watermark = max(self.watermark, min(own, least_other))
-        return admitted and ts <= supported.refused_from
-
     def positions(self) -> list[int]:
         """Return how far each input is in event time, as a watermark. Without a supported time, the least of its last events counts."""
         known = [supported.known for supported in self.supported]

@@ -1,7 +1,7 @@
 """The label sets that a task has seen: their groups, and the runs of their experiments.
 
-A list only notes its time in the entry of its label set, because that is cheap. The index passes these times on to groups and runs
-before anyone reads them. So nothing outside needs to call a flush.
+The loop only notes the time of a list in the entry of its label set, because that is cheap. The index passes these times on to groups
+and runs before anyone reads them. So nothing outside needs to call a flush.
 """
 
 from __future__ import annotations
@@ -207,10 +207,13 @@ class LabelIndex:
             self.runs.extend(experiment, variant, first, last)
 
     def note(self, entry: LabelSetEntry, ts: int) -> None:
-        """Note the time of a list. `SessionJoin.impression` contains a copy of this; a test compares the two."""
-        if entry.newest == NEVER:
-            self.unflushed.append(entry)
-        entry.newest, entry.oldest = max(entry.newest, ts), min(entry.oldest, ts)
+        """Note the time of a list."""
+        if ts > entry.newest:
+            if entry.newest == NEVER:
+                self.unflushed.append(entry)
+            entry.newest = ts
+        if ts < entry.oldest:
+            entry.oldest = ts
 
     def extend_runs(self, entry: LabelSetEntry, ts: int) -> None:
         """Count a list in the runs of its experiments, and set the times for which the entry's runs are known."""

@@ -13,13 +13,11 @@ from typing import TypedDict
 from streammetrics.engine.codec import Control
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
-from streammetrics.engine.pane_store import PaneStore
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
-from streammetrics.sessions.session import Session
-from streammetrics.sessions.shown_list import ShownList
-from streammetrics.sessions.user import User
+from streammetrics.sessions.session_events import relabel
+from streammetrics.sessions.state import ChangedLists, Session, ShownList, User
 from streammetrics.windows.panes import unfolded
 
 
@@ -32,10 +30,10 @@ class StoredListLabels(TypedDict):
 class ListLabels:
     """Labels the lists of users. All lists before `labelled_before` (ms) have their variants; FOREVER without exposures."""
 
-    __slots__ = ("_are_counted", "_counts", "_labels", "_panes", "_progress", "_rules", "labelled_before")
+    __slots__ = ("_are_counted", "_counts", "_labels", "_progress", "_rules", "labelled_before")
 
-    def __init__(self, rules: EngineRules, labels: LabelIndex, panes: PaneStore, progress: InputProgress) -> None:
-        self._rules, self._labels, self._panes, self._progress = rules.join.exposures, labels, panes, progress
+    def __init__(self, rules: EngineRules, labels: LabelIndex, progress: InputProgress) -> None:
+        self._rules, self._labels, self._progress = rules.join.exposures, labels, progress
         self._counts = progress.counts
         self._are_counted = rules.experiments is not None
         self.labelled_before = FOREVER if self._rules is None else NEVER
@@ -52,8 +50,8 @@ class ListLabels:
         """Note that all users in memory, and all users that were due before `next_due` (ms), have been labelled up to `bound`."""
         self.labelled_before = max(self.labelled_before, min(bound, next_due))
 
-    def label(self, user: User, bound: int) -> None:
-        """Label a user's lists before `bound` (ms): no event before that time is admitted any more.
+    def label(self, user: User, bound: int, changed: ChangedLists) -> None:
+        """Label a user's lists before `bound` (ms): no event before that time is admitted any more. No session may be stale.
 
         Exposures that no later list can need are dropped.
         """
@@ -67,29 +65,28 @@ class ListLabels:
                     if shown.ts >= bound:
                         user.unlabelled_from = min(user.unlabelled_from, shown.ts)
                     elif shown.ts >= since and user.exposures:
-                        self._label(session, shown, user.exposures.variants_at(shown.ts, rules.validity_ms))
+                        self._label(session, shown, user.exposures.variants_at(shown.ts, rules.validity_ms), changed)
         if user.exposures:
             user.exposures.forget(min(bound, user.exposed_before) if self._are_counted else bound, rules.validity_ms)
 
-    def _label(self, session: Session, shown: ShownList, found: Labels) -> None:
+    def _label(self, session: Session, shown: ShownList, found: Labels, changed: ChangedLists) -> None:
         """Add variants to those of a list."""
         assert self._rules is not None
-        impression = shown.impression
         wanted = found
-        if impression.experiments:
-            sent = {experiment for experiment, _ in impression.experiments}
+        if shown.experiments:
+            sent = {experiment for experiment, _ in shown.experiments}
             more = [label for label in found if label[0] not in sent]
-            wanted = tuple(sorted((*impression.experiments, *more))) if more else ()
+            wanted = tuple(sorted((*shown.experiments, *more))) if more else ()
         if not wanted:
             return
-        limited, segments = wanted[: self._rules.experiments_max], unfolded(impression.segments)
+        limited, segments = wanted[: self._rules.experiments_max], unfolded(shown.segments)
         watermark = self._progress.watermark
         fitted = self._labels.relabel(limited, segments, shown.ts, NEVER if watermark == FOREVER else watermark)
         if fitted.experiments is not wanted or fitted.segments is not segments:  # otherwise no limit was met
-            self._count("too_many_experiments", len(wanted) - len(limited), impression.topic)
-            self._count("too_many_variants", len(limited) - len(fitted.experiments), impression.topic)
-            self._count("too_many_groups", fitted.segments != segments, impression.topic)
-        session.relabel(shown, fitted.experiments, fitted.segments, self._panes.changed_lists)
+            self._count("too_many_experiments", len(wanted) - len(limited), shown.topic)
+            self._count("too_many_variants", len(limited) - len(fitted.experiments), shown.topic)
+            self._count("too_many_groups", fitted.segments != segments, shown.topic)
+        relabel(session, shown, fitted.experiments, fitted.segments, changed)
 
     def _count(self, reason: str, count: int, topic: int) -> None:
         if count:
@@ -112,7 +109,7 @@ class ListLabels:
         if self._rules is None:
             return
         for shown in lists:
-            if shown.impression.experiments:
-                self._counts["list_exposed", shown.impression.topic] += 1
+            if shown.experiments:
+                self._counts["list_exposed", shown.topic] += 1
             else:
-                self._counts["list_unexposed", shown.impression.topic] += 1
+                self._counts["list_unexposed", shown.topic] += 1

@@ -11,7 +11,7 @@ from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.metrics import TallyLayout
-from streammetrics.sessions.shown_list import ChangedLists
+from streammetrics.sessions.state import ChangedLists
 from streammetrics.windows.panes import Group, Pane, Panes, add_to
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
@@ -42,9 +42,8 @@ class StoredPanes(TypedDict):
 class PaneStore:
     """The tallies of a task by pane and group.
 
-    `open` are the panes that may still change, by their start (ms). `changed_lists` are the lists that changed since the last commit; the
-    next one tallies them. `totals` are the tallies of all final panes, by (experiment, variant). All panes before `final_before` (ms)
-    are final; those before `oldest_kept` (ms) have left the store.
+    `open` are the panes that may still change, by their start (ms). `totals` are the tallies of all final panes, by (experiment, variant).
+    All panes before `final_before` (ms) are final; those before `oldest_kept` (ms) have left the store.
     """
 
     __slots__ = (
@@ -53,7 +52,6 @@ class PaneStore:
         "_layout",
         "_rules",
         "_stored_starts",
-        "changed_lists",
         "final_before",
         "oldest_kept",
         "open",
@@ -66,7 +64,6 @@ class PaneStore:
         self._finalized: Panes = {}
         self._stored_starts: set[int] = set()
         self.open: Panes = {}
-        self.changed_lists: ChangedLists = []
         self.totals: dict[tuple[str, str], list[int]] = {}
         self.final_before = NEVER
         self.oldest_kept = NEVER
@@ -83,12 +80,12 @@ class PaneStore:
         totals = [(*key, total) for key, total in sorted(self.totals.items())]
         return {"pane_from": self.final_before, "oldest_kept": self.oldest_kept, "totals": totals}
 
-    def changes(self, progress: InputProgress, labels: LabelIndex, labelled_before: int) -> PaneChanges:
+    def changes(self, lists: ChangedLists, progress: InputProgress, labels: LabelIndex, labelled_before: int) -> PaneChanges:
         """Tally the changed lists, finalize the panes that are complete, expire the oldest, and return what to commit.
 
         Lists from `labelled_before` (ms) on may still get variants, so their panes are not final.
         """
-        self._tally(labels)
+        self._tally(lists, labels)
         final = self._finalize(min(progress.final_before(self._rules.join.attribution_ms), labelled_before), labels)
         self._expire(progress.watermark)
         changed = {start: self.open.get(start) or self._finalized.get(start) or {} for start in self._dirty}
@@ -108,17 +105,14 @@ class PaneStore:
         if not group.segment:
             self.totals.pop((group.experiment, group.variant), None)
 
-    def _tally(self, labels: LabelIndex) -> None:
+    def _tally(self, lists: ChangedLists, labels: LabelIndex) -> None:
         """Bring the panes up to date. A list that changed several times since the last commit is scored once."""
         rules = self._rules
-        deltas = tally_deltas(
-            self.changed_lists, self._layout, rules.pane_ms, labels.groups_of, may_have_gaps=rules.join.absolute_positions
-        )
+        deltas = tally_deltas(lists, self._layout, rules.pane_ms, labels.groups_of, may_have_gaps=rules.join.absolute_positions)
         for (start, group), change in deltas.items():
             assert start >= self.final_before, "a final pane changed"
             add_to(self.open.setdefault(start, {}), group, change)
             self._dirty.add(start)
-        self.changed_lists = []
 
     def _finalize(self, bound: int, labels: LabelIndex) -> list[FinalPane]:
         """Move the panes that end at or before `bound` into the totals."""

@@ -16,8 +16,10 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.stored_state import StatePiece
 from streammetrics.engine.user_codec import decode_user, save_user
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.sessions.outcomes import count_outcomes
-from streammetrics.sessions.user import User
+from streammetrics.events.model import Impression
+from streammetrics.sessions.open_sessions import close_before, next_close
+from streammetrics.sessions.session_events import lists_from, untangle
+from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, REPEATED, TOO_MANY_ITEMS, ChangedLists, Session, User
 
 CHECKED_PER_EVICTION: Final = 4
 """How many users `evict` checks for each one that is too many. This bounds the time of a call, even if all users were saved lately. Fewer
@@ -51,6 +53,7 @@ class SessionStore:
     """Users in memory. A user is due when a session may close, a list may get its variants or be enrolled, or the last exposure expires.
 
     `users` includes users without sessions and exposures until they are saved. `dirty` are the users that the next commit writes.
+    `changed` are the lists that changed since the last commit, which tallies them.
     `due_changed` are the users that need a new due time. `put_off` are users that need nothing before a later due time (ms). No stored
     user is due before `next_due` (ms). `open` is the number of open sessions of all users of the task, in memory or not.
     `without_sessions` is the number of its stored users that have exposures only.
@@ -63,6 +66,7 @@ class SessionStore:
         "_has_exposures",
         "_list_labels",
         "_rules",
+        "changed",
         "dirty",
         "due_changed",
         "next_due",
@@ -80,6 +84,7 @@ class SessionStore:
         self._due_requested = False
         self.users: dict[str, User] = {}
         self.dirty: dict[str, User] = {}
+        self.changed: ChangedLists = []
         self.due_changed: set[str] = set()
         self.put_off: dict[str, int] = {}
         self.next_due = NEVER
@@ -122,6 +127,7 @@ class SessionStore:
         """
         for user_id in due:
             user = self.users[user_id]
+            self._untangle(user.sessions)
             if (later := self._later_due(user_id, user, bound)) is not None:
                 self.put_off[user_id] = later
                 self._enrolments.forget_record(user_id)
@@ -134,10 +140,31 @@ class SessionStore:
 
     def _later_due(self, user_id: str, user: User, bound: int) -> int | None:
         """Return when (ms) a user is due if that is not before `bound`; None if the user needs something now, or may."""
-        if self._has_exposures or not user.sessions or user.next_due(self._rules.join.gap_ms) < bound:
+        if self._has_exposures or not user.sessions or next_close(user, self._rules.join.gap_ms) < bound:
             return None
         due = self._due_of(user_id, user)
         return due if due >= bound else None
+
+    def note_list(self, user: User, event: Impression, closed_before: int, users_counted_from: int) -> None:
+        """Make sure that a user is due in time for a list that is enrolled before its session can close.
+
+        A user is due when the turn of the first list that is not enrolled is final. An older list of an open turn has set that time
+        already, if it counts. Nothing is needed if the session can close first. Its stored due time is early enough then, because a
+        session's end only moves later.
+        """
+        final = self.turns.final(event.user_id, closed_before)
+        counted_from = max(self._enrolments.counted_from, users_counted_from)  # older lists set no due time
+        for session in user.sessions:
+            for shown in reversed(session.lists.values()):
+                if (
+                    shown.ts <= event.ts
+                    and self._rules.counts_users(shown.experiments)
+                    and shown.impression_id != event.impression_id
+                    and shown.ts >= counted_from
+                    and shown.ts >= final
+                ):
+                    return
+        self.due_changed.add(event.user_id)
 
     def close_ended(self, user_id: str, user: User, bound: int) -> None:
         """Close those sessions of a user that no event can extend any more, and pass their lists on to enrolment.
@@ -146,21 +173,53 @@ class SessionStore:
         """
         self.dirty[user_id] = user
         if self._has_exposures:
-            self._list_labels.label(user, bound)
-        for session in user.close_before(bound, self._rules.join.gap_ms):
+            self.label(user, bound)
+        closed = close_before(user, bound, self._rules.join.gap_ms)
+        self._untangle(closed)
+        for session in closed:
             self.open -= 1
-            matched, unmatched = count_outcomes(session, self._rules.join.attribution_ms, self._counts)
+            matched, unmatched = self._count_outcomes(session)
             if self._has_exposures:
                 self._list_labels.count_exposed(session.lists.values())
             self._enrolments.add_session(user_id, user, session, matched, unmatched)
 
-    def label_changed(self, bound: int) -> None:
-        """Label the lists before `bound` (ms) of all users that the next commit writes."""
+    def _count_outcomes(self, session: Session) -> tuple[int, int]:
+        """Count what became of the events of a session that has closed. Returns the number of matched and of unmatched feedback."""
+        matched = unmatched = 0
+        for at, count in session.outcomes.items():
+            topic, outcome = divmod(at, KINDS)
+            if count:
+                self._counts[OUTCOMES[outcome], topic] += count
+            if outcome == MATCHED:
+                matched += count
+            elif outcome not in (REPEATED, TOO_MANY_ITEMS):
+                unmatched += count
+        return matched, unmatched
+
+    def _untangle(self, sessions: Iterable[Session]) -> None:
+        """Bring sessions up to date with their logs, and count the duplicates that this reveals."""
+        for session in sessions:
+            if session.is_stale:
+                for topic, count in untangle(session, self._rules.join, self.changed).items():
+                    if count:
+                        self._counts["duplicate", topic] += count
+
+    def label(self, user: User, bound: int) -> None:
+        """Label the lists of a user before `bound` (ms)."""
+        self._untangle(user.sessions)
+        self._list_labels.label(user, bound, self.changed)
+
+    def take_changed(self, bound: int) -> ChangedLists:
+        """Bring all sessions up to date, label their lists before `bound` (ms), and return the lists that changed since the last commit."""
         for user_id, user in self.dirty.items():
+            self._untangle(user.sessions)
             if user.unlabelled_from < bound:
-                self._list_labels.label(user, bound)
+                self._list_labels.label(user, bound, self.changed)
                 self.due_changed.add(user_id)
-        self._list_labels.advance(bound, self.next_due)
+        if self._has_exposures:
+            self._list_labels.advance(bound, self.next_due)
+        changed, self.changed = self.changed, []
+        return changed
 
     def changes(self, records_due: Mapping[str, int], *, with_sessions: bool = True) -> SessionChanges:
         """Return what to commit, and drop users without sessions and exposures. `records_due`: when (ms) users' totals no longer matter.
@@ -173,8 +232,8 @@ class SessionStore:
         gone: list[str] = []
         dirty = self.dirty if with_sessions else self._take_ended(records_due)
         for user_id, user in dirty.items():
-            before, saved = user.stored.pieces, save_user(user) if user.is_kept else None
-            if user.stored.without_sessions or user.exposures:
+            before, saved = user.pieces, save_user(user) if user.is_kept else None
+            if user.exposures_only or user.exposures:
                 self._count_without_sessions(user, saved is not None and not user.sessions)
             if isinstance(saved, StatePiece):
                 pieces[user_id] = saved
@@ -213,8 +272,8 @@ class SessionStore:
         return due
 
     def _count_without_sessions(self, user: User, now: bool) -> None:
-        self.without_sessions += now - user.stored.without_sessions
-        user.stored.without_sessions = now
+        self.without_sessions += now - user.exposures_only
+        user.exposures_only = now
 
     def _due_of(self, user_id: str, user: User) -> int:
         """When (ms) a user is due.
@@ -224,12 +283,14 @@ class SessionStore:
         """
         if not user.sessions:
             return min(self._list_labels.due(user), self._list_labels.expires(user))
-        due = min(self._list_labels.due(user), user.next_due(self._rules.join.gap_ms))
+        due = min(self._list_labels.due(user), next_close(user, self._rules.join.gap_ms))
+        if not self._rules.users_counted:
+            return due
         if self.turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
             return due
-        lists = [shown for session in user.sessions for shown in session.lists_from(user.enrolled_before)]
+        lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before)]
         if self._rules.unique_users is None:
-            lists = [shown for shown in lists if self._rules.counts_users(shown.impression.experiments)]
+            lists = [shown for shown in lists if self._rules.counts_users(shown.experiments)]
         if not lists:
             return due
         return min(due, self.turns.due(user_id, min([shown.ts for shown in lists])))

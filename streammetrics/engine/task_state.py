@@ -61,7 +61,7 @@ class TaskState:
         self.panes = PaneStore(rules, tally_layout)
         self.labels = LabelIndex(rules, self.panes.forget_total)
         self.enrolments = Enrolments(rules, totals_layout, self.labels, self.progress.counts)
-        self.list_labels = ListLabels(rules, self.labels, self.panes, self.progress)
+        self.list_labels = ListLabels(rules, self.labels, self.progress)
         self.sessions = SessionStore(rules, self.enrolments, self.list_labels, self.progress.counts)
         self.unique_users = UniqueUserPanes(rules, user_layout)
         self.user_sample = UserSample()

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from streammetrics.engine.assignments import VariantTarget
 from streammetrics.engine.codec import StoredCredit
 from streammetrics.experiments.interleaving import add_credits, credit_width, drafted_first, list_credit
-from streammetrics.sessions.shown_list import hits_of
+from streammetrics.sessions.state import pairs_of
 from streammetrics.windows.final_lists import FinalLists
 
 TEAMS_MAX: Final = 8
@@ -44,7 +44,7 @@ class TeamCredits:
             if len(teams) > TEAMS_MAX:
                 self._counts["too_many_teams", final.topic] += 1
                 continue
-            hits = dict(hits_of(final.hits))
+            hits = dict(pairs_of(final.hits))
             grades = [hits.get(position, 0) for position in range(len(final.teams))]
             for one, other in combinations(teams, 2):
                 kind = drafted_first(final.teams, one, other)

@@ -48,18 +48,6 @@ class Engagement(NamedTuple):
         """Return the same with another place in the session."""
         return self if (opens, followed) == (self.opens, self.followed) else Engagement(self.first, self.purchases, opens, followed)
 
-    def without_feedback(self) -> Engagement:
-        """Return the same list before any feedback."""
-        return Engagement(None, (), self.opens, self.followed)
-
-    def shifted(self, index: int) -> Engagement:
-        """Return the same after an item was inserted at a position."""
-        first = self.first
-        if first is not None and first[1] >= index:
-            first = (first[0], first[1] + 1)
-        purchases = tuple((position + (position >= index), value) for position, value in self.purchases)
-        return Engagement(first, purchases, self.opens, self.followed)
-
 
 NEW_LIST: Final = Engagement(None, (), True, False)
 """A list without feedback that is alone in its session."""

@@ -6,9 +6,6 @@ finding it again at the commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import msgspec
 
 _encoder = msgspec.msgpack.Encoder()
@@ -41,11 +38,3 @@ def values_of(array: bytes, count: int) -> bytes:
     (True, True)
     """
     return array[len(array_head(count)) :]
-
-
-def packed(values: Iterable[Any]) -> bytearray:
-    """Return values packed one after the other."""
-    whole = bytearray()
-    for value in values:
-        pack_into(value, whole, -1)
-    return whole

@@ -10,7 +10,7 @@ import numpy as np
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.engagement import EngagementFacts, EngagementLayout
 from streammetrics.sessions.engagement import Engagement
-from streammetrics.sessions.shown_list import GradedPositions
+from streammetrics.sessions.state import GradedPositions
 
 
 class EngagedList(NamedTuple):

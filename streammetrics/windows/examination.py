@@ -19,7 +19,7 @@ import numpy as np
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
-from streammetrics.sessions.shown_list import ShownList, hits_of
+from streammetrics.sessions.state import ShownList, pairs_of
 
 HASH_BITS: Final = 56
 NO_LIMIT: Final = 1 << HASH_BITS
@@ -144,14 +144,14 @@ class ExaminationSample:
 
     def add(self, shown: ShownList, rules: ExaminationRules, hashes: ItemHashes) -> None:
         """Count one final list. A place without an item does not count, nor does an item that stands higher already."""
-        impression, ranks = shown.impression, rules.ranks
-        grades = {int(place): grade for place, grade in hits_of(shown.hits or ()) if place < ranks}
-        for arm in impression.experiments:
+        ranks = rules.ranks
+        grades = {int(place): grade for place, grade in pairs_of(shown.hits) if place < ranks}
+        for arm in shown.experiments:
             known = self.variants.setdefault(arm, VariantGrades())
             known.lists += 1
             for each in grades.items():
                 known.by_place[each] = known.by_place.get(each, 0) + 1
-        context = hashes.context_of(impression.segments)
+        context = hashes.context_of(shown.segments)
         top = shown.items[:ranks]
         for place, item in enumerate(top):
             if not item or item in top[:place]:

@@ -17,7 +17,7 @@ import numpy as np
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
 from streammetrics.sessions.engagement import NEW_LIST, Engagement
-from streammetrics.sessions.shown_list import GradedPositions, ShownList
+from streammetrics.sessions.state import GradedPositions, ShownList
 from streammetrics.windows.engagement import EngagedList
 from streammetrics.windows.tally_deltas import ItemPlaces, RowShape, places_of
 
@@ -41,17 +41,15 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     @classmethod
     def of(cls, shown: ShownList, may_have_gaps: bool = False, stages: Labels = ()) -> FinalList:
         """Return the final form of a shown list. `may_have_gaps`: it may have empty places."""
-        impression, hits = shown.impression, shown.hits
-        assert hits is not None, "a removed list cannot be final"
         places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
         return cls(
             ts=shown.ts,
-            impression_id=impression.impression_id,
-            experiments=impression.experiments,
+            impression_id=shown.impression_id,
+            experiments=shown.experiments,
             places=places,
-            hits=hits,
-            teams=impression.teams,
-            topic=impression.topic,
+            hits=shown.hits,
+            teams=shown.teams,
+            topic=shown.topic,
             stages=stages,
             engagement=shown.engagement,
         )

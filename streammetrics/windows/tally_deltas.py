@@ -7,7 +7,7 @@ ones. Both are integers, so the order of changes does not matter.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.units import TOTAL_MAX
-from streammetrics.sessions.shown_list import UNCHANGED, ShownList, Unchanged, hits_of
+from streammetrics.sessions.state import UNCHANGED, Facts, ShownList, Unchanged, hits_of, pairs_of
 from streammetrics.windows.engagement import EngagedList, engagement_rows
 
 GroupT = TypeVar("GroupT", bound=Hashable)
@@ -50,7 +50,7 @@ def places_of(items: Sequence[str]) -> ItemPlaces:
 
 
 def tally_deltas(
-    changed_lists: Iterable[ShownList],
+    changed_lists: Sequence[ShownList],
     layout: TallyLayout,
     pane_ms: int,
     groups: Callable[[Labels, Labels], Sequence[GroupT]],
@@ -64,36 +64,46 @@ def tally_deltas(
     cells: dict[LabelledPane, int] = {}
     rows: dict[ScoredRow, int] = {}
     engaged: list[tuple[int, int, EngagedList]] = []
-    assessment = layout.engagement is not None and bool(layout.engagement.assessment.columns)
-    for shown in changed_lists:
-        tallied, hits = shown.tallied, shown.hits
-        shown.tallied = UNCHANGED
-        if tallied is hits and shown.tallied_engagement is shown.engagement:
-            continue
-        impression = shown.impression
-        start = shown.ts - shown.ts % pane_ms  # `pane_start`, inlined
-        cell = cells.setdefault((start, impression.experiments, impression.segments), len(cells))
-        places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
-        if tallied is not None:
-            assert not isinstance(tallied, Unchanged)
-            row = (cell, places, *tallied)
-            rows[row] = rows.get(row, 0) - 1
-        if hits is not None:
-            row = (cell, places, *hits)
-            rows[row] = rows.get(row, 0) + 1
+    assessed = _assessed(changed_lists, layout)
+    for weight, number, facts in _weighted(changed_lists):
+        ts, items, experiments, segments, reactions, engagement = facts
+        start = ts - ts % pane_ms  # `pane_start`, inlined
+        cell = cells.setdefault((start, experiments, segments), len(cells))
+        places: ItemPlaces = places_of(items) if may_have_gaps else len(items)
+        hits = hits_of(reactions) if reactions else ()
+        row = (cell, places, *hits)
+        rows[row] = rows.get(row, 0) + weight
         if layout.engagement is not None:
-            assessed: Sequence[int] = ()
-            if assessment and (tallied is None or hits is None):  # a list that stays has the same items, and so the same values
-                assessed = layout.engagement.assessment.row(shown.items, impression.segments)
-            if tallied is not None:
-                engaged.append((cell, -1, EngagedList(shown.ts, len(shown.items), tallied, shown.tallied_engagement, assessed)))
-            if hits is not None:
-                engaged.append((cell, 1, EngagedList(shown.ts, len(shown.items), hits, shown.engagement, assessed)))
+            columns = layout.engagement.assessment.row(items, segments) if number in assessed else ()
+            engaged.append((cell, weight, EngagedList(ts, len(items), hits, engagement, columns)))
+    for shown in changed_lists:
+        shown.tallied = UNCHANGED
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)
     if layout.engagement is not None and engaged:
         sums = np.zeros((len(cells), layout.width), dtype=np.int64) if sums is None else sums
         _add_engagement(sums, engaged, layout, layout.engagement)
     return {} if sums is None else _by_group(cells, sums, groups)
+
+
+def _weighted(changed_lists: Sequence[ShownList]) -> Iterator[tuple[int, int, Facts]]:
+    """Return what tallies contain of each list, to be subtracted, and what the list is now; with the list's number."""
+    for number, shown in enumerate(changed_lists):
+        if shown.tallied is not None:
+            assert not isinstance(shown.tallied, Unchanged), "a list that did not change is tallied"
+            yield -1, number, shown.tallied
+        if shown.exists:
+            yield 1, number, shown.facts()
+
+
+def _assessed(changed_lists: Sequence[ShownList], layout: TallyLayout) -> set[int]:
+    """Return the numbers of the lists whose assessment changes. That of a list depends on all but reactions."""
+    if layout.engagement is None or not layout.engagement.assessment.columns:
+        return set()
+    return {
+        number
+        for number, shown in enumerate(changed_lists)
+        if not (shown.exists and isinstance(shown.tallied, tuple) and shown.tallied[:4] == shown.facts()[:4])
+    }
 
 
 def _add_engagement(
@@ -111,7 +121,7 @@ def _add_engagement(
 
 def score_shapes(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:
     """Score lists of these shapes. Returns the rows that they add to a tally: shape (lists, width)."""
-    hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in hits_of(shape[1:])]
+    hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in pairs_of(shape[1:])]
     sparse = {index: shape[0] for index, shape in enumerate(shapes) if type(shape[0]) is tuple}
     return layout.rows_of_hits(
         np.array([shape[0] if type(shape[0]) is int else shape[0][-1] + 1 for shape in shapes], dtype=np.int64),

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from streammetrics.metrics import Scorer
-from streammetrics.sessions.shown_list import GradedPositions, hits_of
+from streammetrics.sessions.state import GradedPositions, pairs_of
 from streammetrics.windows.distinct_count import Int64Array, first_in_window
 
 ExperimentVariant: TypeAlias = tuple[str, str]
@@ -53,7 +53,7 @@ class UserCountLayout:
         [0, 0, 1, 2, 1]
         """
         relevant, kind_of_position = self._relevant, self._kind_of_position
-        positions = [position for position, grade in hits_of(hits) if grade >= relevant]
+        positions = [position for position, grade in pairs_of(hits) if grade >= relevant]
         return kind_of_position[first] if positions and (first := int(min(positions))) < len(kind_of_position) else 0
 
 

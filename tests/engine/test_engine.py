@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.sessions.user import User
+from streammetrics.sessions.open_sessions import session_at
+from streammetrics.sessions.state import User
 from tests.oracle import Arrival, Settings, Tick
 from tests.support.brute_force import assert_equals_brute_force, expected, grades_text, machine_for
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
+
+EVICTED = st.sampled_from([[], ["u"], ["v"], ["u", "v"]])
 
 
 @given(cases(), st.booleans())
@@ -41,6 +44,33 @@ def test_any_crash_between_commits_equals_brute_force(data: st.DataObject, case:
     machine.take_all(case.steps, data)
     machine.finish(flush=True)
     assert_equals_brute_force(machine, case, flush=True)
+
+
+@given(st.data(), st.one_of(cases(), cases(exposures=True)), st.booleans())
+def test_commits_of_one_event_with_any_users_evicted_equal_brute_force(data: st.DataObject, case: Case, flush: bool) -> None:
+    machine = machine_for(case)
+    machine.evict = lambda: machine.engine.drop(machine.state, data.draw(EVICTED))
+    for step in case.steps:
+        machine.take([step])
+        machine.commit()
+    machine.finish(flush)
+    assert_equals_brute_force(machine, case, flush=flush)
+
+
+@given(st.data(), st.one_of(cases(), cases(exposures=True)), st.tuples(*[st.integers(1, 5)] * 5))
+def test_limits_refuse_the_same_events_in_any_batches_commits_and_evictions(
+    data: st.DataObject, case: Case, limits: tuple[int, int, int, int, int]
+) -> None:
+    events, lists, items, groups, exposures = limits
+    case = replace(case, settings=replace(case.settings, session_events_max=events, items_max=items))
+    engine = engine_of(case.settings, grades_text(case), lists_open_max=lists, groups_max=groups, exposures_max=exposures)
+    one, other = Machine(engine, case.settings), Machine(engine, case.settings)
+    one.run(case.steps)
+    other.evict = lambda: other.engine.drop(other.state, data.draw(EVICTED))
+    other.take_all(case.steps, data)
+    other.finish(flush=True)
+    assert counts_of(one) == counts_of(other)
+    assert one.tallies() == other.tallies()
 
 
 @given(st.data(), cases(without=("ticks",)))
@@ -218,7 +248,7 @@ def test_users_that_were_saved_lately_stay_longer_in_memory() -> None:
 
     def save(*users: str) -> None:
         for number, user in enumerate(users):
-            state.sessions.users.setdefault(user, User()).session_at(number, machine.engine.rules.join, [])
+            session_at(state.sessions.users.setdefault(user, User()), number, machine.engine.rules.join, [])
             state.sessions.dirty[user] = state.sessions.users[user]
         engine.save(state)
 
@@ -239,7 +269,7 @@ def test_at_most_a_third_more_users_than_allowed_stay_in_memory(saves: list[set[
     machine = Machine(engine_of(ONE_INPUT), ONE_INPUT)
     for users in saves:
         for user in map(str, users):
-            machine.state.sessions.users.setdefault(user, User()).session_at(0, machine.engine.rules.join, [])
+            session_at(machine.state.sessions.users.setdefault(user, User()), 0, machine.engine.rules.join, [])
             machine.state.sessions.dirty[user] = machine.state.sessions.users[user]
         machine.engine.save(machine.state)
         machine.engine.forget(machine.state, users_max)

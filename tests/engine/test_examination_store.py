@@ -14,9 +14,8 @@ from streammetrics.engine.examination_store import PREFIX, ExaminationStore, dec
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
-from streammetrics.sessions.fragments import StoredImpression
 from streammetrics.sessions.msgpack import pack
-from streammetrics.sessions.shown_list import ShownList
+from streammetrics.sessions.state import ShownList
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules
 from tests.oracle import Arrival, Tick, expected_result
 from tests.oracle.examination import Counted, count_period
@@ -207,4 +206,4 @@ def test_a_sample_that_is_stored_and_restored_continues(lists: list[tuple[int, i
 
 
 def _final(impression: Impression) -> ShownList:
-    return ShownList.new(StoredImpression.of(impression, 0))
+    return ShownList(impression.ts, impression.impression_id, impression.items, impression.experiments, impression.segments, 0)

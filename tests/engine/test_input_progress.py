@@ -1,17 +1,38 @@
-"""Tests of the watermarks of inputs and of the task. Admission is tested against its copy in `test_inlined_copies`."""
+"""Tests of the watermarks of inputs and of the task."""
 
 from __future__ import annotations
 
 import pytest
 
+from streammetrics.engine.batch import Batch
+from streammetrics.engine.engine import Engine
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
+from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.grades import parse_grades
+from streammetrics.events.model import Feedback
+from streammetrics.metrics import Scorer
 
 ONE_EVENT = SupportRules(users=1)
 RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10, support=ONE_EVENT)
+
+
+SCORER = Scorer(["mrr@3"])
+
+
+def admit(state: TaskState, ts: int, idle: frozenset[int] = frozenset()) -> bool:
+    """Take one event of the first input. Returns whether it is admitted."""
+    engine, batch = Engine(RULES, SCORER), Batch(0, [(0, -1, (Feedback("u", ts, "i", "click"),))], 1)
+    engine.take(state, engine.needs(state, batch), {})
+    return not engine.step(state, batch, idle=idle).refused
+
+
+def state_of(*watermarks: int) -> TaskState:
+    state = Engine(RULES, SCORER).open(None, {}, ())
+    state.progress.watermarks = list(watermarks)
+    return state
 
 
 def progress_of(*watermarks: int) -> InputProgress:
@@ -21,17 +42,19 @@ def progress_of(*watermarks: int) -> InputProgress:
 
 
 def test_an_event_is_judged_by_the_watermark_before_it() -> None:
-    progress = progress_of(NEVER, FOREVER)
-    assert progress.admit(0, "u", 100, FOREVER)
+    state = state_of(NEVER, FOREVER)
+    progress = state.progress
+    assert admit(state, 100)
     assert (progress.watermarks[0], progress.watermark) == (95, 95)
-    assert progress.admit(0, "u", 85, FOREVER)
-    assert not progress.admit(0, "u", 84, FOREVER)
+    assert admit(state, 85)
+    assert not admit(state, 84)
     assert (progress.watermarks[0], progress.watermark) == (95, 95)
 
 
 def test_an_input_without_events_holds_the_watermark_of_the_task() -> None:
-    progress = progress_of(NEVER, NEVER)
-    assert progress.admit(0, "u", 100, progress.least_other(0, set()))
+    state = state_of(NEVER, NEVER)
+    progress = state.progress
+    assert admit(state, 100)
     assert (progress.watermarks, progress.watermark) == ([95, NEVER], NEVER)
     assert progress.closed_before == NEVER
 
@@ -63,12 +86,13 @@ def test_bounds_follow_the_watermark() -> None:
 
 
 def test_the_watermark_of_the_task_stops_at_a_hold_and_makes_nothing_late() -> None:
-    progress = InputProgress(RULES)
+    state, second = state_of(NEVER, NEVER), frozenset({1})
+    progress = state.progress
     progress.hold_at(97, set())
-    assert progress.admit(0, "u", 100, progress.least_other(0, {1}))
+    assert admit(state, 100, second)
     assert (progress.watermarks[0], progress.watermark, progress.began_ms) == (95, 95, 95)
-    assert progress.admit(0, "u", 110, progress.least_other(0, {1}))
+    assert admit(state, 110, second)
     assert (progress.watermarks[0], progress.watermark) == (105, 97)
-    assert not progress.admit(0, "u", 94, progress.least_other(0, {1})), "judged by the watermark of its own input"
+    assert not admit(state, 94, second), "judged by the watermark of its own input"
     progress.hold_at(200, {1})
     assert (progress.watermark, progress.began_ms) == (105, 95)

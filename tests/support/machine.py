@@ -100,6 +100,7 @@ class Machine:
         self.engine, self.settings = engine, settings
         self.store = store or MemoryStore()
         self.due_max = due_max
+        self.evict: Callable[[], object] = lambda: engine.forget(self.state, 0)
         self.position = 0
         self.finals: list[FinalPane] = []
         self._saved_position = 0
@@ -157,7 +158,7 @@ class Machine:
         self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
 
     def commit(self) -> None:
-        """Commit, and drop every user from memory, so that the next batch loads them."""
+        """Commit, and drop every user from memory, or those that `evict` drops, so that the next batch loads them."""
         commit = self.prepare()
         assert self.store.commit(commit) is CommitOutcome.WRITTEN
         self.committed()
@@ -181,7 +182,7 @@ class Machine:
     def committed(self) -> None:
         self._seq += 1
         self._saved_position, self._saved_finals, self._saved_idle = self.position, len(self.finals), self._idle
-        self.engine.forget(self.state, 0)
+        self.evict()
 
     def finish(self, flush: bool) -> None:
         """End the input, and process due users until none is left."""

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.events.model import Impression
-from streammetrics.sessions.fragments import StoredImpression
-from streammetrics.sessions.shown_list import GradedPositions, ShownList
+from streammetrics.sessions.state import GradedPositions, ShownList, pairs_of
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ExaminationSample, ItemCounts, ItemHashes, merged_counts
 from tests.oracle import Arrival
 
@@ -18,9 +17,9 @@ ARM = (("e", "a"),)
 def final(arrival: Arrival, hits: GradedPositions = ()) -> ShownList:
     """The final list of an impression, with these places and grades."""
     assert isinstance(arrival.event, Impression)
-    shown = ShownList.new(StoredImpression.of(arrival.event, 0))
-    shown.hits = hits
-    return shown
+    event = arrival.event
+    reactions = tuple((int(place), "click", grade, event.ts, 0) for place, grade in pairs_of(hits))
+    return ShownList(event.ts, event.impression_id, event.items, event.experiments, event.segments, 0, reactions=reactions)
 
 
 def listed(items: str, hits: GradedPositions = (), segments: tuple[tuple[str, str], ...] = ()) -> ShownList:

@@ -6,8 +6,7 @@ import pytest
 
 from streammetrics.events.event_time import pane_start
 from streammetrics.metrics import Scorer, Spec, TallyLayout
-from streammetrics.sessions.fragments import StoredImpression
-from streammetrics.sessions.shown_list import ShownList
+from streammetrics.sessions.state import ShownList
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
 HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False)
@@ -15,8 +14,8 @@ HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moment
 
 
 def shown(number: int, pane: int, variant: str) -> ShownList:
-    impression = StoredImpression(f"r{number}", pane * 60_000, ("a",), (("ranker", variant),), (), (), 0)
-    return ShownList(impression, impression.ts, impression.items, (0, 18), None)
+    reactions = ((0, "click", 18, pane * 60_000, 0),)
+    return ShownList(pane * 60_000, f"r{number}", ("a",), (("ranker", variant),), (), 0, reactions=reactions)
 
 
 @pytest.mark.parametrize("count", [1, 30_000])
@@ -25,7 +24,7 @@ def test_sums_beyond_64_bits_are_exact(count: int) -> None:
     tallies = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all", *(variant for _, variant in experiments)])
     for pane in (0, 60_000):
         for group in ("all", "control", "treatment"):
-            mine = [each for each in lists if each.ts == pane and group in ("all", each.impression.experiments[0][1])]
+            mine = [each for each in lists if each.ts == pane and group in ("all", each.experiments[0][1])]
             if mine:
                 assert tallies[pane, group][:3] == [len(mine), len(mine), len(mine) * BEST]
     assert all(type(number) is int for tally in tallies.values() for number in tally)
@@ -35,7 +34,7 @@ def test_removed_lists_beyond_64_bits_sum_to_zero() -> None:
     lists = [shown(number, 0, "control") for number in range(30_000)]
     gained = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     for each in lists:
-        each.tallied, each.hits = each.hits, None
+        each.tallied, each.exists = each.facts(), False
     lost = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     assert [one + other for one, other in zip(gained[0, "all"], lost[0, "all"], strict=True)] == HIGHEST.zero()
     assert gained[0, "all"][2] > 1 << 63
@@ -43,8 +42,7 @@ def test_removed_lists_beyond_64_bits_sum_to_zero() -> None:
 
 @pytest.mark.parametrize("ts", [-60_001, -60_000, -1, 0, 1, 59_999, 60_000, 1_732_183_200_123])
 def test_the_inlined_pane_start_agrees_with_the_function(ts: int) -> None:
-    impression = StoredImpression("r", ts, ("a",), (), (), (), 0)
-    lists = [ShownList(impression, ts, impression.items, (), None)]
+    lists = [ShownList(ts, "r", ("a",), (), (), 0)]
     deltas = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     assert deltas.keys() == {(pane_start(ts, 60_000), "all")}
 

@@ -11,6 +11,7 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.mappings.decoder import IGNORED_RECORD
 from streammetrics.events.model import Impression
@@ -66,7 +67,7 @@ def test_of_variants_without_room_the_first_by_experiment_stays() -> None:
     both = (("e", "a"), ("f", "a"), ("g", "a"))
     state, why = stepped(rules, [Impression(f"r{ts}", "u", ts, ("a",), labels) for ts, labels in enumerate((both, both[1:], both[2:]))])
     assert why == ["", "", ""]
-    assert [shown.impression.experiments for shown in state.sessions.users["u"].sessions[0].lists.values()] == [both[:2], both[1:2], ()]
+    assert [shown.experiments for shown in state.sessions.users["u"].sessions[0].lists.values()] == [both[:2], both[1:2], ()]
     assert state.progress.counts["too_many_variants", 0] == 3
 
 
@@ -104,7 +105,7 @@ def test_fragments_of_one_list_hold_at_most_ten_times_the_item_limit() -> None:
     )
     assert why == [*[""] * 10, "too_many_items", "too_many_items", "", ""]
     (session, _) = state.sessions.users["u"].sessions
-    assert (session.size, len(session.fragmented["x"].fragments)) == (11, 10)  # rejected events extend nothing
+    assert (session.size, session.pieces["x"]) == (11, 20)  # rejected events extend nothing
 
 
 def test_a_whole_list_is_accepted_when_its_fragments_are_full() -> None:
@@ -112,6 +113,7 @@ def test_a_whole_list_is_accepted_when_its_fragments_are_full() -> None:
     shown = [Impression("x", "u", ts, ("a", f"i{ts}"), positions=(0, ts + 1)) for ts in range(11)]
     state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
     assert why == [*[""] * 10, "too_many_items", ""]
+    state.sessions.take_changed(NEVER)
     assert state.sessions.users["u"].sessions[0].lists["x"].items == ("a", "b")
 
 

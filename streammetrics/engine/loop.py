@@ -1,0 +1,307 @@
+"""The loop: the events of one input, in the order of its log -> admission -> the user -> the user's session -> its lists.
+
+The order and the words are those of "The exact rules" in the README of the package. What most events do is written in straight lines. What
+is rare is a function: a time that is far ahead, labels that are new, an event that does not simply extend the user's only session.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from streammetrics.engine.batch import Batch, BatchResult, Outlier, TimeMove
+from streammetrics.engine.label_index import LabelSetEntry
+from streammetrics.engine.lateness import TimeSetter
+from streammetrics.engine.refusals import Refusals
+from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.supported_time import SupportedTime
+from streammetrics.engine.task_state import TaskState
+from streammetrics.engine.user_sample import PERIOD_MS
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression, PathsFound
+from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.unknown_names import ACTION, TYPE
+from streammetrics.sessions.engagement import value_units
+from streammetrics.sessions.exposures import UserExposures
+from streammetrics.sessions.open_sessions import exceeds_lists_max, fragment_items, may_exceed_lists_max, next_close, session_at
+from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
+from streammetrics.sessions.session_events import add_feedback, add_list, add_mark
+from streammetrics.sessions.state import LogFeedback, Session, User
+
+RECORD_TIMES = 5
+"""How many of the last records of a batch give the time up to which it was written."""
+
+
+class FittedList(NamedTuple):
+    """A list whose labels are within the limits, their entry, whether that is kept already, and why labels were dropped."""
+
+    shown: Impression
+    entry: LabelSetEntry
+    is_known: bool
+    dropped: list[str]
+
+
+class Loop:
+    """Takes the batches of one step into a task's state. Nothing is tallied here: the next commit tallies the lists that changed."""
+
+    __slots__ = ("counts", "moves", "outlier", "refusals", "rules", "state", "timed")
+
+    def __init__(self, rules: EngineRules, state: TaskState) -> None:
+        self.rules, self.state, self.counts = rules, state, state.progress.counts
+        self.refusals = Refusals(rules, state.progress)
+        self.timed = 0
+        self.outlier: Outlier | None = None
+        self.moves: list[TimeMove] = []
+
+    @property
+    def result(self) -> BatchResult:
+        """What became of the events taken so far."""
+        return BatchResult(self.refusals.events, self.timed, self.outlier, tuple(self.moves))
+
+    def take(self, batch: Batch, idle: frozenset[int]) -> None:  # noqa: PLR0912, PLR0915  a call for each step would cost too much
+        """Take the records of one input. Each event is judged by the watermark before it, and then moves the watermark."""
+        rules, state, topic, counts, refusals = self.rules, self.state, batch.topic, self.counts, self.refusals
+        progress, sessions, labels, join = state.progress, state.sessions, state.labels, rules.join
+        users, dirty, changed = sessions.users, sessions.dirty, sessions.changed
+        disorder_ms, lateness_ms, future_ms = rules.out_of_orderness_ms, rules.lateness_ms, rules.future_ms
+        gap_ms, plain_max = join.gap_ms, min(join.session_events_max, join.lists_open_max)
+        grade_of, purchases = rules.grades.grade, frozenset[str]() if join.engagement is None else join.engagement.purchases
+        may_wait_ms = rules.pane_ms + join.attribution_ms - gap_ms  # from the start of a list's pane: see `note_list`
+
+        progress.offsets[topic] = batch.next_offset
+        progress.changed = True
+        least_other, supported = progress.least_other(topic, idle), progress.supported[topic]
+        own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
+        oldest_admitted = max(own, task) - lateness_ms
+        time, ahead_from, jump_ms, takes_all = supported.time, supported.ahead_from, supported.jump_ms, supported.needs_every_event
+        moved_by: Event | Elsewhere | None = None
+        moved_at = events_seen = untimed = elsewhere = ts = 0
+        for offset, record_ts, events in batch.records:
+            events_seen += len(events)
+            for event in events:
+                # Malformed and future events move nothing.
+                if type(event) is MalformedEvent:
+                    untimed += 1
+                    self._malformed(topic, offset, event)
+                    continue
+                if type(event) is PathsFound:
+                    events_seen -= 1
+                    state.path_counts.add(topic, event, ts if record_ts < 0 else record_ts)
+                    continue
+                ts = event.ts
+                if future_ms is not None and 0 <= record_ts < ts - future_ms:
+                    untimed += 1
+                    refusals.future(topic, offset, ts, record_ts)
+                    continue
+
+                # Any other event is judged by the watermarks before it, and then moves them.
+                late_ms = oldest_admitted - ts
+                too_far = False
+                if ts > time or takes_all:
+                    moved_to = ts
+                    if ts > ahead_from or takes_all:
+                        supported.time, row = time, supported.row
+                        untimed += not supported.take(event.user_id, ts)
+                        too_far = ts > supported.refused_from
+                        moved_to, takes_all = supported.time, supported.needs_every_event
+                        if supported.outliers:
+                            self._note_outliers(supported, topic)
+                        if row and moved_to > time + supported.run_ms:
+                            self.moves.append(TimeMove(time, moved_to, row + 1, supported.users))
+                    if moved_to > time:
+                        time, ahead_from, moved_by, moved_at = moved_to, moved_to + jump_ms, event, offset
+                        own = moved_to - disorder_ms
+                        least = own if own < least_other else least_other
+                        if least > task:
+                            task = progress.watermark = least
+                        oldest_admitted = (own if own > task else task) - lateness_ms
+                if type(event) is Elsewhere:
+                    elsewhere += 1
+                    continue
+                if late_ms > 0 or too_far:
+                    if moved_by is not None:
+                        progress.setters[topic], moved_by = TimeSetter(moved_at, moved_by.user_id, moved_by.ts), None
+                    if too_far:
+                        refusals.far(topic, offset, ts, ts - time)
+                    else:
+                        refusals.late(topic, offset, ts, late_ms, by_own=own >= task)
+                    continue
+
+                # The user of an admitted event.
+                user = dirty[event.user_id] = users[event.user_id]
+                if not 0 <= ts - user.sampled_from < PERIOD_MS:
+                    user.sampled_from = state.user_sample.add(event.user_id, ts)
+                if user.wrong_partition:
+                    counts["key_mismatch", topic] += 1
+                if type(event) is Exposure:
+                    if self._add_exposure(user, event, topic) and ts > newest:
+                        newest = progress.newest = ts
+                    continue
+
+                # The labels of a list, within their limits.
+                if type(event) is Impression:
+                    shown, fitted = event, None
+                    known = labels.entries.get((event.experiments, event.segments))
+                    if known is None or not known.known_from <= ts <= known.known_until:
+                        fitted = self._fitted(event)
+                        shown, entry = fitted.shown, fitted.entry
+                    else:
+                        entry = known
+
+                # The session: most events extend the only one of their user.
+                session = user.only
+                if (
+                    session is not None
+                    and session.first <= ts <= session.last + gap_ms
+                    and session.size < plain_max
+                    and (type(event) is Feedback or event.positions is None)
+                ):
+                    session.size += 1
+                    if ts > session.last:
+                        session.last = ts
+                else:
+                    session = self._other_session(user, event, topic, offset)
+                    if session is None:
+                        continue
+                if ts > newest:
+                    newest = progress.newest = ts
+
+                # Feedback has a grade, or an unknown action. It is given to its list.
+                if type(event) is Feedback:
+                    action = event.action
+                    grade = grade_of(action, event.value)
+                    if grade is None:
+                        counts["unknown_action", topic] += 1
+                        state.unknown_names.add(ACTION, action)
+                        add_mark(session, ts)
+                        continue
+                    value = value_units(event.value) if action in purchases else 0
+                    feedback = LogFeedback(ts, event.impression_id, event.item_id, action, grade, topic, value)
+                    add_feedback(session, feedback, join, changed)
+                    continue
+
+                # A list counts in its labels' groups, and is added to its session.
+                if fitted is not None:
+                    self._keep_labels(fitted, ts, topic)
+                labels.note(entry, ts)
+                for reason in shown.dropped_labels:
+                    counts[reason, topic] += 1
+                if session.last >= ts - ts % rules.pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
+                    sessions.note_list(user, shown, progress.closed_before, state.unique_users.counted_from)
+                if add_list(session, shown, topic, join, changed):
+                    counts["duplicate", topic] += 1
+                if ts < user.unlabelled_from and join.exposures is not None:
+                    user.unlabelled_from = ts
+                    sessions.due_changed.add(event.user_id)
+        self._note_record_times(batch)
+        progress.watermarks[topic], supported.time = own, time
+        if moved_by is not None:
+            progress.setters[topic] = TimeSetter(moved_at, moved_by.user_id, moved_by.ts)
+        self.timed = events_seen - untimed
+        counts["events", topic] += events_seen - elsewhere
+
+    def _note_record_times(self, batch: Batch) -> None:
+        """Note the time up to which the log was written: the least of its last records, because one wrong clock must not count."""
+        if batch.records:
+            record_ts = min(record_ts for _, record_ts, _ in batch.records[-RECORD_TIMES:])
+            if record_ts > max(0, self.state.progress.record_times[batch.topic]):
+                self.state.progress.record_times[batch.topic] = record_ts
+
+    def _malformed(self, topic: int, offset: int, event: MalformedEvent) -> None:
+        """Refuse a malformed event. A record that a mapping leaves out is only counted."""
+        if event.reason == IGNORED:
+            self.counts["ignored", topic] += 1
+            return
+        self.refusals.add(topic, offset, event.reason, event.detail)
+        if event.unknown_type is not None:
+            self.state.unknown_names.add(TYPE, event.unknown_type)
+
+    def _note_outliers(self, supported: SupportedTime, topic: int) -> None:
+        """Count the events that others have contradicted. The result has the first that is known."""
+        self.counts["ahead", topic] += supported.outliers
+        if self.outlier is None and supported.outlier is not None:
+            self.outlier = Outlier(*supported.outlier)
+        supported.outliers, supported.outlier = 0, None
+
+    def _add_exposure(self, user: User, event: Exposure, topic: int) -> bool:
+        """Keep one exposure. False if a limit rejects it: `variants_max`, or that of exposures of one user."""
+        rules, state, counts, ts, label = self.rules.join.exposures, self.state, self.counts, event.ts, (event.experiment, event.variant)
+        assert rules is not None, "an exposure was decoded, but exposures are off"
+        bound = min(state.progress.closed_before, ts)  # an event may be older than the watermark that it sets
+        if not state.enrolments.fitting_variants((label,), ts, bound):
+            counts["too_many_variants", topic] += 1
+            return False
+        if user.exposures is None:
+            user.exposures = UserExposures()
+        if len(user.exposures) >= rules.kept_max:
+            state.sessions.label(user, bound)  # this forgets the exposures that no later list needs
+            if len(user.exposures) >= rules.kept_max:
+                counts["too_many_exposures", topic] += 1
+                return False
+        if not user.is_kept or ts < user.exposures.first_from(user.exposed_before):
+            state.sessions.due_changed.add(event.user_id)
+        counts["exposure", topic] += 1
+        duplicate = user.exposures.add(*label, ts, topic)
+        if duplicate is not None:
+            counts["duplicate", duplicate] += 1
+        state.labels.extend_run(*label, ts, ts + rules.validity_ms)
+        return True
+
+    def _fitted(self, event: Impression) -> FittedList:
+        """Return a list with labels within the limits. Nothing is kept of them yet, because the list may be refused."""
+        progress = self.state.progress
+        variants = self.state.enrolments.fitting_variants(event.experiments, event.ts, progress.closed_before)
+        entry, is_known, experiments, segments = self.state.labels.fit(variants, event.segments, progress.watermark)
+        dropped = ["too_many_variants"] * (len(event.experiments) - len(experiments))
+        if segments != event.segments:
+            dropped.append("too_many_groups")
+        if dropped:
+            event = msgspec.structs.replace(event, experiments=experiments, segments=segments)
+        return FittedList(event, entry, is_known, dropped)
+
+    def _keep_labels(self, fitted: FittedList, ts: int, topic: int) -> None:
+        """Keep the labels of a list that is not refused, and count those that were dropped."""
+        shown, entry, labels = fitted.shown, fitted.entry, self.state.labels
+        if not fitted.is_known:
+            labels.add(entry, shown.experiments, shown.segments, ts, self.state.progress.watermark)
+        if not entry.known_from <= ts <= entry.known_until:
+            labels.extend_runs(entry, ts)
+        for reason in fitted.dropped:
+            self.counts[reason, topic] += 1
+
+    def _other_session(self, user: User, event: Impression | Feedback, topic: int, offset: int) -> Session | None:
+        """Return the session of an event that does not simply extend the only one of its user. None if a limit refuses the event."""
+        sessions, ts = self.state.sessions, event.ts
+        if type(event) is Impression and (exceeded := self._exceeded_limit(user, event)):
+            self.refusals.add(topic, offset, *exceeded)
+            return None
+        self._close_ended(user, event)  # in a fast replay, a user may return many times between two commits
+        opened = len(user.sessions)
+        session = session_at(user, ts, self.rules.join, sessions.changed)
+        if session is None:
+            self.counts["session_full", topic] += 1
+            return None
+        if len(user.sessions) > opened:
+            sessions.due_changed.add(event.user_id)
+        sessions.open += len(user.sessions) - opened
+        return session
+
+    def _exceeded_limit(self, user: User, event: Impression) -> tuple[str, str] | None:
+        """Return the limit of a user or a list that this one would exceed, as reason and detail. None if there is none."""
+        join, name, ts = self.rules.join, event.impression_id, event.ts
+        limit = join.lists_open_max
+        if may_exceed_lists_max(user, limit) and exceeds_lists_max(user, limit, name, ts, join.gap_ms):
+            self._close_ended(user, event)  # the limit counts open sessions only, whenever the ended ones are closed
+            if exceeds_lists_max(user, limit, name, ts, join.gap_ms):
+                return "too_many_lists", f"user {event.user_id!r} has lists_open_max = {limit} open lists"
+        limit = FRAGMENT_ITEMS_FACTOR * join.items_max
+        if event.positions is not None and fragment_items(user, name, ts, join.gap_ms) + len(event.items) > limit:
+            return "too_many_items", f"the fragments of {name!r} would hold more than {limit} items, with those that come again"
+        return None
+
+    def _close_ended(self, user: User, event: Impression | Feedback) -> None:
+        """Close the sessions that have ended and that an event cannot extend. It may be older than the watermark that it sets."""
+        bound = min(self.state.progress.closed_before, event.ts)
+        if user.sessions and next_close(user, self.rules.join.gap_ms) < bound:
+            self.state.sessions.close_ended(event.user_id, user, bound)

@@ -1,0 +1,100 @@
+"""The open sessions of a user: finds, opens, merges and closes them. Sessions are more than a gap apart.
+
+An event within the gap of two sessions merges them. Times are event times in epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import TypeVar
+
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.sessions.session_events import remove_list
+from streammetrics.sessions.state import ChangedLists, Session, User
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+def near(user: User, ts: int, gap_ms: int) -> list[Session]:
+    """Return the sessions within a gap of `ts`."""
+    return [session for session in user.sessions if session.first - gap_ms <= ts <= session.last + gap_ms]
+
+
+def set_sessions(user: User, sessions: list[Session]) -> None:
+    """Replace the sessions of a user."""
+    user.sessions = sessions
+    user.only = sessions[0] if len(sessions) == 1 else None
+
+
+def session_at(user: User, ts: int, rules: JoinRules, changed: ChangedLists) -> Session | None:
+    """Return the session that an event at `ts` extends, opened or merged as needed; None if that session is full.
+
+    An event near a full session is refused and merges nothing. Merged sessions may exceed the limit together.
+    """
+    found = near(user, ts, rules.gap_ms)
+    if any(session.size >= rules.session_events_max for session in found):
+        return None
+    if not found:
+        session = Session(ts, ts)
+        set_sessions(user, sorted([*user.sessions, session], key=lambda opened: opened.first))
+    else:
+        session, *others = found
+        for other in others:  # there is at most one
+            _merge(session, other, changed)
+            set_sessions(user, [each for each in user.sessions if each is not other])
+    session.first, session.last, session.size = min(session.first, ts), max(session.last, ts), session.size + 1
+    return session
+
+
+def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
+    """Add another session to this one: their logs are one log. What is stored of both stays in front."""
+    session.first, session.last, session.size = min(session.first, other.first), max(session.last, other.last), session.size + other.size
+    session.relabels += other.relabels
+    session.log[session.saved_bytes : session.saved_bytes] = other.log[: other.saved_bytes]
+    session.log += other.log[other.saved_bytes :]
+    session.saved_bytes += other.saved_bytes
+    session.saved_entries += other.saved_entries
+    session.duplicates, session.pieces = _sums(session.duplicates, other.duplicates), _sums(session.pieces, other.pieces)
+    for name, shown in other.lists.items():
+        if session.lists.setdefault(name, shown) is not shown:
+            remove_list(shown, changed)
+    session.is_stale = True
+
+
+def _sums(one: Mapping[KeyT, int], other: Mapping[KeyT, int]) -> dict[KeyT, int]:
+    return {key: one.get(key, 0) + other.get(key, 0) for key in [*one, *other]}
+
+
+def close_before(user: User, bound: int, gap_ms: int) -> list[Session]:
+    """Remove and return the sessions that no admitted event can reach: those with last + gap < bound."""
+    closed = [session for session in user.sessions if session.last + gap_ms < bound]
+    if closed:
+        set_sessions(user, [session for session in user.sessions if session.last + gap_ms >= bound])
+        user.rewrite |= any(session.saved_entries for session in closed)
+    return closed
+
+
+def next_close(user: User, gap_ms: int) -> int:
+    """Return the earliest time at which a session may close. There must be one."""
+    return min([session.last for session in user.sessions]) + gap_ms
+
+
+def may_exceed_lists_max(user: User, lists_max: int) -> bool:
+    """Return whether the user has enough events to exceed the limit of open lists. Cheap: each open list is one event or more."""
+    return sum([session.size for session in user.sessions]) >= lists_max
+
+
+def exceeds_lists_max(user: User, lists_max: int, impression_id: str, ts: int, gap_ms: int) -> bool:
+    """Return whether a new list at `ts` would exceed the limit of open lists. A copy of a list in its session is not a new list.
+
+    Fragments with too many items count as a list while they are kept.
+    """
+    lists = sum([len(session.lists) + sum([name not in session.lists for name in session.pieces]) for session in user.sessions])
+    return lists >= lists_max and not any(
+        impression_id in session.lists or impression_id in session.pieces for session in near(user, ts, gap_ms)
+    )
+
+
+def fragment_items(user: User, impression_id: str, ts: int, gap_ms: int) -> int:
+    """Return the number of items, repeated ones included, of the fragments that a fragment at `ts` would join."""
+    return sum([session.pieces.get(impression_id, 0) for session in near(user, ts, gap_ms)])
