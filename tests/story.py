@@ -1,4 +1,4 @@
-"""Experiments from simulated clicks to an alert, by real servers: a ranker that got worse, one that did not, a broken split, and a ramp.
+"""Experiments from simulated clicks to an alert, by real servers: a ranker that got worse, one that did not, a broken split, and two ramps.
 
 `python -m tests.story` (after `make servers`) starts Kafka, Redis and Prometheus, lets `streammetrics simulate` send the traffic of
 each experiment, runs `streammetrics run` on it, and shows what Prometheus saw and what `streammetrics report` says.
@@ -17,7 +17,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
-from tests.story_ramp import ENOUGH_USERS, watch_ramp
+from tests.story_ramp import ENOUGH_USERS, watch_broken_step, watch_ramp
 from tests.support.command_line import streammetrics
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Service, start_ms
 from tests.support.report_page import embedded
@@ -123,6 +123,11 @@ def main() -> None:
         print(f"steps made: {', '.join(f'{step} %' for step in ramp.steps)}; the gate said {', then '.join(ramp.words)}: {ramp.reason}")
         print(f"{ENOUGH_USERS} treated users had a list {ramp.enough_seconds:.0f} s after the step to 5 %")
         print(f"from then to the failed gate: {ramp.gate_seconds:.0f} s (target: 300 s); to the webhook: {ramp.webhook_seconds:.0f} s")
+        step = watch_broken_step(broker, redis.fresh_url())
+        print("\nstep: a ranker that is as good as the control at 5 % breaks at 25 %")
+        for when, (word, reason) in zip(("at 5 %", "right after the step", "in the end"), step.answers, strict=True):
+            print(f"{when} the gate said {word}: {reason}")
+        print(f"from the step to the failed gate: {step.fail_seconds:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The story of a bad ranker that ramps 1 -> 5 -> 25 % and is stopped at 5 %, by real servers and in real time.
+"""The story of a bad ranker that ramps 1 -> 5 -> 25 % and is stopped at 5 %, and of a good one that breaks at 25 %, by real servers.
 
-`streammetrics simulate` sends the traffic at its own pace. The gate is watched, as a rollout tool does, and a webhook is received. When the
-gate fails, the traffic goes back, so the step to 25 % never comes.
+`streammetrics simulate` sends the traffic in real time. The gate is watched, as a rollout tool does, and a webhook is received. When the
+gate fails, the traffic goes back, so the next step never comes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
-from tests.support.command_line import COMMAND, environment, streammetrics
+from tests.support.command_line import COMMAND, environment
 from tests.support.http_receiver import HttpReceiver, receiving
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import Pipeline
@@ -34,6 +34,10 @@ SECTIONS = {
     "metrics": {"names": ["ndcg", "item_hit_rate"], "cutoffs": [10]},
 }
 FIRST_SECONDS, SECOND_SECONDS = 40, 480
+GOOD_SECONDS = 200
+"""How long the good ranker stays at 5 %: it needs 65 s until lists are final, and then enough users."""
+EASY = {"gate_margin": 0.5, "minimum_lift": 0.3}
+"""Rules with which a good ranker passes within a few minutes."""
 DEADLINE_SECONDS = 900
 
 
@@ -53,10 +57,20 @@ class RampSeen(NamedTuple):
     series: float
 
 
-def traffic(start_ms: int, share: float, rate: float, seconds: float) -> list[str]:
-    """Return the options of `simulate` for one step."""
+class BrokenStepSeen(NamedTuple):
+    """What the gate said of a ranker that breaks at 25 %: before the step, right after it, and in the end, each with its reason.
+
+    fail_seconds: from the step until the gate failed.
+    """
+
+    answers: list[tuple[str, str]]
+    fail_seconds: float
+
+
+def traffic(start_ms: int, share: float, rate: float, seconds: float, quality: float = WORSE) -> list[str]:
+    """Return the options of `simulate` for one step. quality: of the treatment."""
     start = datetime.fromtimestamp(start_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    shares = ["--variant", f"control={1 - share:.2f}", "--variant", f"treatment={share:.2f}:{WORSE}"]
+    shares = ["--variant", f"control={1 - share:.2f}", "--variant", f"treatment={share:.2f}:{quality}"]
     size = ["--users", "40000", "--rate", str(rate), "--minutes", str(seconds / 60), "--start", start, "--seed", "7"]
     return ["--experiment", EXPERIMENT, *shares, *size]
 
@@ -91,14 +105,44 @@ def sending(pipeline: Pipeline, options: list[str]) -> Iterator[subprocess.Popen
             process.terminate()
 
 
+def asked(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that may watch for long."""
+    command, around = [*COMMAND, *words], environment()
+    return subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, timeout=2 * DEADLINE_SECONDS, check=False)
+
+
 def named(second_ms: int, third_ms: int) -> str:
     """Return the stages of the experiment as JSON: 1 %, then 5 % and 25 % from these times on."""
 
-    def stage(percent: int, start_ms: int | None) -> dict[str, object]:
-        start = {} if start_ms is None else {"start": datetime.fromtimestamp(start_ms / 1_000, UTC).isoformat()}
-        return {"shares": {"control": 100 - percent, "treatment": percent}, **start}
-
     return json.dumps({EXPERIMENT: {"stages": [stage(1, None), stage(5, second_ms), stage(25, third_ms)]}})
+
+
+def stage(percent: int, start_ms: int | None) -> dict[str, object]:
+    """Return one stage, from this time on, as a setting."""
+    start = {} if start_ms is None else {"start": datetime.fromtimestamp(start_ms / 1_000, UTC).isoformat()}
+    return {"name": f"{percent} %", "shares": {"control": 100 - percent, "treatment": percent}, **start}
+
+
+def watch_broken_step(broker: KafkaBroker, redis_url: str) -> BrokenStepSeen:
+    """Let a ranker be good at 5 % and broken at 25 %, and return what the gate says of it."""
+    first_ms = time.time_ns() // 1_000_000 + 15_000
+    second_ms = first_ms + 1_000 * GOOD_SECONDS
+    rules = {EXPERIMENT: {"stages": [stage(5, None), stage(25, second_ms)], **EASY}}
+    sections = {**SECTIONS, "experiments": {"patience_ms": 0, "named": json.dumps(rules)}}
+    pipeline = Pipeline(broker, redis_url, "story-step", ["impressions", "feedback"], **sections)
+    with pipeline.service() as service:
+        ask = ["gate", EXPERIMENT, "--url", service.url.rstrip("/"), "--json"]
+        watch = [*ask, "--watch", "--every", "1", "--stage"]
+        with sending(pipeline, traffic(first_ms, 0.05, 200, GOOD_SECONDS, 1.0)) as process:
+            good = asked(*watch, "5 %", "--deadline", f"{GOOD_SECONDS}s")
+            process.wait(DEADLINE_SECONDS)
+        with sending(pipeline, traffic(second_ms, 0.25, 200, DEADLINE_SECONDS, 0.05)):
+            time.sleep(max(0.0, second_ms / 1_000 - time.time()))
+            just_after = asked(*ask)
+            broken = asked(*watch, "25 %", "--deadline", f"{DEADLINE_SECONDS}s")
+            failed_ms = time.time_ns() // 1_000_000
+    answers = [json.loads(each.stdout) for each in (good, just_after, broken)]
+    return BrokenStepSeen([(each["gate"], each["reason"]) for each in answers], (failed_ms - second_ms) / 1_000)
 
 
 def watch_ramp(broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer, folder: Path) -> RampSeen:
@@ -127,11 +171,9 @@ def _ramp(
     second = traffic(second_ms, 0.05, 200, SECOND_SECONDS)
     with sending(pipeline, traffic(first_ms, 0.01, 20, FIRST_SECONDS)) as process:
         process.wait(DEADLINE_SECONDS)
-    at_first = streammetrics(*ask)
+    at_first = asked(*ask)
     with sending(pipeline, second):  # leaving the block is the rollback
-        watch = [*COMMAND, *ask, "--watch", "--every", "1", "--deadline", f"{DEADLINE_SECONDS}s"]
-        around = environment()
-        at_second = subprocess.run(watch, cwd=ROOT, env=around, capture_output=True, text=True, timeout=2 * DEADLINE_SECONDS, check=False)
+        at_second = asked(*ask, "--watch", "--every", "1", "--deadline", f"{DEADLINE_SECONDS}s")
         failed_ms = time.time_ns() // 1_000_000
     (message,) = receiver.wait_for(1, DEADLINE_SECONDS)[:1]
     answer, enough_ms = json.loads(at_second.stdout), enough_at_ms(second, folder)

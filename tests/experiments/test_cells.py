@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments import Cell, Policy, Stage, choose_stored_scales
@@ -14,7 +14,7 @@ from streammetrics.experiments.cells import Cells
 from streammetrics.experiments.estimates import Estimate, lift_interval, log_evidence_below, two_sided, variance_of, z_value
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.sequence import Mixture
-from tests.experiments.columns import MEASURES, totals
+from tests.experiments.columns import MEASURES, ONE, totals
 from tests.experiments.stage_samples import ARMS, StageArm, Totals, cells_of, ramp, stored_cells
 
 SHARES = {"control": 1.0, "treatment": 1.0}
@@ -40,8 +40,16 @@ def influence(users: Sequence[Mapping[Cell, Totals]], measure: Measure, weights:
 STAGE_ARMS = [(key, arm) for key in KEYS for arm in ARMS]
 USERS = st.lists(st.dictionaries(st.sampled_from(STAGE_ARMS), totals(6).filter(lambda own: own[0] > 0)), min_size=30, max_size=45)
 
+_EVERYWHERE: list[dict[StageArm, Totals]] = [
+    {cell: [2, ONE * (number % 3), ONE * (number % 2), number % 5, 10, ONE] for at, cell in enumerate(STAGE_ARMS) if (number + at) % 3}
+    for number in range(36)
+]
+"""Users of several cells, in every stage and in both arms."""
+
 
 @given(USERS, st.booleans())
+@example(_EVERYWHERE, False)
+@example(_EVERYWHERE, True)
 def test_the_combination_equals_the_sum_of_each_users_residuals(users: list[dict[StageArm, Totals]], by_list: bool) -> None:
     if by_list:
         users, policy = [{("", arm): own for (_, arm), own in user.items()} for user in users], Policy(unit="list")

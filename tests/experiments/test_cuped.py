@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.cuped import reduce_variances
@@ -30,6 +30,8 @@ def moments_of(users: Arm) -> list[int]:
 
 
 @given(arm, arm)
+@example([(1, 8, 4), (2, 20, 12), (3, 9, None)], [(1, 2, 16), (4, 30, 8)])
+@example([(1, 8, None), (2, 20, None)], [(1, 2, None), (4, 30, None)])
 def test_adjusted_estimates_equal_a_computation_user_by_user(control: Arm, treatment: Arm) -> None:
     found = reduce_variances(MEASURES, MRR, {"control": moments_of(control), "treatment": moments_of(treatment)})
     all_users = [*control, *treatment]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.estimates import (
@@ -32,6 +32,8 @@ arms = st.tuples(means, errors).map(lambda each: Estimate(each[0], (each[0] * ea
 
 
 @given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
+@example([[1, ONE, ONE, 1, 5, ONE >> 3], [40, 0, 0, 0, 200, 0]])
+@example([[2, ONE, ONE, 2, 10, ONE >> 2]] * 3)
 def test_mean_and_variance_equal_the_delta_method_exactly(users: list[list[int]]) -> None:
     moments = of_users(MEASURES, users)
     columns = {"ndcg@10": (1, 0, ONE), "dcg@10": (5, 0, 1 << 32), "item_hit_rate@5": (3, 4, 1)}
@@ -49,6 +51,7 @@ def test_mean_and_variance_equal_the_delta_method_exactly(users: list[list[int]]
 
 
 @given(st.lists(totals().filter(lambda each: each[0] > 0), min_size=2, max_size=10))
+@example([[1, 0, 0, 0, 5, 0], [3, ONE, ONE, 1, 15, 0], [1, ONE, ONE, 1, 5, 0]])
 def test_the_share_of_users_with_a_hit_has_the_variance_of_a_proportion(users: list[list[int]]) -> None:
     found = estimate(MEASURES, MEASURES.named("user_hit_rate@5"), of_users(MEASURES, users))
     share = Fraction(sum(each[2] > 0 for each in users), len(users))
@@ -78,6 +81,8 @@ def test_one_user_has_infinite_variance_and_no_users_have_no_mean() -> None:
 
 
 @given(arms, arms, st.floats(0.001, 1), st.floats(0, 1), st.floats(0.001, 0.3))
+@example(Estimate(0.38, 1e-4, 1_000), Estimate(0.40, 1e-4, 1_000), 0.02, 0.04, 0.05)
+@example(Estimate(0.5, 1e-4, 1_000), Estimate(0.02, 3e-5, 1_000), 0.02, 0.04, 0.05)
 def test_the_interval_of_the_lift_contains_exactly_the_lifts_not_rejected(
     treatment: Estimate, control: Estimate, tau: float, effect: float, alpha: float
 ) -> None:
@@ -103,6 +108,8 @@ def test_the_interval_of_the_lift_contains_exactly_the_lifts_not_rejected(
 
 
 @given(arms, arms, st.floats(0.001, 1), st.floats(0.001, 0.3))
+@example(Estimate(0.38, 1e-4, 1_000), Estimate(0.40, 1e-4, 1_000), 0.02, 0.05)
+@example(Estimate(0.3, 1e-5, 1_000), Estimate(0.4, 1e-5, 1_000), 0.02, 0.05)
 def test_lift_and_difference_agree_about_zero(treatment: Estimate, control: Estimate, tau: float, alpha: float) -> None:
     mixture = Mixture(tau, tau / 2)
     lift, apart = lift_interval(treatment, control, mixture, alpha), difference(treatment, control, mixture, alpha)
@@ -115,6 +122,7 @@ def test_lift_and_difference_agree_about_zero(treatment: Estimate, control: Esti
 
 
 @given(arms, arms, st.floats(0.01, 100), st.floats(0.001, 1))
+@example(Estimate(0.38, 1e-4, 1_000), Estimate(0.40, 1e-4, 1_000), 100.0, 0.02)
 def test_the_unit_of_a_metric_does_not_matter(treatment: Estimate, control: Estimate, unit: float, tau: float) -> None:
     def scaled(each: Estimate) -> Estimate:
         return Estimate(each.mean * unit, each.variance * unit**2, each.users)
@@ -146,6 +154,9 @@ def test_without_variance_there_is_no_interval() -> None:
 
 
 @given(arms, arms, st.floats(0, 0.5), st.floats(0.001, 1))
+@example(Estimate(0.3, 1e-5, 1_000), Estimate(0.4, 1e-5, 1_000), 0.01, 0.02)
+@example(Estimate(0.5, 1e-5, 1_000), Estimate(0.4, 1e-5, 1_000), 0.0, 0.02)
+@example(Estimate(0.396, 1e-6, 1_000), Estimate(0.4, 1e-6, 1_000), 0.05, 0.02)
 def test_a_lift_is_never_certainly_below_and_above_the_same_value(
     treatment: Estimate, control: Estimate, margin: float, tau: float
 ) -> None:

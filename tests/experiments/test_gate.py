@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.building import build_report
@@ -98,6 +98,10 @@ words = st.sampled_from(["pass", "wait", "fail"])
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), words))
+@example({})
+@example({"a": "pass", "b": "fail", "c": "wait"})
+@example({"a": "pass", "b": "pass"})
+@example({"a": "pass", "b": "wait"})
 def test_all_treatments_must_pass_and_any_failure_fails(given_words: Mapping[str, str]) -> None:
     decisions = {name: GateDecision(word, name.upper()) for name, word in given_words.items()}  # type: ignore[arg-type]
     found = whole_gate(decisions)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streammetrics.reports.gate_answer import answer_gate
-from tests.bench import gate_ramps
+from tests.bench import gate_ramps, gate_steps
 from tests.bench.gate_ramps import lags, one_ramp
 from tests.experiments.test_gate import at_most
 
@@ -38,3 +38,10 @@ def test_a_bad_ranker_is_stopped() -> None:
     assert "fail" in found.words
     assert found.stage is not None
     assert "pass" not in found.words
+
+
+def test_a_ranker_that_turns_bad_at_the_last_step_never_passes_it() -> None:
+    found = gate_steps.one_ramp(0, "+10 %, then -20 %")
+    assert 2 not in found.passed
+    assert found.failed is not None
+    assert 2 / 3 < found.failed < 0.85

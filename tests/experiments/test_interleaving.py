@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.estimates import Estimate, difference
@@ -41,6 +41,8 @@ def test_a_list_without_both_teams_compares_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 3)), max_size=10))
+@example([("a", 3), ("b", 1), ("a", 0)])
+@example([("a", 0), (None, 2)])
 def test_the_outcome_for_one_team_is_the_opposite_of_the_other_s(items: list[tuple[str | None, int]]) -> None:
     teams, grades = [team for team, _ in items], [float(grade) for _, grade in items]
     one, other = list_credit(teams, grades, "a", "b"), list_credit(teams, grades, "b", "a")
@@ -66,6 +68,8 @@ def summed(all_users: list[list[int]]) -> list[int]:
 
 
 @given(users, st.floats(0.01, 0.5), st.sampled_from([0, 1]))
+@example([[1, 2, 1, -1, 1, -2], [3, 1, -2, 0, -3, 1], [0, 1, 0, 1, 0, 1]], 0.05, 0)
+@example([[2, 0, 1, 0, 1, 0], [1, 0, -1, 0, 1, 0]], 0.05, 1)
 def test_the_mean_is_post_stratified_with_a_clustered_variance(all_users: list[list[int]], alpha: float, level: int) -> None:
     found = preference(summed(all_users), alpha, min_users=2, effective_users_min=0, level=level)
     counted = [each for each in all_users if each[0] + each[1]]
@@ -94,6 +98,7 @@ def test_the_mean_is_post_stratified_with_a_clustered_variance(all_users: list[l
 
 
 @given(users)
+@example([[1, 2, 1, -1, 1, -2], [3, 1, -2, 0, -3, 1]])
 def test_the_other_team_has_the_opposite_mean_and_the_same_variance(all_users: list[list[int]]) -> None:
     moments = summed(all_users)
     turned = reversed_credit(moments)

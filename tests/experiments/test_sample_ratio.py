@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.measures import ExperimentError
@@ -34,6 +34,8 @@ def test_the_reference_cases_include_broken_splits() -> None:
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=2, max_size=4), st.lists(st.floats(0.05, 5), min_size=4, max_size=4), st.floats(1, 1e5))
+@example([4_500, 5_500], [1.0, 1.0, 1.0, 1.0], 10_000.0)
+@example([300, 0, 310], [1.0, 1.0, 1.0, 1.0], 1_000.0)
 def test_the_bayes_factor_is_a_martingale(counts: list[int], parts: list[float], concentration: float) -> None:
     """The expected factor after the next user equals the current factor.
 

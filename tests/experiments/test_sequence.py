@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.estimates import difference, estimate
@@ -31,6 +31,7 @@ alphas = st.floats(1e-6, 0.5)
 
 
 @given(ratios, ratios, alphas)
+@example(1e-4, 0.02, 0.05)
 def test_both_boundaries_equal_ville(variance: float, tau: float, alpha: float) -> None:
     from ville._boundaries import normal_mixture  # noqa: PLC0415 (brings scipy: not in every process that collects tests)
 
@@ -66,6 +67,8 @@ def test_the_boundary_is_the_documented_formula() -> None:
 
 
 @given(ratios, alphas)
+@example(1.0, 0.05)
+@example(1e-4, 0.05)
 def test_one_sided_is_tighter_than_two_sided_and_wider_than_one_look(ratio: float, alpha: float) -> None:
     assert one_sided(ratio, Mixture(1.0), alpha) < two_sided(ratio, Mixture(1.0), alpha)
     # The one-sided boundary q of a single look has alpha = Phi(-q).
@@ -73,6 +76,8 @@ def test_one_sided_is_tighter_than_two_sided_and_wider_than_one_look(ratio: floa
 
 
 @given(ratios, alphas)
+@example(1.0, 0.05)
+@example(1e-4, 0.05)
 def test_the_one_sided_mixture_reaches_one_over_alpha_at_its_boundary(ratio: float, alpha: float) -> None:
     w = one_sided(ratio, Mixture(1.0), alpha) / math.sqrt(1 + ratio)
     log_mixture = math.log(2) - math.log1p(1 / ratio) / 2 + w * w / 2 + math.log1p(-math.erfc(w / math.sqrt(2)) / 2)
@@ -111,6 +116,8 @@ effects = st.floats(-3, 3).map(lambda power: 10.0**power)
 
 
 @given(st.floats(-8, 4).map(lambda power: 10.0**power), effects, alphas)
+@example(1e-4, 0.04, 0.05)
+@example(1.0, 1.0, 0.025)
 def test_evidence_at_the_boundary_is_one_over_alpha(variance: float, effect: float, alpha: float) -> None:
     mixture = Mixture(1.0, effect)
     for boundary, log_evidence in ((one_sided, log_evidence_one_sided), (two_sided, log_evidence_two_sided)):
@@ -119,6 +126,8 @@ def test_evidence_at_the_boundary_is_one_over_alpha(variance: float, effect: flo
 
 
 @given(ratios, effects, st.floats(-200, 60))
+@example(1e-4, 0.04, 3.0)
+@example(1.0, 0.1, -30.0)
 def test_evidence_is_the_documented_mixture(variance: float, effect: float, z: float) -> None:
     from scipy.special import log_ndtr  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 

@@ -6,7 +6,7 @@ import math
 import tomllib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.estimates import Estimate, lift_interval
@@ -126,6 +126,10 @@ def test_two_deciding_measures_are_certain_by_the_closed_test() -> None:
 
 
 @given(st.lists(st.floats(-0.03, 0.03), min_size=3, max_size=3))
+@example([-0.03, -0.009, 0.02])
+@example([-0.009, -0.0095, 0.0])
+@example([-0.012, -0.012, -0.012])
+@example([-0.0105, 0.0, 0.0])
 def test_the_closed_test_equals_all_intersections_and_is_never_later_than_bonferroni(lifts: list[float]) -> None:
     names = ("ndcg@10", "hit_rate@10", "item_hit_rate@10")
     policy = Policy(margin=0.0, paging=names)

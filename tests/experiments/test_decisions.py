@@ -1,0 +1,245 @@
+"""Decisions get all that they need: covariances, treatments, margins. The parts are tested alone; these are the lines that call them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streammetrics.experiments import Policy, Stage, Stored, build_report, choose_scales, choose_stored_scales
+from streammetrics.experiments.cells import Cells, Combined
+from streammetrics.experiments.estimates import (
+    Estimate,
+    difference,
+    estimate,
+    lift_interval,
+    log_evidence_above,
+    log_evidence_below,
+    variance_of,
+    z_value,
+)
+from streammetrics.experiments.measures import Measure
+from streammetrics.experiments.report import ExperimentReport, MeasureReport
+from streammetrics.experiments.scales import MeasureScale, scale_of
+from streammetrics.experiments.sequence import p_value
+from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, evidence, judge, log_evidence_within
+from tests.experiments.columns import MEASURES, WITH_COVARIATES
+from tests.experiments.samples import arm, stored
+from tests.experiments.stage_samples import StageArm, Totals, stored_cells, totals_of
+
+NDCG = MEASURES.named("ndcg@10")
+SCALE = MeasureScale(0.04, 0.4)
+DECIDING = ("ndcg@10", "hit_rate@5", "item_hit_rate@5")
+
+
+def compared(lift: float, error: float = 0.004, measure: Measure = NDCG, covariance: float = 0.0) -> MeasureComparison:
+    control, treatment = (Estimate(0.4 * (1 + each), error**2, 5_000) for each in (0.0, lift))
+    return MeasureComparison(measure, treatment, control, SCALE, covariance=covariance)
+
+
+@pytest.mark.parametrize("covariance", [0.0, 8e-6, -8e-6])
+def test_all_evidence_has_the_covariance_of_the_arms(covariance: float) -> None:
+    each, policy = compared(-0.04, covariance=covariance), Policy(margin=0.02)
+    arms = each.treatment, each.control
+    found = evidence(policy, each)
+    assert found.drop == log_evidence_below(*arms, -0.02, SCALE.mixture(0.08), covariance)
+    assert found.rise == log_evidence_above(*arms, 0.0, SCALE.mixture(0.1), covariance)
+    assert found.safe == log_evidence_above(*arms, -0.02, SCALE.mixture(0.02), covariance)
+    assert log_evidence_within(each, 0.05) == log_evidence_above(*arms, -0.05, SCALE.mixture(0.05), covariance)
+
+
+@pytest.mark.parametrize(("margin", "effect"), [(0.0, 0.1), (0.01, 0.09), (0.05, 0.05), (0.08, 0.05), (0.3, 0.05)])
+def test_a_drop_detects_minimum_lift_less_the_margin_but_at_least_half_of_it(margin: float, effect: float) -> None:
+    each = compared(-0.4)
+    expected = log_evidence_below(each.treatment, each.control, -margin, SCALE.mixture(effect))
+    assert evidence(Policy(margin=margin), each).drop == pytest.approx(expected)
+
+
+def with_evidence(value: float, measure: Measure) -> MeasureComparison:
+    """A comparison whose E of a drop is this value."""
+    low, high = -0.5, 0.5
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (
+            (low, middle) if evidence(Policy(margin=0.0), compared(middle, measure=measure)).drop < math.log(value) else (middle, high)
+        )
+    return compared((low + high) / 2, measure=measure)
+
+
+@pytest.mark.parametrize(
+    ("values", "certain"),
+    [
+        ((25, 60, 0.4), {"hit_rate@5"}),
+        ((25, 60, 16), {"ndcg@10", "hit_rate@5"}),
+        ((25, 60, 14), {"hit_rate@5"}),
+        ((21, 21, 21), {*DECIDING}),
+        ((21, 21, 17), set()),
+        ((59, 0.4, 0.4), set()),
+        ((61, 0.4, 0.4), {"ndcg@10"}),
+    ],
+)
+def test_a_measure_is_certain_only_with_the_smallest_of_the_others(values: Sequence[float], certain: set[str]) -> None:
+    """E_i, and its means with the smallest one and the smallest two of the others, are at least 20."""
+    policy = Policy(margin=0.0, paging=DECIDING)
+    found = judge(policy, [with_evidence(value, MEASURES.named(name)) for value, name in zip(values, DECIDING, strict=True)])
+    assert {name for name, each in found.items() if each.word == "regressed"} == certain
+
+
+def test_a_deciding_measure_without_a_comparison_counts_as_no_evidence() -> None:
+    policy = Policy(margin=0.0, paging=("ndcg@10", "hit_rate@5"))
+    assert [judge(policy, [with_evidence(value, NDCG)])["ndcg@10"].word for value in (30, 41)] == ["inconclusive", "regressed"]
+
+
+FROZEN = {"ndcg@10": 0.03, "ndcg@10 control": 0.5}
+
+
+def of_arms(treatment: Sequence[int], control: Sequence[int]) -> MeasureComparison:
+    own, against = estimate(MEASURES, NDCG, treatment), estimate(MEASURES, NDCG, control)
+    assert own is not None
+    assert against is not None
+    return MeasureComparison(NDCG, own, against, MeasureScale(0.03, 0.5))
+
+
+def is_between(log_e: float) -> bool:
+    """Whether E is certain for one treatment, and not for three."""
+    return math.log(22) < log_e < math.log(55)
+
+
+def reported(arms: Mapping[str, Sequence[int]], policy: Policy) -> MeasureReport:
+    """The deciding measure of the treatment "a"."""
+    first = {name: sums[0] for name, sums in arms.items()}
+    kept = Stored(experiment="x", scope="start", moments=arms, first_exposures=first, multi_exposed_users=0)
+    found = build_report(MEASURES, policy, kept, FROZEN)
+    return next(each for variant in found.variants if variant.variant == "a" for each in variant.measures if each.paging)
+
+
+def test_treatments_share_the_error_of_the_verdict_and_of_the_gate() -> None:
+    control, same = arm(1_400, 0.5, 1), arm(1_400, 0.5, 2)
+    policy = Policy(paging=("ndcg@10",), margin=0.0)
+    arms = (arm(1_400, 0.5 - drop / 1_000, 3) for drop in range(100))
+    worse = next(each for each in arms if is_between(evidence(policy, of_arms(each, control)).drop))
+    words = [reported({"control": control, "a": worse, **dict.fromkeys(others, same)}, policy) for others in ("", "bc")]
+    assert [each.verdict and each.verdict.word for each in words] == ["regressed", "inconclusive"]
+    margins = (margin / 1_000 for margin in range(5, 300))
+    margin = next(each for each in margins if is_between(log_evidence_within(of_arms(same, control), each)))
+    wide = replace(policy, gate_margin=margin)
+    found = [reported({"control": control, "a": same, **dict.fromkeys(others, worse)}, wide) for others in ("", "bc")]
+    assert [each.within_gate_margin for each in found] == [True, False]
+    assert reported({"control": control, "a": same}, replace(wide, margin=margin, gate_margin=margin / 2)).within_gate_margin is False
+
+
+def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
+    found = {}
+    for uses_it in (False, True):
+        kept = stored({"control": 0.5, "treatment": 0.47}, whole=True)
+        policy = Policy(paging=("ndcg@10",), cuped_verdict=uses_it)
+        scales = choose_scales(WITH_COVARIATES, policy, kept.moments, {})
+        found[uses_it] = measure_of(build_report(WITH_COVARIATES, policy, kept, scales))
+    plain, reduced = found[False], found[True]
+    assert plain.reduced is not None
+    assert plain.lift_upper != plain.reduced.lift_upper
+    assert (plain.judged_lift_upper, reduced.judged_lift_upper) == (plain.lift_upper, plain.reduced.lift_upper)
+
+
+def test_the_share_of_users_with_a_hit_has_half_of_the_error_in_its_interval_and_verdict() -> None:
+    users = MEASURES.named("user_hit_rate@5")
+    moments = {"control": arm(1_400, 0.3, 1), "treatment": arm(1_400, 0.3, 2)}
+    scales = choose_scales(MEASURES, Policy(), moments, {})
+    kept = Stored(experiment="x", scope="start", moments=moments, first_exposures=dict.fromkeys(moments, 1_400), multi_exposed_users=0)
+    report = build_report(MEASURES, Policy(), kept, scales)
+    (own,) = [each for each in report.variants[1].measures if each.metric == "user_hit_rate"]
+    arms = [estimate(MEASURES, users, moments[name]) for name in ("treatment", "control")]
+    scale = scale_of(users, scales)
+    assert scale is not None
+    assert arms[0] is not None
+    assert arms[1] is not None
+    interval = lift_interval(arms[0], arms[1], scale.mixture(0.1), 0.025)
+    assert interval is not None
+    assert (own.alpha, own.lift_lower, own.lift_upper) == (0.025, interval.lower, interval.upper)
+    for value, word in ((30, "inconclusive"), (50, "regressed")):
+        assert judge(Policy(margin=0.0, paging=("user_hit_rate@5",)), [with_evidence(value, users)])["user_hit_rate@5"].word == word
+
+
+SHARES = {"control": 1.0, "treatment": 1.0}
+BY_LIST = Policy(unit="list", shares=SHARES, paging=("ndcg@10",), margin=0.0)
+
+
+def by_list(lift: float, seed: int, users: int = 400, stages: Sequence[str] = ("",)) -> Stored:
+    """Users who differ much, with lists in both arms of each stage."""
+    random, found = np.random.default_rng(seed), list[Mapping[StageArm, Totals]]()
+    for _ in range(users):
+        taste = random.beta(0.6, 0.9)
+        chances = {"control": taste, "treatment": min(1.0, taste * (1 + lift))}
+        found.append({(key, name): totals_of(random, 4, chance) for key in stages for name, chance in chances.items()})
+    return stored_cells(found, unit="list")
+
+
+def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> None:
+    kept = by_list(-0.15, 3)
+    cells = Cells(MEASURES, BY_LIST, kept)
+    found = cells.combined(NDCG, "treatment", "control")
+    assert found is not None
+    assert found.covariance > 0.5 * found.control.variance
+    scales = choose_stored_scales(MEASURES, BY_LIST, kept, {})
+    scale = scale_of(NDCG, scales)
+    assert scale == MeasureScale(math.sqrt(variance_of(found.treatment, found.control, found.covariance) or 0), found.control.mean)
+    report = build_report(MEASURES, BY_LIST, kept, scales)
+    own = measure_of(report)
+    check_intervals(own, found, scale)
+    comparison = MeasureComparison(NDCG, found.treatment, found.control, scale, covariance=found.covariance)
+    assert evidence(BY_LIST, comparison._replace(covariance=0.0)).drop < math.log(20) < evidence(BY_LIST, comparison).drop
+    assert report.verdict.word == "regressed"
+
+
+def measure_of(report: ExperimentReport) -> MeasureReport:
+    return next(each for each in report.variants[1].measures if str(NDCG) == f"{each.metric}@{each.k}")
+
+
+def check_intervals(own: MeasureReport, found: Combined, scale: MeasureScale) -> None:
+    arms, mixture = (found.treatment, found.control), scale.mixture(0.1)
+    assert (own.difference, own.difference_lower, own.difference_upper) == difference(*arms, mixture, 0.05, found.covariance)
+    lift = lift_interval(*arms, mixture, 0.05, found.covariance)
+    assert lift is not None
+    assert (own.lift_lower, own.lift_upper) == (lift.lower, lift.upper)
+    z, variance = z_value(*arms, 1.0, found.covariance), variance_of(*arms, found.covariance)
+    assert z is not None
+    assert variance is not None
+    assert own.p_value == p_value(z, variance, mixture)
+    assert own.judged is not None
+    assert own.judged.covariance == found.covariance
+
+
+STAGES = (Stage(name="one", shares=SHARES), Stage(name="two", shares=SHARES, start_ms=500_000))
+
+
+def test_a_stage_is_judged_alone_with_its_own_covariance_and_its_part_of_the_error() -> None:
+    """Both stages come from the same users. Only the second one has the drop."""
+    policy = replace(BY_LIST, shares=None, stages=STAGES)
+    first, second = by_list(0.3, 4, stages=("",)), by_list(-0.35, 5, stages=("500000",))
+    kept = replace(
+        first,
+        moments={name: [a + b for a, b in zip(first.moments[name], second.moments[name], strict=True)] for name in first.moments},
+        stages=(*first.stages, *second.stages),
+        pairs={**first.pairs, **second.pairs},
+    )
+    scales = choose_stored_scales(MEASURES, policy, kept, {})
+    report = build_report(MEASURES, policy, kept, scales)
+    assert report.verdict.reason.startswith("treatment: in stage two: ")
+    cells, scale = Cells(MEASURES, policy, kept), scale_of(NDCG, scales)
+    alone = cells.combined(NDCG, "treatment", "control", cells.stages[1])
+    assert alone is not None
+    assert scale is not None
+    assert alone.covariance > 0
+    expected = lift_interval(alone.treatment, alone.control, scale.mixture(0.1), 0.05 * (1 - WHOLE_PART) / 2, alone.covariance)
+    assert expected is not None
+    assert measure_of(report).judged_lift_upper == expected.upper
+    whole = cells.combined(NDCG, "treatment", "control")
+    assert whole is not None
+    judged = [MeasureComparison(NDCG, each.treatment, each.control, scale, None, each.covariance) for each in (whole, alone)]
+    plain = replace(policy, stages=())
+    drops = [evidence(plain, each).drop for each in judged]
+    total = math.log(WHOLE_PART * math.exp(drops[0]) + (1 - WHOLE_PART) / 2 * math.exp(drops[1]))
+    assert evidence(policy, judged[0]._replace(stages={"two": judged[1]})).drop == pytest.approx(total)
