@@ -80,11 +80,18 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     return any(counts[kind] for kind in KIND_NAMES.values())
 
 
-def suggest_settings(settings: Settings, source: str, limit: int) -> None:
-    """Print the settings that read these records, or mappings for them. Raises like `decode_samples`."""
+def suggest_settings(settings: Settings, source: str, limit: int) -> bool:
+    """Print the settings that read these records, or mappings for them. Returns False if it is only a skeleton.
+
+    Raises like `decode_samples`.
+    """
     out, records = standard_output(), _read(settings, source, limit)
-    for line in suggestion_lines(settings, records):
-        click.echo(line, file=out)
+    lines = suggestion_lines(settings, records)
+    while True:
+        try:
+            click.echo(next(lines), file=out)
+        except StopIteration as end:
+            return bool(end.value)
 
 
 def _read(settings: Settings, source: str, limit: int) -> list[SampleRecord]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, get_args
@@ -11,11 +12,11 @@ from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import Event, Impression
+from streammetrics.events import Event, Feedback, Impression
 from streammetrics.events.envelopes import Envelope, without_envelope
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.mappings.rules import PRESETS
-from streammetrics.events.mappings.suggest import NOTHING_FOUND, suggested_mappings
+from streammetrics.events.mappings.suggest import suggested_mappings
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize import recognize
 from streammetrics.events.recognized import Recognized
@@ -50,26 +51,59 @@ class _Read(NamedTuple):
         return bool(self.events) and not any(isinstance(event, MalformedEvent) for event in self.events)
 
 
-def suggestion_lines(settings: Settings, records: Sequence[SampleRecord]) -> Iterator[str]:
-    """Yield lines of TOML, with the answer as comments first. Mappings follow only for records that settings alone do not read."""
+def suggestion_lines(settings: Settings, records: Sequence[SampleRecord]) -> Generator[str, None, bool]:
+    """Yield lines of TOML, with the answer as comments first. Mappings follow only for records that settings alone do not read.
+
+    Returns whether the proposal reads lists or feedback: False for a skeleton, and if there is no record.
+    """
     if not records:
         yield "# There is no record to propose anything from."
-        return
+        return False
     found = _read(settings, records)
     if all(each.is_used for each in found):
         yield f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed."
-        return
+        return True
     changed, found = yield from _settings_that_read(settings, found)
     if changed is not settings and any(each.is_read for each in found):
-        return
-    otherwise = ""
+        return True
+    own: list[str] = []
     if settings.events.format == "native" and any(each.is_used for each in found):
-        yield from ("[[events.mappings]]", 'kind = "native"', 'when = { type = ["impression", "feedback"] }', "")
-        found = [each for each in found if not each.is_used]
-        otherwise = '[[events.mappings]]\nkind = "ignore"'
-    known = parse_grades(settings.join.grades).table
-    proposed = suggested_mappings(_objects(changed, [each.record for each in found]), known).rstrip("\n")
-    yield otherwise or proposed if proposed == NOTHING_FOUND else proposed
+        own = ["[[events.mappings]]", 'kind = "native"', 'when = { type = ["impression", "feedback"] }', ""]
+    others = [each.record for each in found if not (own and each.is_used)]
+    proposed = suggested_mappings(_objects(changed, others), parse_grades(settings.join.grades).table)
+    if own and not tomllib.loads(proposed.text):
+        own += ["[[events.mappings]]", 'kind = "ignore"']
+        yield from own
+        return True
+    text = "\n".join([*own, proposed.text.rstrip("\n")])
+    yield text
+    if not proposed.is_whole:
+        return False
+    tried = _tried(changed, records, text)
+    yield from ("", *_result_lines(tried))
+    return any(each.is_used for each in tried)
+
+
+def _tried(settings: Settings, records: Sequence[SampleRecord], text: str) -> list[_Read]:
+    """Return what the proposed mappings make of the records."""
+    mappings = tuple(tomllib.loads(text)["events"]["mappings"])
+    return _read(settings.model_copy(update={"events": settings.events.model_copy(update={"mappings": mappings})}), records)
+
+
+def _result_lines(found: Sequence[_Read]) -> Iterator[str]:
+    """Yield comments: what the records became, and for how much feedback a list of its user shows the item."""
+    events = [event for each in found for event in each.events]
+    refused = [event for event in events if isinstance(event, MalformedEvent) and event.reason != IGNORED]
+    lists, feedback = [each for each in events if isinstance(each, Impression)], [each for each in events if isinstance(each, Feedback)]
+    shown = {(each.user_id, item) for each in lists for item in each.items}
+    matched = sum((each.user_id, each.item_id) in shown for each in feedback)
+    ignored = sum(isinstance(event, MalformedEvent) and event.reason == IGNORED for event in events)
+    reactions = f"{len(feedback):,} feedback, {matched:,} of it on an item that a list of its user shows"
+    yield f"# Tried on these records: {counted(len(lists), 'list')}, {reactions}, {ignored:,} ignored, {len(refused):,} refused."
+    if refused:
+        yield f"# Refused as {refused[0].reason}: {refused[0].detail}"
+    if feedback and not matched:
+        yield "# No feedback is on an item of these lists: compare user_id, item_id and impression_id, or take more records (--limit)."
 
 
 def _settings_that_read(settings: Settings, found: list[_Read]) -> Generator[str, None, tuple[Settings, list[_Read]]]:

@@ -93,6 +93,7 @@ _SCHEMAS: Final = (
             and _is_one_of("action", "search", "search_click", "page_view", "pageview")(fields["event"])
         ),
     ),
+    _Schema("personalize", "interactions of Amazon Personalize", _has("USER_ID", "ITEM_ID", "TIMESTAMP")),
     _Schema("ecs", "events of a log shipper (Elastic)", _has("@timestamp", "message")),
 )
 _MAPPING_ADVICE = "map them with [[events.mappings]]; streammetrics decode --suggest FILE proposes mappings"

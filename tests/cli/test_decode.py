@@ -125,6 +125,26 @@ def test_exposures_are_shown_and_those_to_other_experiments_are_ignored(tmp_path
     ]
 
 
+def test_a_suggestion_is_tried_on_the_records_and_a_skeleton_ends_with_1(tmp_path: Path) -> None:
+    search = {"who": "u", "at": "2026-03-01T12:00:00Z", "query": "q", "hits": [{"code": "a"}, {"code": "b"}]}
+    clicks = [
+        {"who": "u", "at": "2026-03-01T12:00:05Z", "query": "q", "code": "b"},
+        {"who": "u", "at": "2026-03-01T12:00:05Z", "code": "x"},
+    ]
+    done = called("decode", lines(tmp_path, search, *clicks), "--suggest")
+    tried = "# Tried on these records: 1 list, 2 feedback, 1 of it on an item that a list of its user shows, 0 ignored, 0 refused."
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, tried)
+    unknown = called("decode", lines(tmp_path, {"sensor": "s", "celsius": 21.5}), "--suggest")
+    assert unknown.returncode == 1
+    assert "#   celsius  such as 21.5" in unknown.stdout
+
+
+def test_refused_records_are_shown_whole_and_without_their_envelope(tmp_path: Path) -> None:
+    record = {"type": "impression", "note": "x" * 200}
+    done = called("decode", lines(tmp_path, {"payload": record}), "--set", "events.envelope=connect")
+    assert json.dumps(record, separators=(",", ":")) in done.stdout.replace('": ', '":').replace(', "', ',"')
+
+
 def test_without_the_setting_an_exposure_is_refused_with_what_to_set(tmp_path: Path) -> None:
     done = called("decode", lines(tmp_path, EXPOSED))
     assert done.returncode == 1

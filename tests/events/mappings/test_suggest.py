@@ -14,6 +14,7 @@ from streammetrics.events import Event, EventLimits, Feedback, Impression, Malfo
 from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.mappings.suggest import suggested_mappings
+from tests.events.mappings.invented_formats import FORMATS
 
 SHOP: list[dict[str, Any]] = [
     {"event": "results", "visitor": "v", "at": 1772366400, "search_id": "s", "hits": [{"sku": "a", "rank": 1}, {"sku": "b", "rank": 2}]},
@@ -23,7 +24,7 @@ SHOP: list[dict[str, Any]] = [
 
 
 def events(records: list[dict[str, Any]]) -> list[Event | MalformedEvent]:
-    tables = tomllib.loads(suggested_mappings(records))["events"]["mappings"]
+    tables = tomllib.loads(suggested_mappings(records).text)["events"]["mappings"]
     decode = mapped_decoder(parse_mappings(tables), EventLimits(), {})
     return [event for record in records for event in decode(json.dumps(record).encode())]
 
@@ -42,7 +43,7 @@ def test_a_list_without_an_id_has_a_composed_one() -> None:
 
 
 def test_a_field_that_is_not_found_is_a_comment() -> None:
-    assert '# user_id = "…"  (required, and no field has a name for it)' in suggested_mappings([{"ts": 1, "skus": ["a", "b"]}])
+    assert '# user_id = "…"  (required, and no field has a name for it)' in suggested_mappings([{"ts": 1, "skus": ["a", "b"]}]).text
 
 
 JSON = st.recursive(
@@ -55,21 +56,45 @@ JSON = st.recursive(
 @pytest.mark.parametrize("name", ["𐀀", "\x7f", "ü", '"', "\\", "\x01"])
 def test_a_type_of_any_characters_is_a_toml_string(name: str) -> None:
     records = [{"event": "list", "skus": ["a", "b"]}, {"event": name}, {"event": ""}]
-    _, table = tomllib.loads(suggested_mappings(records))["events"]["mappings"]
+    _, table = tomllib.loads(suggested_mappings(records).text)["events"]["mappings"]
     assert table == {"kind": "ignore", "when": {"event": [name, ""]}}
 
 
 def test_records_that_are_neither_lists_nor_feedback_have_no_mapping() -> None:
-    assert suggested_mappings([{"type": "page_view", "user_id": "u", "ts": 1}]).startswith("# No mapping can be proposed")
+    assert suggested_mappings([{"type": "page_view", "user_id": "u", "ts": 1}]).text.startswith("# No mapping can be proposed")
 
 
 def test_actions_whose_name_says_what_they_are_are_renamed() -> None:
-    text = suggested_mappings([{"event": "select_item", "user": "u", "ts": 1772366405000, "sku": "b"}, *SHOP], ["click"])
+    text = suggested_mappings([{"event": "select_item", "user": "u", "ts": 1772366405000, "sku": "b"}, *SHOP], ["click"]).text
     tables = tomllib.loads(text)["events"]["mappings"]
     actions = {table["when"]["event"]: table["action"] for table in tables if table["kind"] == "feedback"}
     assert actions == {"select_item": {"path": "event", "rename": {"select_item": "click"}}, "click": "event"}
 
 
+def test_ids_that_are_joined_in_a_text_have_a_separator() -> None:
+    rows = [{"queryId": "q1", "sessionId": "s1", "when": "2026-03-01T12:00:00Z", "items": "a1,b2"}, CSV_ROW]
+    assert events(rows)[0] == Impression("q1", "s1", 1772366400000, ("a1", "b2"))
+
+
+CSV_ROW = {"queryId": "q2", "sessionId": "s2", "when": "2026-03-01T12:00:01Z", "items": "c3"}
+
+
 @given(st.lists(st.dictionaries(st.sampled_from(["event", "user", "ts", "items", "type", "x y"]), JSON), max_size=6))
 def test_any_records_give_valid_toml(records: list[dict[str, Any]]) -> None:
-    tomllib.loads(suggested_mappings(records))
+    tomllib.loads(suggested_mappings(records).text)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_invented_formats_are_read_right_or_have_a_skeleton(name: str) -> None:
+    records, (lists, reactions) = FORMATS[name]
+    suggestion = suggested_mappings(records, ["click", "purchase", "watch"])
+    assert suggestion.is_whole is bool(lists), suggestion.text
+    if not lists:
+        assert all(line.startswith("#") for line in suggestion.text.splitlines())
+        assert all(f"#   {path}  such as " in suggestion.text for path in records[0])
+        return
+    found = events(records)
+    shown = {event for event in found if isinstance(event, Impression)}
+    assert {("" if "/" in event.impression_id else event.impression_id, event.user_id, event.items) for event in shown} == lists
+    assert {(event.user_id, event.item_id) for event in found if isinstance(event, Feedback)} == reactions
+    assert all(event.reason == "ignored" for event in found if isinstance(event, MalformedEvent))
