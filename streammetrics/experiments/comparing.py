@@ -51,6 +51,8 @@ class Arms:
     def __init__(self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], stored: Stored) -> None:
         self.not_compared: Mapping[str, str] = {}
         """Why a treatment is not compared, although it has enough users: see `unlike_times`."""
+        self.fewer_items: Mapping[str, str] = {}
+        """Why the item_hit_rate of a treatment may not be called improved: see `list_signs`."""
         self.measures = measures
         self.policy = policy
         self.control = control
@@ -103,7 +105,7 @@ class Arms:
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
         """Return why a variant cannot be compared with the control yet, by its start or a floor; None if it can."""
-        return self._late(variant, control) or unmet_floor(
+        return self.late(variant, control) or unmet_floor(
             self.measures,
             measure,
             (variant, self.moments[variant]),
@@ -112,7 +114,8 @@ class Arms:
             self.policy.hit_users_min,
         )
 
-    def _late(self, variant: str, control: str) -> str | None:
+    def late(self, variant: str, control: str) -> str | None:
+        """Say that one of two variants joined late; None if neither did."""
         shares = {name: self.stored.missed_share(name) for name in (variant, control)}
         late = max(shares, key=lambda name: shares[name])
         if shares[late] - min(shares.values()) <= self.policy.late_share_max:
@@ -146,8 +149,11 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
             reports.append(report)
     if control is None:
         return tuple(reports)
-    verdicts = judge(arms.policy, comparisons, treatments, arms.control or "")
+    fewer = arms.fewer_items.get(variant)
+    doubtful = {str(each.measure): fewer for each in comparisons if each.measure.name == "item_hit_rate" and fewer is not None}
+    verdicts = judge(arms.policy, comparisons, treatments, arms.control or "", doubtful)
     within = within_gate_margin(arms.policy, [each for each in comparisons if str(each.measure) in arms.policy.paging], treatments)
+    within -= doubtful.keys()
     broken = invalid(state) if state.troubles else None
     uppers = {
         str(each.measure): _upper_in_stage(arms.policy, each) for each in comparisons if verdicts[str(each.measure)].word == "regressed"

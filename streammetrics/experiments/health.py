@@ -37,7 +37,7 @@ class Health:
 
     sample_ratio_p: p-value of the split; None if no shares are configured, so that the split is not checked.
     troubles: sentences; any of them makes every verdict invalid.
-    notes: sentences about checks that were not made.
+    notes: sentences about checks that were not made, and signs of what bends the numbers (see `list_signs`).
     """
 
     sample_ratio_p: float | None

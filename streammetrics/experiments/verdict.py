@@ -158,10 +158,17 @@ def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, b
     return find(each.treatment, each.control, lift, mixture, each.covariance)
 
 
-def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: int = 1, against: str = "control") -> dict[str, Verdict]:
+def judge(
+    policy: Policy,
+    comparisons: Sequence[MeasureComparison],
+    treatments: int = 1,
+    against: str = "control",
+    doubtful: Mapping[str, str] | None = None,
+) -> dict[str, Verdict]:
     """Return the verdict on each measure of one variant, by name.
 
     comparisons: all measures that can be compared. treatments: the number of treatments that share the error of deciding measures.
+    doubtful: measures that are not called improved or safe, with the reason.
 
     >>> hits = Measure("hit_rate", 10, "mean", 2, 1, 40)
     >>> hits = MeasureComparison(hits, Estimate(0.352, 1e-5, 9000), Estimate(0.4, 1e-5, 9000), MeasureScale(0.02, 0.4))
@@ -180,6 +187,8 @@ def judge(policy: Policy, comparisons: Sequence[MeasureComparison], treatments: 
         words, sure = _lift_words(each, None, against), confidence(policy.interval_alpha(each.measure))
         if name in certain["drop"]:
             verdicts[name] = Verdict("regressed", f"{_lift_words(each, stage_of_drop(policy, each), against)}; {sure}")
+        elif name in (doubtful or {}):
+            verdicts[name] = Verdict("inconclusive", f"{words} so far; {(doubtful or {})[name]}, so a rise means nothing")
         elif name in certain["rise"]:
             verdicts[name] = Verdict("improved", f"{words}; {sure}")
         elif found[name].safe >= levels[name]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 
 from streammetrics.engine.codec import Control
 from streammetrics.engine.experiment_runs import OF_RUN, WHOLE, Span
@@ -18,6 +20,7 @@ from streammetrics.experiments import (
     choose_stored_scales,
 )
 from streammetrics.experiments.name_order import name_order
+from streammetrics.experiments.same_people import same_people
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.scopes import (
@@ -195,7 +198,23 @@ class MergedExperiments:
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
         scales = self.scales(tasks)
         all_stored = self.stored(tasks)
+        twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         for (name, day), stored in all_stored.items():
             if day == WHOLE or (day == today and not dropped):
                 kept = stored.with_times_of(all_stored.get((name, WHOLE), stored))
-                yield build_report(view.measures_of(kept), view.policy(name), kept, scales[name])
+                report = build_report(view.measures_of(kept), view.policy(name), kept, scales[name])
+                notes = twins.get(name, []) if day == WHOLE else []
+                yield replace(report, health=replace(report.health, notes=(*report.health.notes, *notes)))
+
+
+def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[str]]:
+    """Return for each experiment the sentences about others whose arms have the same users."""
+    notes: dict[str, list[str]] = {}
+    for one, other in combinations(stored, 2):
+        twins = same_people(stored[one], stored[other], view.policy(one).min_users)
+        if twins is not None:
+            for name, apart, pairs in ((one, other, twins.items()), (other, one, [(twin, arm) for arm, twin in twins.items()])):
+                arms = ", ".join(f"{arm} as {twin}" for arm, twin in pairs)
+                told = f"its arms have the same users as those of {apart} ({arms}), so their effects cannot be told apart"
+                notes.setdefault(name, []).append(f"{told}: give each experiment a salt of its own")
+    return notes

@@ -589,3 +589,30 @@ def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
 def test_a_holdout_is_another_variant_than_the_control(holdout: str) -> None:
     with pytest.raises(ExperimentError, match="holdout: got"):
         Policy(control="control", holdout=holdout)
+
+
+def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_waits() -> None:
+    """The treatment shows 4 items instead of 10, and all lists have their hits at the top: its rate rises, and nothing else does."""
+    measures = Measures(Scorer(["ndcg@10", "item_hit_rate@10"]).columns)
+    random = np.random.default_rng(5)
+    moments = {}
+    for variant, shown in (("control", 10), ("treatment", 4)):
+        rows = np.zeros((3_000, 1 + len(measures.columns)), np.int64)
+        rows[:, 0] = 2
+        for place, column in enumerate(measures.columns, 1):
+            hits = random.binomial(2, 0.4, 3_000)
+            rows[:, place] = {"sum": hits << 40, "hits": hits, "places": 2 * shown}[column.kind]
+        moments[variant] = of_users(measures, rows)
+    policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
+    found = build_report(measures, policy, stored(moments), choose_scales(measures, policy, moments, {}))
+    (treatment,) = [each for each in found.variants if each.role == "treatment"]
+    rate = next(each for each in treatment.measures if each.metric == "item_hit_rate")
+    assert rate.verdict is not None
+    assert rate.verdict.word == "inconclusive"
+    assert rate.verdict.reason.endswith("so far; treatment shows 4 items per list and control 10, so a rise means nothing")
+    assert rate.within_gate_margin is False
+    assert found.gate is not None
+    assert found.gate.word == "wait"
+    assert (
+        "treatment shows 4 items per list and control 10: item_hit_rate@10 is per item shown and rises by that alone" in found.health.notes
+    )

@@ -1,0 +1,82 @@
+"""Signs in the lists of two arms that bend measures, although no statistic of the measures shows them. Stored integers in. Pure.
+
+**Items per list.** item_hit_rate is per item shown. An arm that shows fewer items keeps its best ranks, so the rate rises without a better
+ranker. Items per list are compared by a ratio of sums. The variance of a user's items per list is at most m (k - m) for a mean of m and at
+most k items (Bhatia, Davis 2000), so that of an arm's mean is at most m (k - m) / n, with n effective users. No further sums are needed.
+
+**Lists per user.** A crawler that makes a new id for each request, in one arm only, adds users with one list each. So does a client that
+loses its id. The mean has the usual variance of a mean over users.
+
+A sign is told if the ratio differs from 1 by more than a named least share and by more than `ERRORS` standard errors. Both are for one
+look, and warn; neither is proof. They are for users of all times together, so they are not told where arms are compared in cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
+from streammetrics.experiments.words import percent
+
+ITEMS_MIN: Final = 0.02
+"""The least difference of items per list that is told."""
+LISTS_MIN: Final = 0.05
+"""The least difference of lists per user that is told."""
+ERRORS: Final = 3.3
+"""Standard errors that a difference needs. By chance, one look in a thousand shows more."""
+
+
+class ListSigns(NamedTuple):
+    """What is told of a treatment. fewer_items: why its item_hit_rate may not be called improved; None if it may."""
+
+    notes: tuple[str, ...] = ()
+    fewer_items: str | None = None
+
+
+def list_signs(measures: Measures, treatment: tuple[str, Sequence[int]], control: tuple[str, Sequence[int]]) -> ListSigns:
+    """Return the signs of a treatment against the control. Both have a name, and moments of at least two users."""
+    notes, fewer = list[str](), None
+    by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
+    by_lists = next((each for each in measures if each.kind == "mean"), None)
+    if by_items is not None and by_lists is not None:
+        shown = [_items_per_list(measures, by_items, by_lists, moments) for _, moments in (treatment, control)]
+        if _differ(shown, ITEMS_MIN):
+            more = "rises" if shown[0].mean < shown[1].mean else "falls"
+            told = f"{treatment[0]} shows {shown[0].mean:.3g} items per list and {control[0]} {shown[1].mean:.3g}"
+            notes.append(f"{told}: {by_items} is per item shown and {more} by that alone")
+            fewer = told if more == "rises" else None
+    if by_lists is not None:
+        visits = [_lists_per_user(measures, by_lists, moments) for _, moments in (treatment, control)]
+        if _differ(visits, LISTS_MIN):
+            told = f"{treatment[0]} has {visits[0].mean:.3g} lists per user and {control[0]} {visits[1].mean:.3g}"
+            apart = f"{percent(abs(visits[0].mean / visits[1].mean - 1))} {'fewer' if visits[0].mean < visits[1].mean else 'more'}"
+            cause = "users come back more or less often, or a crawler or client makes new ids in one arm, which bends every verdict"
+            notes.append(f"{told}, {apart}: {cause}")
+    return ListSigns(tuple(notes), fewer)
+
+
+class _Mean(NamedTuple):
+    mean: float
+    variance: float
+
+
+def _differ(means: Sequence[_Mean], least: float) -> bool:
+    own, against = means
+    apart = abs(own.mean - against.mean)
+    return against.mean > 0 and apart > max(least * against.mean, ERRORS * math.sqrt(own.variance + against.variance))
+
+
+def _items_per_list(measures: Measures, by_items: Measure, by_lists: Measure, moments: Sequence[int]) -> _Mean:
+    at = measures.places(by_lists)
+    items, lists, effective = moments[measures.places(by_items).d], moments[at.d], moments[at.d] ** 2 / moments[at.dd]
+    mean = items / lists
+    room = by_items.k - mean if by_items.k else mean  # without a cut-off the most items of a list are not known: as if it were 2 m
+    return _Mean(mean, mean * room / effective)
+
+
+def _lists_per_user(measures: Measures, by_lists: Measure, moments: Sequence[int]) -> _Mean:
+    users, lists, squares = moments[USERS_AT], moments[LISTS_AT], moments[measures.places(by_lists).dd]
+    mean = lists / users
+    return _Mean(mean, (squares / users - mean * mean) / (users - 1))
