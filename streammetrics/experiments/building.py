@@ -88,6 +88,7 @@ def build_report(
         stages=stages,
         minimum_lift=policy.minimum_lift,
         treatments=max(1, len(treatments)),
+        proposal=times.proposal,
     )
 
 

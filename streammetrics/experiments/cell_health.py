@@ -11,8 +11,8 @@ from streammetrics.experiments.health import Health, check_split, join_trouble, 
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import LISTS_AT
 from streammetrics.experiments.name_order import in_order
+from streammetrics.experiments.proposals import Changed
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from streammetrics.experiments.share_words import Changed
 from streammetrics.experiments.stages import Stage
 
 

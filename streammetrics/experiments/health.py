@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.proposals import Changed, propose
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from streammetrics.experiments.share_words import Changed, facts_and_advice, proposed_stages
+from streammetrics.experiments.share_words import facts_and_advice
 from streammetrics.experiments.toml_text import shares_text, stages_text, toml_string, under
 from streammetrics.experiments.words import chance, percent
 
@@ -88,7 +89,8 @@ def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users:
     """
     if share <= policy.multi_exposed_share_max or users < policy.min_users:
         return []
-    stages = () if changed is None else proposed_stages(changed, policy)
+    proposal = None if changed is None else propose([changed], policy)
+    stages = () if proposal is None else proposal.stages
     advice, by_list = "", 'unit = "list"'
     if stages:
         advice = f" If users move between the stages of a rollout, set {under(experiment, stages_text(stages))}."

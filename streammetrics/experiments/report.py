@@ -13,6 +13,7 @@ from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.preferences import PreferenceReport, PreferenceRow
+from streammetrics.experiments.proposals import Proposal
 from streammetrics.experiments.stage_values import StageReport, StageRow
 from streammetrics.experiments.verdict import Verdict
 
@@ -177,6 +178,7 @@ class ExperimentReport:
     stages: the stages in order; empty if none are configured. Users and lists of a variant are sums over stages, so a user of several
         stages counts in each. Means and comparisons are combined over stages.
     minimum_lift: the relative effect to detect. treatments: the number of treatments that share alpha.
+    proposal: settings with which the arms have users of the same times, if they have not: see `unlike_times`.
     """
 
     experiment: str
@@ -198,6 +200,7 @@ class ExperimentReport:
     stages: tuple[StageReport, ...] = ()
     minimum_lift: float = 0.1
     treatments: int = 1
+    proposal: Proposal | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""

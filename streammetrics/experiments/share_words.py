@@ -5,57 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
 
-from streammetrics.experiments.arrivals import Arrivals
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.share_changes import ShareChange, ShareSegment
-from streammetrics.experiments.stages import STAGES_MAX, Stage
-from streammetrics.experiments.toml_text import stages_text, time_text, under
+from streammetrics.experiments.proposals import SEGMENTS_OF_ROLLOUT, Changed, propose
+from streammetrics.experiments.share_changes import ShareSegment
+from streammetrics.experiments.toml_text import time_text, under
 from streammetrics.experiments.words import chance, percent
-
-SEGMENTS_OF_ROLLOUT: Final = 4
-"""A rollout has at most so many steps. More look like outages."""
-
-
-class Changed(NamedTuple):
-    """A treatment whose share changed, and what its words need. `arms`: the control first. stage: None without stages."""
-
-    experiment: str
-    control: str
-    treatment: str
-    change: ShareChange
-    arrivals: Arrivals
-    arms: tuple[str, ...]
-    stage: Stage | None = None
-
-    @property
-    def compared(self) -> tuple[ShareSegment, ...]:
-        """The segments without those at the beginning and at the end in which only one arm has arrivals.
-
-        An arm that begins or ends within a block leaves a segment of this block alone, with a share in between. It is left out, too.
-        """
-        segments, block_ms = self.change.segments, self.arrivals.block_ms
-        both = [number for number, each in enumerate(segments) if each.control and each.treatment]
-        if not both:
-            return ()
-        first, last = both[0], both[-1]
-        short = [each.end_ms - each.start_ms == block_ms for each in segments]
-        shares = [each.share for each in segments]
-        if 0 < first < last and short[first] and _is_between(shares[first - 1], shares[first], shares[first + 1]):
-            first += 1
-        if first < last < len(segments) - 1 and short[last] and _is_between(shares[last - 1], shares[last], shares[last + 1]):
-            last -= 1
-        return segments[first : last + 1]
-
-    @property
-    def is_outage(self) -> bool:
-        """Whether the share returns to where it was, is 0 in between, or changes more often than in a rollout."""
-        inner = self.compared
-        shares = [each.share for each in inner]
-        threes = zip(shares, shares[1:], shares[2:], strict=False)
-        returns = any(abs(first - third) <= abs(first - second) / 4 for first, second, third in threes)
-        return returns or len(inner) > SEGMENTS_OF_ROLLOUT or not all(each.control and each.treatment for each in inner)
 
 
 def change_words(changed: Changed, policy: Policy) -> str:
@@ -75,11 +30,11 @@ def facts(changed: Changed, policy: Policy) -> str:
     parts, segments, inner = list[str](), changed.change.segments, changed.compared
     if not inner:
         return f"{changed.control} and {changed.treatment} have no new {policy.unit}s of the same times"
-    if segments[0] is not inner[0]:
+    if changed.joins_late:
         parts.append(_began_late(changed, policy, segments[0]))
     if len(inner) > 1:
         parts.append(_split_words(changed, policy, inner))
-    if segments[-1] is not inner[-1]:
+    if changed.ends_early:
         parts.append(_ended(changed, policy, inner[-1], segments[-1]))
     return "; ".join(parts)
 
@@ -127,24 +82,16 @@ def _renamed(changed: Changed) -> list[str]:
 
 def _advice(changed: Changed, policy: Policy) -> list[str]:
     """Return the settings that settle it, as a sentence; empty if there are none."""
-    segments, inner = changed.change.segments, changed.compared
-    if not inner:
-        return []
-    if changed.is_outage:
+    if changed.compared and changed.is_outage:
         return ["This looks like an outage of one of them, or like an assignment that goes back and forth"]
-    settings, aims = list[str](), list[str]()
-    if segments[0] is not inner[0]:
-        settings.append(f"start = {time_text(inner[0].start_ms)}")
-        aims.append("from then on")
-    if segments[-1] is not inner[-1]:
-        settings.append(f"end = {time_text(inner[-1].end_ms)}")
-        aims.append("up to then")
-    if stages := proposed_stages(changed, policy) if len(inner) > 1 else ():
-        settings.append(stages_text(stages) + (" instead of shares" if policy.shares else ""))
-    if not settings:
+    found = propose([changed], policy)
+    if found is None:
         return []
-    purpose = "If this is a rollout" if stages else f"To compare them {_and(aims)}"
-    return [set_again(purpose, changed.experiment, settings)]
+    aims = [aim for time, aim in ((found.start_ms, "from then on"), (found.end_ms, "up to then")) if time is not None]
+    purpose = "If this is a rollout" if found.stages else f"To compare them {_and(aims)}"
+    instead = " instead of shares" if found.stages and policy.shares else ""
+    *others, last = found.lines
+    return [set_again(purpose, changed.experiment, [*others, last + instead])]
 
 
 def compare_from(experiment: str, start_ms: int) -> str:
@@ -154,41 +101,7 @@ def compare_from(experiment: str, start_ms: int) -> str:
 
 def set_again(purpose: str, experiment: str, settings: Sequence[str]) -> str:
     """Return a sentence that names settings, each a line of TOML. Lists that count already are counted again by a replay."""
-    return f"{purpose}, set {under(experiment, *settings)}, and count the log again with `streammetrics replay`"
-
-
-def proposed_stages(changed: Changed, policy: Policy) -> tuple[Stage, ...]:
-    """Return the stages of a rollout with the shares seen, in place of the stage that changed; empty if they cannot be told."""
-    if policy.stage_label is not None or changed.is_outage:
-        return ()
-    shares = [_shares(changed, each) for each in changed.compared]
-    if not all(all(each.values()) for each in shares):
-        return ()
-    stages = list[Stage]()
-    known = policy.stages or (Stage(name="", shares={}),)
-    for stage in known:
-        if policy.stages and stage != changed.stage:
-            stages.append(stage)
-            continue
-        for number, (segment, own) in enumerate(zip(changed.compared, shares, strict=True), 1):
-            name = f"{stage.name} {number}" if policy.stages else f"stage {number}"
-            stages.append(Stage(name=name, shares=own, start_ms=stage.start_ms if number == 1 else segment.start_ms))
-    return tuple(stages) if len(stages) <= STAGES_MAX else ()
-
-
-def _shares(changed: Changed, segment: ShareSegment) -> dict[str, float]:
-    """Return the shares of all arms in a segment, with three digits. The greatest is what others leave."""
-    block_ms, of_arms = changed.arrivals.block_ms, changed.arrivals.counts
-    first, end = segment.start_ms // block_ms, segment.end_ms // block_ms
-    counts = {arm: sum(count for block, count in of_arms.get(arm, {}).items() if first <= block < end) for arm in changed.arms}
-    total = sum(counts.values())
-    shares = {arm: float(f"{count / total:.3g}") for arm, count in counts.items()}
-    greatest = max(shares, key=lambda arm: counts[arm])
-    return shares | {greatest: round(1 - sum(share for arm, share in shares.items() if arm != greatest), 9)}
-
-
-def _is_between(one: float, value: float, other: float) -> bool:
-    return min(one, other) <= value <= max(one, other)
+    return f"{purpose}, set {under(experiment, *settings)}, and count the log again (`streammetrics replay --find-stages` does both)"
 
 
 def utc(at_ms: int) -> str:

@@ -30,6 +30,11 @@ class SilentArm(NamedTuple):
     others_lists: int
     expected: float
 
+    @property
+    def end_ms(self) -> int:
+        """The end of the hour of its last list."""
+        return (self.last_ms // HOUR_MS + 1) * HOUR_MS
+
 
 def silent_arm(measures: Measures, stored: Stored, control: str, treatment: str) -> SilentArm | None:
     """Return which of two arms has stopped; None if both go on, or if it cannot be told."""
@@ -50,7 +55,7 @@ def silent_arm(measures: Measures, stored: Stored, control: str, treatment: str)
 
 def silent_words(experiment: str, silent: SilentArm, control: str, treatment: str) -> str:
     """Say since when an arm has had no list, and which setting ends the comparison there."""
-    end = f"end = {time_text((silent.last_ms // HOUR_MS + 1) * HOUR_MS)}"
+    end = f"end = {time_text(silent.end_ms)}"
     return (
         f"{silent.arm} has had no list since {utc(silent.last_ms)}, while {silent.other} has had {silent.others_lists:,} (about"
         f" {silent.expected:,.0f} were expected): it has ended or is not logged, so {control} and {treatment} are not compared."

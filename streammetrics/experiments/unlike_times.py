@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 from streammetrics.experiments.arrivals import Arrivals
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.proposals import Changed, Proposal, propose
 from streammetrics.experiments.share_changes import share_change
-from streammetrics.experiments.share_words import Changed, change_words, facts
+from streammetrics.experiments.share_words import change_words, facts
 from streammetrics.experiments.silent_arms import silent_arm, silent_words
 from streammetrics.experiments.stages import Stage, stage_key
 from streammetrics.experiments.stored import Stored
@@ -22,11 +23,13 @@ class UnlikeTimes(NamedTuple):
     reasons: why a treatment is not compared, by treatment.
     changes: the first change of a share in each stage, by the stage's key; "" without stages.
     notes: sentences about changes that are too small to matter.
+    proposal: the settings with which all treatments can be compared.
     """
 
     reasons: Mapping[str, str]
     changes: Mapping[str, Changed]
     notes: tuple[str, ...] = ()
+    proposal: Proposal | None = None
 
 
 ALIKE: Final = UnlikeTimes({}, {})
@@ -40,6 +43,7 @@ def unlike_times(policy: Policy, measures: Measures, stored: Stored, control: st
     if control is None:
         return ALIKE
     reasons, changes, notes = dict[str, str](), dict[str, Changed](), list[str]()
+    serious, ends = list[Changed](), list[int]()
     treatments = policy.treatments(control, stored.first_exposures)
     for key, stage, arrivals in _spans(policy, stored):
         for treatment in treatments:
@@ -49,6 +53,7 @@ def unlike_times(policy: Policy, measures: Measures, stored: Stored, control: st
             changed = Changed(stored.experiment, control, treatment, change, arrivals, (control, *treatments), stage)
             changes.setdefault(key, changed)
             if change.unlike_share > policy.late_share_max:
+                serious.append(changed)
                 reasons.setdefault(treatment, change_words(changed, policy))
             else:
                 moved, limit = percent(change.unlike_share), percent(policy.late_share_max)
@@ -56,8 +61,9 @@ def unlike_times(policy: Policy, measures: Measures, stored: Stored, control: st
                 notes.append(f"{facts(changed, policy)}; {few}")
     for treatment in treatments:
         if treatment not in reasons and (silent := silent_arm(measures, stored, control, treatment)) is not None:
+            ends.append(silent.end_ms)
             reasons[treatment] = silent_words(stored.experiment, silent, control, treatment)
-    return UnlikeTimes(reasons, changes, tuple(notes))
+    return UnlikeTimes(reasons, changes, tuple(notes), propose(serious, policy, min(ends, default=None)))
 
 
 def _spans(policy: Policy, stored: Stored) -> Iterator[tuple[str, Stage | None, Arrivals]]:

@@ -556,7 +556,8 @@ def test_an_arm_that_joined_late_is_not_compared_with_lists_of_other_times() -> 
         assert (late.measures[0].lift_upper is None) == (word == "inconclusive")
     assert late.verdict.reason == (
         "late joined late, when 50 % of the time had passed, so control has lists of other times. To compare them from then on, set under"
-        " [experiments.named.ranker]: start = 1970-01-01T00:00:06Z, and count the log again with `streammetrics replay`"
+        " [experiments.named.ranker]: start = 1970-01-01T00:00:06Z, and count the log again"
+        " (`streammetrics replay --find-stages` does both)"
     )
     kept = stored(moments, variants_since_ms={"control": 6_000, "late": 6_100, "worse": 0}, **span)
     words = {each.variant: each.verdict and each.verdict.word for each in build_report(MEASURES, Policy(), kept, scales).variants}

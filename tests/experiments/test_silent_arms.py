@@ -98,6 +98,6 @@ def test_a_silent_arm_has_no_verdict_and_its_gate_waits(since: int) -> None:
         assert own.verdict.reason == (
             "treatment has had no list since 2026-03-02 00:20 UTC, while control has had 150 (about 152 were expected): it has ended or is"
             " not logged, so control and treatment are not compared. To compare them up to then, set under [experiments.named.ranker]:"
-            " end = 2026-03-02T01:00:00Z, and count the log again with `streammetrics replay`"
+            " end = 2026-03-02T01:00:00Z, and count the log again (`streammetrics replay --find-stages` does both)"
         )
         assert own.measures[0].lift_lower is own.measures[0].lift is None

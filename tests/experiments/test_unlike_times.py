@@ -72,7 +72,7 @@ def test_a_ramp_without_settings_names_the_time_the_shares_and_the_stages() -> N
     assert reason_of(RAMP) == (
         "the split of control and treatment changed at about 2026-03-03 00:00 UTC: 5 % of the new users had treatment before and 50 % after"
         " (practically impossible by chance), so control and treatment are not compared. If this is a rollout, set under"
-        f" [experiments.named.ranker]: {TWO_STAGES}, and count the log again with `streammetrics replay`"
+        f" [experiments.named.ranker]: {TWO_STAGES}, and count the log again (`streammetrics replay --find-stages` does both)"
     )
 
 
@@ -80,7 +80,7 @@ def test_an_arm_that_ended_names_the_end() -> None:
     assert reason_of({"control": [50] * 48, "treatment": [50] * 24}) == (
         "treatment has had no new user since 2026-03-03 00:00 UTC (about 1,200 were expected): it has ended or is not logged, so control"
         " and treatment are not compared. To compare them up to then, set under [experiments.named.ranker]: end = 2026-03-03T00:00:00Z, and"
-        " count the log again with `streammetrics replay`"
+        " count the log again (`streammetrics replay --find-stages` does both)"
     )
 
 

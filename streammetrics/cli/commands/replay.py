@@ -22,6 +22,11 @@ from streammetrics.cli.option_types import OutputFile
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
+@click.option(
+    "--find-stages",
+    is_flag=True,
+    help="If the shares of the arms changed, count again with the stages, start and end that fit. Reads the files twice.",
+)
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
 @click.option("--topic", metavar="TOPIC", help="The topic of all files, for mappings and [events.topics]. Without, their names tell.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
@@ -30,6 +35,7 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     settings_given: tuple[str, ...],
     files: tuple[str, ...],
     flush: bool,
+    find_stages: bool,
     jobs: int,
     topic: str | None,
     quiet: bool,
@@ -51,6 +57,9 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
     order.
 
+    With --find-stages, an experiment whose arms' shares changed is counted with the settings that its report proposes. The result
+    says which. Copy them to the configuration if the rollout was intended.
+
     \b
     Examples:
       streammetrics replay events.ndjson
@@ -70,4 +79,4 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
         settings = with_topic(settings, expanded_paths(files), topic)
     outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
     with interrupt_on_signals():
-        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs)
+        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, find_stages=find_stages)

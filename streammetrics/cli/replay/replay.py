@@ -19,20 +19,34 @@ from streammetrics.cli.output.terminal import output_console
 from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.replay.files import ReplayOutputs, replay
+from streammetrics.cli.replay.proposed_stages import proposal_lines, proposals_of, with_proposals
 from streammetrics.cli.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.errors import ConfigError, Problem
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 
 
-def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOutputs, *, flush: bool, quiet: bool, jobs: int = 1) -> None:
+def replay_and_show(
+    settings: Settings,
+    files: Sequence[str],
+    outputs: ReplayOutputs,
+    *,
+    flush: bool,
+    quiet: bool,
+    jobs: int = 1,
+    find_stages: bool = False,
+) -> None:
     """Replay the files and print the results; with `quiet`, only warnings.
 
+    find_stages: replay them again with the stages, starts and ends that the first report proposes, if it proposes any.
     Raises ConfigError for conflicting paths, StreammetricsError if a file has lines and none of them can be used, and as `replay`.
     """
     files = expanded_paths(files)
+    if find_stages and STDIN in files:
+        raise ConfigError([Problem("--find-stages", STDIN, "files: they are read twice. Save the standard input to a file first")])
     output_paths = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), output_paths)
     configure_quiet_logs(settings.log.level, settings.log.format)
@@ -44,6 +58,12 @@ def replay_and_show(settings: Settings, files: Sequence[str], outputs: ReplayOut
             update(completed=done, total=total)
 
         result = replay(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
+        proposals = proposals_of(result.report) if find_stages else {}
+        if proposals:
+            settings = with_proposals(settings, proposals)
+            result = replay(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
+    for line in proposal_lines(proposals) if find_stages and not quiet else ():
+        click.echo(line, err=True)
     unusable = unusable_files(result.report)
     for warning in replay_warnings(result.report, unusable):
         click.echo(f"streammetrics: warning: {warning}", err=True)
