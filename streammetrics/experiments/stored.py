@@ -91,8 +91,8 @@ class Stored:
 
     def with_times_of(self, run: Stored) -> Stored:
         """Return a day with the arrivals and the recent lists of its run: users of the day may have arrived before it."""
-        arrivals = {(each.key, each.unit): each.arrivals for each in run.stages}
-        stages = tuple(replace(each, arrivals=arrivals.get((each.key, each.unit), NO_ARRIVALS)) for each in self.stages)
+        arrivals = {(each.entry, each.key, each.unit): each.arrivals for each in run.stages}
+        stages = tuple(replace(each, arrivals=arrivals.get((each.entry, each.key, each.unit), NO_ARRIVALS)) for each in self.stages)
         return replace(self, arrivals=run.arrivals, recent_lists=run.recent_lists, stages=stages)
 
     @property
