@@ -5,8 +5,8 @@ Both arms are the same (an A/A test). The harness draws traffic from a seed, loo
 drop is found. For one experiment in fifty the numpy sums are compared with the package's exact ones before anything is printed.
 
 One regime also goes through the product: events, engine, store, reports. The reports must decide at the same looks as numpy. Hard
-traffic (bots, one dominant user, late arms, many arms) and rollouts (stages, lists assigned one by one) are judged by the package's own
-reports at every look.
+traffic (bots, one dominant user, late arms, many arms), shares that change over time, and rollouts (stages, lists assigned one by one) are
+judged by the package's own reports at every look.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tests.bench.aa_hard import HARD, HARD_EXPERIMENTS, HARD_LOOKS, WORDS, ever_
 from tests.bench.aa_power import planned_users
 from tests.bench.aa_ramps import LIFTED, LIFTS, RAMP_LOOKS, RAMPS, SPLITS, ramp_rates
 from tests.bench.aa_rules import ALPHA, FIXED, OURS, POLICY, RULES, judge
+from tests.bench.aa_shares import CHANGING, SHARE_EXPERIMENTS, SHARE_LOOKS, STEADY, share_rates
 from tests.bench.aa_traffic import REGIMES, STRESSES, Regime, draw
 
 LOOKS = 400
@@ -183,6 +184,23 @@ def show_hard(experiments: int, seed: int) -> None:
     console.print(goal(worst <= ALPHA, experiments, f"hard traffic: {worst:.1%} ever wrong at most, wanted at most {ALPHA:.0%}"))
 
 
+def show_shares(experiments: int, seed: int) -> None:
+    """Show how often a verdict is wrong if the arms' shares change over time, and how often the check of shares has a false alarm."""
+    title = f"Shares that change over time, default settings ({experiments:,} experiments, {SHARE_LOOKS} looks, error {ALPHA:.0%})"
+    columns = ("wrong without the check", "ever wrong", "before the alarm", "after it", "alarm", "median time of the alarm")
+    table = Table("regime", *columns, title=title, box=MARKDOWN)
+    worst = 0.0
+    for regime in (*CHANGING, *STEADY):
+        with progress(regime.name, experiments) as advance:
+            found = share_rates(regime, experiments, seed, advance)
+        wrong = f"{found.wrong:.1%} ± {binomial_error(round(found.wrong * experiments), experiments):.1%}"
+        at = "-" if found.alarm_at is None else f"{found.alarm_at:.0%}"
+        table.add_row(regime.name, f"{found.unchecked:.1%}", wrong, f"{found.before:.1%}", f"{found.after:.1%}", f"{found.alarms:.1%}", at)
+        worst = max(worst, found.wrong)
+    console.print(table)
+    console.print(goal(worst <= ALPHA, experiments, f"changing shares: {worst:.1%} ever wrong at most, wanted at most {ALPHA:.0%}"))
+
+
 def show_ramps(experiments: int, seed: int) -> None:
     """Show how often reports are ever wrong in rollouts by stages and by list, and what they find of a true lift."""
     title = f"A/A in rollouts, judged by the package's reports ({experiments:,} experiments, {RAMP_LOOKS} looks, error {ALPHA:.0%})"
@@ -261,6 +279,7 @@ def main(quick: bool, experiments: int | None, looks: int, seed: int) -> None:
     console.print(table)
     console.print("The fixed rules find drops early because they also find drops that are not there.")
     show_hard(min(count, HARD_EXPERIMENTS), seed)
+    show_shares(min(count, SHARE_EXPERIMENTS), seed)
     show_ramps(min(count, HARD_EXPERIMENTS), seed)
     show_planned(count, seed)
 

@@ -153,7 +153,13 @@ def judge_hard(regime: HardRegime, users: Ints, arms: Ints, times: Floats, click
 
 
 def moments_at_looks(
-    names: list[str], users: Ints, arms: Ints, times: Floats, clicks: npt.NDArray[np.bool_], measures: Measures = MEASURES
+    names: list[str],
+    users: Ints,
+    arms: Ints,
+    times: Floats,
+    clicks: npt.NDArray[np.bool_],
+    measures: Measures = MEASURES,
+    looks: int = HARD_LOOKS,
 ) -> list[Mapping[str, list[int]]]:
     """Return the moments of each arm at each look, as sums of what each list changes. Arms without users are left out."""
     discounts = 1 / np.log2(np.arange(2, 12))
@@ -168,13 +174,13 @@ def moments_at_looks(
     starts = np.flatnonzero(first)
     before = np.cumsum(rows, axis=0) - rows
     before -= np.repeat(before[starts], np.diff(np.append(starts, len(owner))), axis=0)
-    look = np.minimum((times[order] * HARD_LOOKS).astype(np.int64), HARD_LOOKS - 1)
+    look = np.minimum((times[order] * looks).astype(np.int64), looks - 1)
     cells = look * len(names) + arms[owner]
     totals = [_with_user(before, ~first), _with_user(before + rows, np.ones(len(owner), dtype=bool))]
-    sums = np.zeros((HARD_LOOKS * len(names), measures.moments_width), dtype=np.int64)
+    sums = np.zeros((looks * len(names), measures.moments_width), dtype=np.int64)
     for at, (one, other) in enumerate(measures.pairs):
         np.add.at(sums[:, at], cells, totals[1][:, one] * totals[1][:, other] - totals[0][:, one] * totals[0][:, other])
-    cumulative = sums.reshape(HARD_LOOKS, len(names), -1).cumsum(axis=0)
+    cumulative = sums.reshape(looks, len(names), -1).cumsum(axis=0)
     shift = np.array([(40 - BITS) * ((one in _SCALED) + (other in _SCALED)) for one, other in measures.pairs])
     return [
         {
