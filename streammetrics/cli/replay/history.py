@@ -70,13 +70,14 @@ class ExperimentWatch:
 def snapshot_times(began_ms: int) -> Iterator[int]:
     """Yield the event times of snapshots, without end. The steps grow, so that a year costs only hundreds of snapshots.
 
-    A history keeps between half of SNAPSHOTS_MAX and all of them, so a step is as long as half of them allow.
+    A history keeps between half of SNAPSHOTS_MAX and all of them, so a step is as long as half of them allow. The first ones are at whole
+    multiples of SNAPSHOT_MS, so logs of the same lists have the same snapshots, even if their times begin at different events.
 
     >>> from itertools import islice
     >>> [at // 60_000 for at in islice(snapshot_times(0), 200)][::66]
     [1, 71, 276, 1079]
     """
-    at_ms = began_ms
+    at_ms = began_ms = began_ms - began_ms % SNAPSHOT_MS
     while True:
         at_ms += max(SNAPSHOT_MS, (at_ms - began_ms) // (SNAPSHOTS_MAX // 2))
         yield at_ms
