@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.report import Report, counts_by_reason, refused_counts
 from streammetrics.reports.text import counted, fit
 
@@ -28,10 +29,11 @@ EXAMPLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FirstEvents:
-    """The topics and the format of the events that are waited for."""
+    """The topics and the format of the events that are waited for. `verdict` is None without experiments."""
 
     topics: tuple[str, ...]
     form: str
+    verdict: FirstVerdictWait | None = None
 
     def awaited(self, report: Report) -> tuple[str, ...]:
         """Return the inputs, or before the first commit the topics, that have no event yet. Empty if numbers can be shown."""
@@ -46,7 +48,9 @@ class FirstEvents:
         if report.watermark_ms is not None or report.ended:
             return ()
         commits = f"{report.tasks_committed} of {report.tasks} tasks have committed."
-        return tuple(filter(None, (f"Numbers appear when every task has read events. {commits}", self._missing(report), _read(report))))
+        verdict = "" if self.verdict is None else self.verdict.sentence()
+        numbers = f"Numbers appear when every task has read events. {commits}"
+        return tuple(filter(None, (numbers, self._missing(report), _read(report), verdict)))
 
     def advice(self) -> tuple[str, ...]:
         """Say what a record looks like: a sentence, then example records, one a line."""

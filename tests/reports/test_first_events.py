@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.cli.wiring.decoders import build_decoder
+from streammetrics.cli.wiring.reports import first_verdict_wait
 from streammetrics.config import load
 from streammetrics.events import Feedback, Impression
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
@@ -44,6 +45,15 @@ def test_after_a_commit_the_inputs_without_events_are_named() -> None:
 
 def test_with_numbers_nothing_is_said() -> None:
     assert FirstEvents(TOPICS, "native").sentences(two_variants().report()) == ()
+
+
+def test_the_time_to_the_first_verdict_is_said_if_there_can_be_one() -> None:
+    report = Pipeline().report()
+    wait = first_verdict_wait(load(None, {}, {}).settings)
+    assert wait is not None
+    assert FirstEvents(TOPICS, "native", wait).sentences(report)[-1] == wait.sentence()
+    assert wait.sentence().startswith("A first verdict comes 41 min after the first lists at the earliest: lists are final 31 min after")
+    assert first_verdict_wait(load(None, {}, {"experiments.enabled": "false"}).settings) is None
 
 
 def test_another_format_is_explained_by_decode() -> None:

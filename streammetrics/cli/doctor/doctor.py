@@ -29,6 +29,7 @@ from streammetrics.cli.doctor.registry import registry_findings
 from streammetrics.cli.doctor.results import result_file_findings
 from streammetrics.cli.doctor.webhook import webhook_findings
 from streammetrics.cli.process.logs import configure_logs
+from streammetrics.cli.wiring.reports import first_verdict_wait
 from streammetrics.config import Settings
 from streammetrics.connectors.http_client import server_of
 from streammetrics.errors import ConfigError, StreammetricsError
@@ -68,6 +69,8 @@ def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, D
         yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", partial(webhook_findings, settings)
     if settings.results.directory:
         yield f"Result files in {settings.results.directory}", partial(result_file_findings, settings)
+    if (wait := first_verdict_wait(settings)) is not None:
+        yield "Verdicts", lambda: iter((DoctorFinding("ok", wait.sentence()),))
     yield f"HTTP port {settings.http.port} on {settings.http.host}", partial(port_findings, settings)
 
 

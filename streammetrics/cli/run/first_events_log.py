@@ -34,7 +34,9 @@ class FirstEventsLog:
             self._since_seconds = now
         if self._logged and not sentences:
             self._logged = False
-            log.info("the first events have come")
+            wait, at_ms = self._first_events.verdict, report.watermark_ms
+            first = {} if wait is None or at_ms is None else {"first_verdict_at": f"about {wait.at_text(at_ms)}, at the earliest"}
+            log.info("the first events have come", **first)
         elif sentences and not self._logged and now - self._since_seconds >= QUIET_SECONDS:
             self._logged = True
             log.info(" ".join(sentences), example="\n".join(self._first_events.advice()))

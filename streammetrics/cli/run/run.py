@@ -18,7 +18,7 @@ from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.http import http_server
-from streammetrics.cli.wiring.reports import control_of, window_names
+from streammetrics.cli.wiring.reports import control_of, first_verdict_wait, window_names
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.redis.blob import RedisBlobStore
@@ -54,7 +54,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
     )
     marks_blob = RedisBlobStore(redis_connection(settings), MARKS_KEY)
     marks = MarkStore(status, clock.monotonic, marks_blob)
-    first_events = FirstEvents(settings.kafka.topics, settings.events.format)
+    first_events = FirstEvents(settings.kafka.topics, settings.events.format, first_verdict_wait(settings))
     views = HttpViews(
         exposition,
         clock.monotonic,

@@ -17,6 +17,7 @@ from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.position_bias import PositionBiasView
 from streammetrics.windows.panes import WindowRules
 
@@ -93,6 +94,14 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding_settings(settings),
     }
+
+
+def first_verdict_wait(settings: Settings) -> FirstVerdictWait | None:
+    """Return how long a first verdict takes; None without experiments."""
+    if not settings.experiments.enabled:
+        return None
+    join = settings.join
+    return FirstVerdictWait(join.attribution_ms + join.lateness_ms + join.out_of_orderness_ms, settings.experiments.patience_ms)
 
 
 def window_names(settings: Settings) -> dict[int, str]:

@@ -6,6 +6,7 @@ from structlog.testing import capture_logs
 
 from streammetrics.cli.run.first_events_log import QUIET_SECONDS, FirstEventsLog
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from tests.support.committed_state import Now, Pipeline, two_variants
@@ -48,3 +49,16 @@ def test_events_at_once_are_not_logged() -> None:
             clock.seconds += QUIET_SECONDS
             lines.take(two_variants().report(), History())
     assert logged == []
+
+
+def test_the_end_of_a_wait_says_when_the_first_verdict_can_come() -> None:
+    clock, wait = Clock(0.0), FirstVerdictWait(1_865_000, 600_000)
+    lines = FirstEventsLog(FirstEvents(("impressions",), "native", wait), clock, lambda report, history: None)
+    numbers = two_variants().report()
+    lines.take(Pipeline().report(), History())
+    clock.seconds += QUIET_SECONDS
+    with capture_logs() as logged:
+        lines.take(Pipeline().report(), History())
+        lines.take(numbers, History())
+    assert numbers.watermark_ms is not None
+    assert logged[-1]["first_verdict_at"] == f"about {wait.at_text(numbers.watermark_ms)}, at the earliest"
