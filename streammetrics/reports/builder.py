@@ -180,7 +180,7 @@ class ReportBuilder:
             users_open=sum(self._users.values()),
             sessions_open=sum(control.sessions_open for control in controls),
             withheld=self._withheld_count,
-            experiments=tuple(self.experiments.reports(tasks, newest)) if whole else (),
+            experiments=self.experiments.reports(tasks, newest) if whole else (),
             entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,

@@ -3,8 +3,8 @@
 One record per experiment is stored beside the scales. It holds the words that were reported last and the changes that wait. All processes
 change it by compare-and-set, so each change is recorded once, whichever process sees it first.
 
-A process may read the committed state later than another. Its report is then about an earlier position, and must not undo a change. So a
-record has its position: the sum of the offsets of all inputs, which only grows.
+An experiment is judged once for each event time up to which all tasks have come. So a record has the time of its last change, and a report
+up to this time or an earlier one changes nothing, whichever process reads it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from streammetrics.events.event_time import NEVER
 from streammetrics.experiments import SINCE_START, ExperimentReport
-from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
@@ -31,10 +31,7 @@ _PREFIX: Final = "webhook:"
 
 
 class RecordedChange(msgspec.Struct, frozen=True):
-    """One change of an experiment since its start. `key` is the same whenever it is sent again. Times are epoch ms.
-
-    stale: why the report must not be acted on, in sentences, when the change was recorded; empty if it was recent and complete.
-    """
+    """One change of an experiment since its start. `key` is the same whenever it is sent again. Times are epoch ms."""
 
     key: str
     experiment: str
@@ -45,19 +42,18 @@ class RecordedChange(msgspec.Struct, frozen=True):
     reason: str
     gate_reason: str
     users: int
-    up_to_ms: int | None
+    up_to_ms: int
     changed_ms: int
-    stale: tuple[str, ...] = ()
 
 
 class ChangeRecord(msgspec.Struct, frozen=True):
-    """What is stored of one experiment: its last words, their position, and the changes to send.
+    """What is stored of one experiment: its last words, the event time up to which they are, and the changes to send.
 
     owner, until_ms: the process that sends now, and when its claim ends. attempts, next_ms, error: failed tries of the first change, when
     to try again, and why the last try failed.
     """
 
-    position: int = -1
+    up_to_ms: int = NEVER
     number: int = 0
     verdict: str = "inconclusive"
     gate: str = "wait"
@@ -95,45 +91,43 @@ def decode_records(stored: Mapping[str, bytes]) -> dict[str, ChangeRecord]:
 
 
 def due_records(
-    stored: Mapping[str, bytes], report: Report, watched: Collection[Watched], *, source: str, now_ms: int, stale_ms: int
+    stored: Mapping[str, bytes], report: Report, watched: Collection[Watched], *, source: str, now_ms: int
 ) -> dict[str, tuple[bytes | None, bytes | None]]:
     """Return the changes of records that a report makes, for `Store.compare_and_set`; empty for none.
 
-    source: the name of the deployment, part of each key. stale_ms: how old a report may be; see `ReportTimes.staleness`. Only what is in
-    `watched` makes a change. The record of an experiment that has ended is removed once its changes are sent.
+    source: the name of the deployment, part of each key. Only what is in `watched` makes a change. The record of an experiment that has
+    ended is removed once its changes are sent. A report up to no event time makes no change.
     """
     known, due = decode_records(stored), dict[str, tuple[bytes | None, bytes | None]]()
-    stale = tuple(ReportTimes.of(report).staleness(now_ms, stale_ms))
+    up_to_ms = report.entered_ms
+    if up_to_ms is None:
+        return due
     running = {record_name(each.experiment): each for each in report.experiments if each.scope == SINCE_START}
     for name, experiment in running.items():
         before = known.get(name, NO_RECORD)
-        after = _after(before, experiment, report, watched, source, now_ms, stale)
+        after = _after(before, experiment, up_to_ms, watched, source, now_ms)
         if after is not before:
             due[name] = (stored.get(name), after.encode())
-    if report.entered_ms is not None:
-        position = _position(report)
-        for name, record in known.items():
-            if name not in running and not record.pending and position > record.position:
-                due[name] = (stored[name], None)
+    for name, record in known.items():
+        if name not in running and not record.pending and up_to_ms > record.up_to_ms:
+            due[name] = (stored[name], None)
     return due
 
 
 def _after(
     before: ChangeRecord,
     experiment: ExperimentReport,
-    report: Report,
+    up_to_ms: int,
     watched: Collection[Watched],
     source: str,
     now_ms: int,
-    stale: tuple[str, ...],
 ) -> ChangeRecord:
-    position = _position(report)
     verdict, gate = experiment.verdict.word, "wait" if experiment.gate is None else experiment.gate.word
     moved = ("verdict" in watched and verdict != before.verdict) or ("gate" in watched and gate != before.gate)
-    if position <= before.position or not moved:
+    if up_to_ms <= before.up_to_ms or not moved:
         return before
     number = before.number + 1
-    parts = (source, experiment.experiment, str(number), str(position), verdict, gate)
+    parts = (source, experiment.experiment, str(number), str(up_to_ms), verdict, gate)
     change = RecordedChange(
         key=hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:32],
         experiment=experiment.experiment,
@@ -144,17 +138,11 @@ def _after(
         reason=experiment.verdict.reason,
         gate_reason="" if experiment.gate is None else experiment.gate.reason,
         users=sum(each.users for each in experiment.variants),
-        up_to_ms=report.entered_ms,
+        up_to_ms=up_to_ms,
         changed_ms=now_ms,
-        stale=stale,
     )
     pending = (*before.pending, change)[-PENDING_MAX:]
-    return msgspec.structs.replace(before, position=position, number=number, verdict=verdict, gate=gate, pending=pending)
-
-
-def _position(report: Report) -> int:
-    """Return how many records the report has read."""
-    return sum(each.offset or 0 for each in report.inputs)
+    return msgspec.structs.replace(before, up_to_ms=up_to_ms, number=number, verdict=verdict, gate=gate, pending=pending)
 
 
 def without(record: ChangeRecord, key: str) -> ChangeRecord:
@@ -218,7 +206,6 @@ def json_message(change: RecordedChange, source: str) -> dict[str, Any]:
         "experiment": change.experiment,
         "verdict": {"before": change.verdict_before, "after": change.verdict, "reason": change.reason},
         "gate": {"before": change.gate_before, "after": change.gate, "reason": change.gate_reason},
-        "stale": list(change.stale),
         "users": change.users,
         "up_to_ms": change.up_to_ms,
         "changed_ms": change.changed_ms,
@@ -230,7 +217,7 @@ def slack_message(change: RecordedChange, source: str) -> dict[str, Any]:
     moves = [f"{what} {before} → *{after}*" for what, before, after in _moves(change)]
     reason = change.reason if change.verdict != change.verdict_before else change.gate_reason
     text = f"*{_escaped(change.experiment)}*: {', '.join(moves)}\n{_escaped(reason)}\n{counted(change.users, 'user')} · {_escaped(source)}"
-    return {"text": "\n".join((text, *(f"Do not act on it: {_escaped(sentence)}" for sentence in change.stale)))}
+    return {"text": text}
 
 
 def _moves(change: RecordedChange) -> list[tuple[str, str, str]]:

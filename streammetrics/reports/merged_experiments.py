@@ -55,6 +55,8 @@ class MergedExperiments:
         self._controls: dict[int, Control] = {}
         self._started: dict[int, dict[str, MergedRun]] = {}
         self._scopes: dict[int, ScopeParts] = {}
+        self._judged: tuple[object, tuple[ExperimentReport, ...]] = None, ()
+        """The last reports, and what they were made for."""
 
     def update(self, task: int, control: Control, cells: Mapping[str, bytes]) -> None:
         """Update from the committed state of a task. `cells` are its stored values of experiments."""
@@ -188,15 +190,24 @@ class MergedExperiments:
         """Return the frozen scales of every shown experiment, by measure. They never change during a run."""
         return {name: self._scales.of(name, run) for name, run in self._runs(tasks).items()}
 
-    def reports(self, tasks: int, newest: int) -> Iterator[ExperimentReport]:
-        """Yield each experiment since its start and on the latest day that all tasks have enrolled. `newest`: see `newest_shown`."""
+    def reports(self, tasks: int, newest: int) -> tuple[ExperimentReport, ...]:
+        """Return each experiment since its start and on the latest day that all tasks have enrolled. `newest`: see `newest_shown`.
+
+        An experiment is judged once for each event time up to which all tasks have come. Tasks that are ahead of it add users at every
+        commit. Their order would change a verdict that nothing new supports.
+        """
+        enrolled, scales = min(control.enrolled_before for control in self._controls_of(tasks)), self.scales(tasks)
+        judged_for = tasks, enrolled, scales
+        if enrolled in (NEVER, FOREVER) or self._judged[0] != judged_for:
+            self._judged = judged_for, tuple(self._reports(tasks, newest, enrolled, scales))
+        return self._judged[1]
+
+    def _reports(self, tasks: int, newest: int, enrolled: int, scales: Mapping[str, Mapping[str, float]]) -> Iterator[ExperimentReport]:
         view, controls = self.view, self._controls_of(tasks)
         if view is None:
             return
-        enrolled = min(control.enrolled_before for control in controls)
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
-        scales = self.scales(tasks)
         all_stored = self.stored(tasks)
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         for (name, day), stored in all_stored.items():

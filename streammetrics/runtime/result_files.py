@@ -5,7 +5,8 @@
 2. `run` is a thread of its own. It decodes the panes and writes the file, with back-off while the disk fails.
 3. A file has all final panes of one span of event time. Its name and its content follow from committed state. So a process that dies, or
    a second process, writes the same file again. A process that starts compares all files of panes that the store still has.
-4. A file of verdicts has the changes of one day. A change is added under a lock, unless the files have it already.
+4. A file of verdicts has the changes of one day. A change is added under a lock, unless the files have it already. Verdicts wait until the
+   report is settled.
 
 If the store loses commits, panes that were final can change. All files are then compared again.
 """
@@ -96,8 +97,10 @@ def _utc(ms: int) -> datetime:
 class ResultFiles:
     """Writes the results of one process; see the module. `span_ms`: the event time of a file, a whole number of panes."""
 
-    def __init__(self, builder: ReportBuilder, tables: ResultTables, span_ms: int, status: ProcessStatus) -> None:
-        self._builder, self._tables, self._span_ms, self._status = builder, tables, span_ms, status
+    def __init__(
+        self, builder: ReportBuilder, tables: ResultTables, span_ms: int, status: ProcessStatus, is_settled: Callable[[Report], bool]
+    ) -> None:
+        self._builder, self._tables, self._span_ms, self._status, self._is_settled = builder, tables, span_ms, status, is_settled
         status.result_files.update(written=0, unchanged=0, failed=0)
         self._done_ms = NEVER
         """The event time up to which all final panes are written."""
@@ -115,7 +118,7 @@ class ResultFiles:
         self._status.result_files_lag_ms = 0 if span is None or not waiting else span[1] - waiting[0]
         if is_free:
             panes = None if span is None or not waiting else self._next_span(waiting, *span)
-            verdicts = self._verdicts.of(report)
+            verdicts = self._verdicts.of(report) if self._is_settled(report) else []
             if panes is not None or verdicts:
                 self._outbox.put(ResultParcel(panes, verdicts))
 

@@ -5,13 +5,13 @@
 3. Nothing is stored. A process that starts sends all panes that the store still has. A pane has one key and one content, so any number of
    processes may send it, any number of times: the newest record of each key is the same.
 
-If the store loses commits, panes that were final can change. All panes are then sent again.
+If the store loses commits, panes that were final can change. All panes are then sent again. Verdicts wait until the report is settled.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -43,8 +43,8 @@ class ResultSink(Protocol):
 class ResultsFeed:
     """Sends the results of one process; see the module."""
 
-    def __init__(self, builder: ReportBuilder, sink: ResultSink, status: ProcessStatus) -> None:
-        self._builder, self._sink, self._status = builder, sink, status
+    def __init__(self, builder: ReportBuilder, sink: ResultSink, status: ProcessStatus, is_settled: Callable[[Report], bool]) -> None:
+        self._builder, self._sink, self._status, self._is_settled = builder, sink, status, is_settled
         status.results.update(sent=0, failed=0)
         self._next_ms = NEVER
         self._revisions = 0
@@ -55,7 +55,8 @@ class ResultsFeed:
         """Make the next records, if the last ones have been sent."""
         if not self._outbox.is_free:
             return
-        records = [*self._new_panes(report), *map(verdict_record, self._verdicts.of(report))]
+        verdicts = self._verdicts.of(report) if self._is_settled(report) else ()
+        records = [*self._new_panes(report), *map(verdict_record, verdicts)]
         if records:
             self._outbox.put(records)
 

@@ -73,20 +73,21 @@ class WebhookRules:
 
 
 class ChangeRecorder:
-    """Records the changes of each report. For the publisher's thread. `stale_ms`: how old a report may be to be acted on."""
+    """Records the changes of each report that is settled. For the publisher's thread."""
 
-    def __init__(self, store: RecordStore, watched: Collection[Watched], source: str, clock: Clock, stale_ms: int) -> None:
-        self._store, self._watched, self._source, self._clock, self._stale_ms = store, watched, source, clock, stale_ms
+    def __init__(
+        self, store: RecordStore, watched: Collection[Watched], source: str, clock: Clock, is_settled: Callable[[Report], bool]
+    ) -> None:
+        self._store, self._watched, self._source, self._clock, self._is_settled = store, watched, source, clock, is_settled
         self._done: Report | None = None
 
     def take(self, report: Report) -> None:
         """Record what a report changes. Raises StoreError; the next report then tries again."""
-        if report is self._done:
+        if report is self._done or not self._is_settled(report):
             return
         stored = self._store.compare_and_set({})
         for _ in range(_TRIES_MAX):
-            now_ms = self._clock.wall_ms()
-            due = due_records(stored, report, self._watched, source=self._source, now_ms=now_ms, stale_ms=self._stale_ms)
+            due = due_records(stored, report, self._watched, source=self._source, now_ms=self._clock.wall_ms())
             if not due:
                 break
             stored = self._store.compare_and_set(due)

@@ -40,6 +40,7 @@ def pipeline(kafka_broker: KafkaBroker, redis_server: RedisServer, topic_name: s
         "join": {"gap_ms": 600_000, "attribution_ms": 300_000, "support_users": 1},
         "windows": {"segments": ["surface"]},
         "experiments": {"min_users": 2},
+        "exporter": {"gate_stale_ms": 86_400_000},  # the events are hours old, and verdicts of stale data are not sent
     }
     return Pipeline(kafka_broker, redis_server.fresh_url(), topic_name, ["impressions", "feedback"], **sections)
 

@@ -27,7 +27,16 @@ def test_two_exporters_send_a_regression_once_although_the_receiver_fails_and_on
         receiver: HttpReceiver = stack.enter_context(receiving())
         receiver.status = 503
         service = stack.enter_context(pipeline.service())
-        webhook = ["--set", f"webhook.url={receiver.url}", "--set", f"webhook.secret={SECRET}", "--set", "webhook.on=verdict"]
+        webhook = [
+            "--set",
+            "exporter.gate_stale_ms=1d",
+            "--set",
+            f"webhook.url={receiver.url}",
+            "--set",
+            f"webhook.secret={SECRET}",
+            "--set",
+            "webhook.on=verdict",
+        ]
         exporters = [Product("--config", service.config, "--role", "exporter", *webhook) for _ in range(2)]
         for exporter in exporters:
             stack.callback(exporter.close)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -31,14 +30,13 @@ from tests.support.committed_state import START_MS
 from tests.support.gates import failing, passing, report_at, waiting
 
 BOTH: tuple[Watched, ...] = ("verdict", "gate")
-STALE_MS = 120_000
 
 
-def at(position: int, *experiments: ExperimentReport) -> Report:
-    """A report of a committed position."""
+def at(later_ms: int, *experiments: ExperimentReport) -> Report:
+    """A report that is recent at START_MS. Its experiments are up to an event time, and so much later."""
     report = report_at(START_MS, *experiments)
-    inputs = (replace(report.inputs[0], offset=position), *(replace(each, offset=0) for each in report.inputs[1:]))
-    return replace(report, inputs=inputs, experiments=experiments)
+    assert report.entered_ms is not None
+    return replace(report, entered_ms=report.entered_ms + later_ms, experiments=experiments)
 
 
 class Records:
@@ -50,7 +48,7 @@ class Records:
     def take(self, report: Report, watched: tuple[Watched, ...] = BOTH, now_ms: int = START_MS) -> int:
         """Take a report and return the number of changed records."""
         stored = self.store.compare_and_set({})
-        due = due_records(stored, report, watched, source="sm", now_ms=now_ms, stale_ms=STALE_MS)
+        due = due_records(stored, report, watched, source="sm", now_ms=now_ms)
         self.store.compare_and_set(due)
         return len(due)
 
@@ -71,7 +69,7 @@ def test_an_undecided_experiment_makes_no_record() -> None:
 def test_each_change_is_recorded_once() -> None:
     records = Records()
     assert records.take(at(1, failing("ranker"))) == 1
-    assert [records.take(at(position, failing("ranker"))) for position in (1, 2, 3)] == [0, 0, 0]
+    assert [records.take(at(later_ms, failing("ranker"))) for later_ms in (1, 2, 3)] == [0, 0, 0]
     assert records.words() == [("regressed", "fail")]
     records.take(at(4, waiting("ranker")))
     assert records.words() == [("regressed", "fail"), ("inconclusive", "wait")]
@@ -81,7 +79,7 @@ def test_each_change_is_recorded_once() -> None:
     assert len({each.key for each in record.pending}) == 2
 
 
-def test_a_report_of_an_earlier_position_undoes_nothing() -> None:
+def test_an_experiment_changes_once_for_each_event_time_and_an_earlier_report_undoes_nothing() -> None:
     records = Records()
     records.take(at(10, failing("ranker")))
     assert records.take(at(9, waiting("ranker"))) == 0
@@ -91,7 +89,7 @@ def test_a_report_of_an_earlier_position_undoes_nothing() -> None:
 
 def test_two_processes_record_the_same_change_once() -> None:
     store, report = MemoryStore(), at(5, failing("ranker"))
-    due = [due_records({}, report, BOTH, source="sm", now_ms=now, stale_ms=STALE_MS) for now in (START_MS, START_MS + 7)]
+    due = [due_records({}, report, BOTH, source="sm", now_ms=now) for now in (START_MS, START_MS + 7)]
     for changes in due:
         store.compare_and_set(changes)
     (record,) = decode_records(store.compare_and_set({})).values()
@@ -124,8 +122,8 @@ def test_the_record_of_an_ended_experiment_goes_once_its_changes_are_sent() -> N
 
 def test_the_oldest_of_too_many_changes_are_dropped() -> None:
     records = Records()
-    for position in range(PENDING_MAX + 5):
-        records.take(at(position, failing("ranker") if position % 2 == 0 else waiting("ranker")))
+    for later_ms in range(PENDING_MAX + 5):
+        records.take(at(later_ms, failing("ranker") if later_ms % 2 == 0 else waiting("ranker")))
     record = records.of()
     assert record is not None
     assert (len(record.pending), record.number) == (PENDING_MAX, PENDING_MAX + 5)
@@ -154,24 +152,6 @@ def change(**given: object) -> RecordedChange:
     return RecordedChange(**(values | given))  # type: ignore[arg-type]
 
 
-def test_a_change_says_that_it_comes_from_stale_numbers() -> None:
-    """The words are those of the numbers: a treatment passes, although the gate would answer `wait`."""
-    recent, hours_later = Records(), Records()
-    recent.take(at(1, passing("ranker")))
-    hours_later.take(at(1, passing("ranker")), now_ms=START_MS + 5 * 3_600_000)
-    messages = []
-    for records in (recent, hours_later):
-        record = records.of()
-        assert record is not None
-        messages.append((json_message(record.pending[0], "sm"), slack_message(record.pending[0], "sm")["text"]))
-    assert [message["gate"]["after"] for message, _ in messages] == ["pass", "pass"]
-    assert messages[0][0]["stale"] == []
-    assert "act" not in messages[0][1]
-    (sentence,) = messages[1][0]["stale"]
-    assert re.match(r"the data is stale: the watermark is [\d.]+ h", sentence)
-    assert messages[1][1].splitlines()[-1] == f"Do not act on it: {sentence}"
-
-
 def test_a_json_message_has_everything() -> None:
     found: Mapping[str, object] = json_message(change(), "sm")
     assert (found["id"], found["source"], found["users"]) == ("k", "sm", 4_000)
@@ -191,7 +171,7 @@ def test_a_message_for_slack_is_one_text_without_foreign_markup() -> None:
 class TestBacklog:
     @staticmethod
     def record(name: str, *changed_ms: int, tries: int = 0) -> ChangeRecord:
-        changes = (RecordedChange(f"{name}{ms}", name, "inconclusive", "safe", "wait", "pass", "", "", 1, None, ms) for ms in changed_ms)
+        changes = (RecordedChange(f"{name}{ms}", name, "inconclusive", "safe", "wait", "pass", "", "", 1, 0, ms) for ms in changed_ms)
         record = ChangeRecord(pending=tuple(changes))
         for number in range(tries):
             record = failed_once_more(record, next_ms=5, error=f"{name} {number}")

@@ -239,6 +239,26 @@ def test_a_scale_never_changes_during_a_run() -> None:
     assert stored_scales(tasks)[scales_name("ranker")].until >= at(0.8 * 7) - DAY_MS // 2
 
 
+def test_an_experiment_is_judged_once_for_each_event_time_up_to_which_all_tasks_have_come() -> None:
+    """The second task catches up. Its commits bring users of later times, which must not change what was judged."""
+    tasks = Tasks()
+    for task in (0, 1):
+        tasks.show(task, 0, *users(str(task)))
+        tasks.pass_time(task, 0)
+    exporter = publisher_of(tasks, [])
+    first = exporter.publish()
+    for days in (0.2, 0.4):
+        tasks.show(1, days, *users(f"1-{days}"))
+        tasks.pass_time(1, days)
+        ahead = exporter.publish()
+        assert first is not None
+        assert ahead is not None
+        assert (ahead.entered_ms, ahead.experiments) == (first.entered_ms, first.experiments)
+        assert ahead.counts != first.counts
+    tasks.pass_time(0, 0.4)
+    assert exposed(since_start(exporter.publish())["ranker"]) == {"control": 16, "treatment": 16}
+
+
 def test_a_scale_is_removed_when_no_task_could_continue_the_run() -> None:
     tasks, reports = Tasks(), list[Report]()
     for task in (0, 1):

@@ -57,9 +57,9 @@ class Process:
     """One process that writes, with its state."""
 
     def __init__(self, path: Path, stored: Stored) -> None:
-        self.stored, self.status, self._stop = stored, ProcessStatus(), threading.Event()
+        self.stored, self.status, self._stop, self.is_settled = stored, ProcessStatus(), threading.Event(), True
         self.directory = ResultDirectory(path, {})
-        self.files = ResultFiles(stored, self.directory, HOUR_MS, self.status)  # type: ignore[arg-type]
+        self.files = ResultFiles(stored, self.directory, HOUR_MS, self.status, lambda report: self.is_settled)  # type: ignore[arg-type]
         self._thread = threading.Thread(target=self.files.run, args=(self._stop,))
         self._thread.start()
 
@@ -201,6 +201,17 @@ def test_each_change_of_a_verdict_is_one_row_whoever_sees_it(tmp_path: Path, sta
         ("", "regressed", 20),
         ("t", "regressed", 20),
     ]
+
+
+def test_verdicts_wait_until_the_report_is_settled(tmp_path: Path, start: Starting) -> None:
+    process = start(Stored())
+    process.take(report_of(START, whole="inconclusive", t="inconclusive"))
+    process.is_settled = False
+    for minute, word in enumerate(("regressed", "inconclusive", "regressed", "inconclusive")):
+        process.take(report_of(START + minute * MINUTE_MS, whole=word, t=word))
+    process.is_settled = True
+    process.take(report_of(START + 9 * MINUTE_MS, whole="regressed", t="inconclusive"))
+    assert verdicts_of(tmp_path) == [("", "inconclusive", 0), ("t", "inconclusive", 0), ("", "regressed", 9 * MINUTE_MS)]
 
 
 def test_verdicts_of_several_days_are_in_a_file_per_day(tmp_path: Path, start: Starting) -> None:

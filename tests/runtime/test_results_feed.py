@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from streammetrics.errors import SourceError
+from streammetrics.experiments import SINCE_START
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.result_records import ResultRecord, pane_records
 from streammetrics.runtime import outbox
@@ -20,7 +21,7 @@ from streammetrics.windows.panes import Group, Pane
 from tests.servers.process import wait_until
 
 LAYOUT = TallyLayout(Scorer(["hit_rate@2", "item_hit_rate@2"]), moments=False)
-REPORT: Any = SimpleNamespace(experiments=(), entered_ms=None)
+REPORT: Any = SimpleNamespace(experiments=(), entered_ms=None, is_settled=True)
 
 
 def pane(*lists: list[int]) -> Pane:
@@ -64,7 +65,7 @@ class Sink:
 def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Panes, Sink, ResultsFeed, ProcessStatus]]:
     monkeypatch.setattr(outbox, "BACKOFF_SECONDS_MAX", 0.01)
     panes, sink, status, stop = Panes(), Sink(), ProcessStatus(), threading.Event()
-    feed: Any = ResultsFeed(panes, sink, status)  # type: ignore[arg-type]
+    feed: Any = ResultsFeed(panes, sink, status, lambda report: report.is_settled)  # type: ignore[arg-type]
     thread = threading.Thread(target=feed.run, args=(stop,))
     thread.start()
     yield panes, sink, feed, status
@@ -96,6 +97,21 @@ def test_what_a_broken_sink_refuses_is_sent_later(parts: tuple[Panes, Sink, Resu
     wait_until(lambda: status.results["sent"] == 1, what="the first pane is sent")
     wait_until(lambda: feed.take(REPORT) or status.results["sent"] == 2, what="the second pane is sent")
     assert [record.at_ms for record in sink.records] == [10, 20]
+
+
+def test_verdicts_wait_until_the_report_is_settled(parts: tuple[Panes, Sink, ResultsFeed, ProcessStatus]) -> None:
+    panes, sink, feed, status = parts
+    panes.panes = {0: pane([1])}
+    wait_until(lambda: feed.take(verdict_report("regressed", is_settled=False)) or status.results["sent"] == 1, what="the pane is sent")
+    wait_until(lambda: feed.take(verdict_report("inconclusive")) or status.results["sent"] == 2, what="the verdict is sent")
+    found = [msgspec.json.decode(record.value) for record in sink.records]
+    assert [each.get("verdict") for each in found] == [None, "inconclusive"]
+
+
+def verdict_report(word: str, *, is_settled: bool = True) -> Any:
+    verdict = SimpleNamespace(word=word, code=1, reason="")
+    experiment = SimpleNamespace(experiment="x", scope=SINCE_START, verdict=verdict, variants=())
+    return SimpleNamespace(experiments=(experiment,), entered_ms=7, is_settled=is_settled)
 
 
 def test_panes_that_changed_after_they_were_final_are_sent_again(parts: tuple[Panes, Sink, ResultsFeed, ProcessStatus]) -> None:

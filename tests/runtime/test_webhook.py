@@ -16,6 +16,7 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.reports.changes import WebhookBacklog, decode_records, json_message, slack_message
+from streammetrics.runtime.settled import Settled
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.webhook import CLAIM_SLACK_SECONDS, ChangeRecorder, WebhookRules, WebhookSender
 from tests.reports.test_changes import BOTH, at
@@ -59,7 +60,7 @@ class Exporter:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        self.recorder = ChangeRecorder(self.store, BOTH, "sm", self.clock, STALE_MS)
+        self.recorder = ChangeRecorder(self.store, BOTH, "sm", self.clock, Settled(self.clock, STALE_MS))
         client = HttpClient(timeout_seconds=self.timeout_seconds, certificates=CertificateFiles(section="webhook"))
         sends = WebhookReceiver(url=self.receiver.url, client=client, wall_ms=self.clock.wall_ms, secret=SECRET)
         rules = WebhookRules(
@@ -106,6 +107,22 @@ def test_a_change_is_sent_signed_with_its_key(store: MemoryStore, receiver: Http
     assert message.headers["x-streammetrics-signature"] == f"v1={expected}"
     exporter.sender.turn()
     assert (len(receiver.messages), waits(store), exporter.status.webhooks) == (1, 0, {"sent": 1})
+
+
+def test_nothing_is_sent_while_workers_catch_up_and_one_message_afterwards(store: MemoryStore, receiver: HttpReceiver) -> None:
+    """After an outage of five hours, the verdict of a regression comes and goes as tasks come to an event time in any order."""
+    exporter = Exporter(store, receiver, TestClock(START_MS + 5 * 3_600_000))
+    behind = [failing("ranker"), waiting("ranker"), failing("ranker"), waiting("ranker"), failing("ranker")]
+    for minute, experiment in enumerate(behind):
+        for other in (waiting("ranker"), experiment):  # the same event time, as later commits of other tasks change it
+            exporter.recorder.take(at(60_000 * minute, other))
+            exporter.sender.turn()
+    assert (receiver.messages, waits(store)) == ([], 0)
+    exporter.clock.now_ms = START_MS
+    for experiment in (failing("ranker"), waiting("ranker"), failing("ranker")):
+        exporter.recorder.take(at(300_000, experiment))
+        exporter.sender.turn()
+    assert [json.loads(each.body)["verdict"]["after"] for each in receiver.messages] == ["regressed"]
 
 
 def test_changes_are_sent_in_their_order(store: MemoryStore, receiver: HttpReceiver) -> None:

@@ -40,6 +40,7 @@ from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.refusal_log import log_first_refusal
 from streammetrics.runtime.result_files import ResultFiles
 from streammetrics.runtime.results_feed import ResultsFeed
+from streammetrics.runtime.settled import Settled
 from streammetrics.runtime.stage_check import check_stages
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
@@ -103,17 +104,17 @@ class _Process:
         history_blob = RedisBlobStore(store.settings, HISTORY_KEY)
         stack.callback(history_blob.close)
         takers = [HistoryStore(show, history_blob).take]
+        is_settled = Settled(self.clock, settings.exporter.gate_stale_ms)
         if settings.webhook.url:
-            stale_ms = settings.exporter.gate_stale_ms
-            takers.append(ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, self.clock, stale_ms).take)
+            takers.append(ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, self.clock, is_settled).take)
         if settings.kafka.results_topic:
             sink = self.startup.reached("source", lambda: KafkaResults(kafka_connection(settings), settings.kafka.results_topic))
             stack.callback(sink.close)
-            feed = ResultsFeed(builder, sink, status)
+            feed = ResultsFeed(builder, sink, status, is_settled)
             self.start("results", feed.run, stack)
             takers.append(feed.take)
         if settings.results.directory:
-            files = ResultFiles(builder, result_directory(settings), settings.results.file_ms, status)
+            files = ResultFiles(builder, result_directory(settings), settings.results.file_ms, status, is_settled)
             self.start("result files", files.run, stack)
             takers.append(files.take)
 
