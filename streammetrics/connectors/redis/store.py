@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 
 import redis
-from redis.exceptions import ClusterError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, RedisError, ResponseError
 
 from streammetrics.connectors.redis.client import Client, LazyClient, RedisConnection, replies_of, require_files, send
 from streammetrics.connectors.redis.errors import explaining_errors
@@ -24,7 +25,7 @@ from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
 from streammetrics.connectors.redis.replies import claimed, loaded, viewed
 from streammetrics.connectors.redis.scripts import Script
 from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_server_info
-from streammetrics.connectors.redis.transaction import Command, transact
+from streammetrics.connectors.redis.transaction import Command, rehearse, transact
 from streammetrics.connectors.store import (
     NO_BOUNDS,
     READ_SLICE,
@@ -50,6 +51,26 @@ BYTES_MAX = 1 << 50
 """More than any reply has, so it means no limit."""
 VIEWS_MAX = 32
 """Tasks per pipeline. It bounds the memory for the replies."""
+
+
+COMMANDS: tuple[tuple[str | int, ...], ...] = (
+    ("HDEL", "f"),
+    ("HGET", "f"),
+    ("HGETALL",),
+    ("HINCRBY", "f", 1),
+    ("HKEYS",),
+    ("HLEN",),
+    ("HMGET", "f"),
+    ("HSET", "f", "v"),
+    ("HSETNX", "f", "v"),
+    ("HSTRLEN", "f"),
+    ("ZADD", 1, "m"),
+    ("ZCARD",),
+    ("ZRANGE", 0, 0),
+    ("ZRANGEBYSCORE", 0, 1),
+    ("ZREM", "m"),
+)
+"""The commands of claims and commits, also those inside scripts, with arguments after their key."""
 
 
 class RedisStore:
@@ -235,6 +256,19 @@ class RedisStore:
 
         reply = self._call(request)
         return None if reply is None else int(reply[0]) * 1_000 + int(reply[1]) // 1_000
+
+    def try_commit(self) -> None:
+        """Try each command of claims and commits, without an effect. Raises StoreError for one that may not be used."""
+        keys = self._keys(0)
+        commands = [(name, keys.ctl, *arguments) for name, *arguments in COMMANDS]
+
+        def attempt(client: Client) -> None:
+            send(client, "EVAL", "return 1", 1, keys.ctl)
+            with contextlib.suppress(NoScriptError):
+                send(client, "EVALSHA", "0" * 40, 1, keys.ctl)
+            rehearse(client, keys.ctl, commands)
+
+        self._call(attempt)
 
     def ping(self) -> None:
         """See `Store.ping`. In a cluster every primary must answer."""

@@ -52,6 +52,24 @@ def transact(client: Client, keys: Sequence[str], reads: Sequence[Command], deci
     return retry_policy(*RETRIED).call_with_retry(lambda: _once(route, [watch, *reads, ("MULTI",)], decide), route.find)
 
 
+def rehearse(client: Client, key: str, commands: Sequence[Command]) -> None:
+    """Run an empty transaction, then queue these commands in another one and drop it. Nothing is changed.
+
+    Raises the error of a command that the server does not have, or that its user may not use with these keys.
+    """
+    pool: Any = server_of(client, key).connection_pool
+    connection = pool.get_connection()
+    try:
+        for replies in (
+            _exchange(connection, [("WATCH", key), ("MULTI",), ("EXEC",)]),
+            _exchange(connection, [("MULTI",), *commands]),
+        ):
+            _raise_first(replies)
+    finally:
+        connection.disconnect()
+        pool.release(connection)
+
+
 class _Route:
     """Finds the server that holds a key: the only one, or the node of the key's slot."""
 
