@@ -89,3 +89,7 @@ class GaveUp(StreammetricsError):
 
 class StateError(StreammetricsError):
     """The stored state does not fit this version, this configuration or these topics. The message names the way out. Exit code 1."""
+
+
+class UnfitStateError(StateError):
+    """The stored state fits another configuration, version or topics. Another try fails again, so the exit code is 2, as for settings."""

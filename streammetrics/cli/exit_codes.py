@@ -1,4 +1,4 @@
-"""Turns errors into messages and exit codes: 0 done, 1 failed, 2 wrong usage or configuration."""
+"""Turns errors into messages and exit codes: 0 done, 1 failed, 2 wrong usage or configuration, or state of another one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
 from streammetrics.reports.text import counted
 
 PROBLEMS_MAX: Final = 20
@@ -80,7 +80,7 @@ def with_exit_codes(function: Callable[..., None], failed: int = 1) -> Callable[
             more = [f"and {len(error.problems) - PROBLEMS_MAX:,} more"] if len(error.problems) > PROBLEMS_MAX else []
             _exit(2, "\n  ".join([f"{counted(len(error.problems), 'problem')}:", *map(str, error.problems[:PROBLEMS_MAX]), *more]))
         except StreammetricsError as error:
-            _exit(failed, str(error))
+            _exit(2 if failed == 1 and isinstance(error, UnfitStateError) else failed, str(error))
         except BrokenPipeError:
             if failed == 1:
                 raise  # the reader closed the pipe; click exits silently

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -14,8 +14,17 @@ from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
 from streammetrics.reports.text import fit
+from streammetrics.reports.time_text import span_text
 
 _SHOWN_CHARS = 200
+SILENT_SECONDS: Final = 50.0
+"""Without a commit for so long, workers are gone or no event comes. Between events they commit the time that passes."""
+
+
+class _Pulse(msgspec.Struct):
+    """The part of /api/pulse that is read."""
+
+    commit_age_seconds: float | None = None
 
 
 class ExporterClient:
@@ -51,6 +60,21 @@ class ExporterClient:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, RecursionError) as error:
             raise StreammetricsError(f"{self.url}/api/report is not JSON ({error}); is it an exporter?") from error
+
+    def age_line(self, up_to_ms: int | None, now_ms: int) -> str:
+        """Say how old the numbers of the exporter are, in event time, and since when no worker has committed. Empty if it does not know."""
+        answer = self._get("/api/pulse")
+        try:
+            pulse = msgspec.json.decode(answer.body, type=_Pulse) if answer.status == 200 else _Pulse()
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            pulse = _Pulse()
+        parts = [] if up_to_ms is None else [f"the numbers end {span_text(max(0, now_ms - up_to_ms))} ago"]
+        if pulse.commit_age_seconds is not None:
+            silent = pulse.commit_age_seconds >= SILENT_SECONDS
+            ago = span_text(int(1_000 * pulse.commit_age_seconds))
+            nothing = f"no worker has committed anything for {ago}: no worker runs, or nothing is sent"
+            parts.append(nothing if silent else f"the last commit was {ago} ago")
+        return f"{self.url}: {'; '.join(parts)}" if parts else ""
 
     def _get(self, path: str) -> HttpAnswer:
         return self._http.request("GET", self.url + path, self._headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +51,9 @@ def show_report(
     if form == "json":
         print_json(to_json(results))
     else:
-        _print(results, all_measures)
+        is_of_exporter = file is None and bool(settings.client.url)
+        age = ExporterClient(settings.client).age_line(results.at_ms, time.time_ns() // 1_000_000) if is_of_exporter else ""
+        _print(results, all_measures, age)
 
 
 def read_plain(settings: Settings, file: Path | None, panes: Path | None = None) -> tuple[object, str]:
@@ -124,8 +127,10 @@ def _read(file: Path, where: str) -> object:
         raise StreammetricsError(f"{where} is not a report: its JSON is nested too deeply") from None
 
 
-def _print(results: ExperimentResults, all_measures: bool) -> None:
+def _print(results: ExperimentResults, all_measures: bool, age: str) -> None:
     console = output_console()
+    if age:
+        console.print(fit(age), markup=False, highlight=False, soft_wrap=True)
     for warning in results.warnings:
         console.print(f"warning: {fit(warning)}", markup=False, highlight=False, soft_wrap=True)
     for line in verdict_lines(results, all_measures):

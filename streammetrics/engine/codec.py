@@ -17,7 +17,7 @@ from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod, PairKey
 from streammetrics.engine.lateness import StoredLateness, TimeSetter
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
-from streammetrics.errors import StateError
+from streammetrics.errors import StateError, UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import WatchedPath
 from streammetrics.experiments.arrivals import Arrivals
@@ -334,7 +334,7 @@ def decode_control(stored: bytes) -> Control:
 def check_version(version: Any, what: str) -> None:
     """Raise StateError for state of another version."""
     if version != VERSION:
-        raise StateError(
+        raise UnfitStateError(
             f"{what} in the store has version {version}, this program reads version {VERSION}",
             "run the version that wrote it, or start a new redis.namespace and replay",
         )

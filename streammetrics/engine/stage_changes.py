@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from streammetrics.engine.codec import Control
 from streammetrics.engine.experiment_runs import OF_RUN, ExperimentRules, PartName
 from streammetrics.engine.stage_plans import StagePlan
-from streammetrics.errors import StateError
+from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import DAY_MS, NEVER
 
 StageChangeKind: TypeAlias = Literal["gone", "unit", "late"]
@@ -76,7 +76,7 @@ def refuse_changed_stages(changes: Iterable[StageChange]) -> None:
     """Raise StateError if some of the changes are refused."""
     refused = [change for change in changes if change.is_refused]
     if refused:
-        raise StateError("\n".join(f"{change.message}; {change.fix}" for change in refused))
+        raise UnfitStateError("\n".join(f"{change.message}; {change.fix}" for change in refused))
 
 
 def _of_task(control: Control, rules: ExperimentRules) -> Iterator[StageChange]:

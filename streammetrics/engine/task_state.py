@@ -25,7 +25,7 @@ from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
-from streammetrics.errors import StateError
+from streammetrics.errors import UnfitStateError
 from streammetrics.metrics import TallyLayout
 from streammetrics.windows.unique_users import UserCountLayout
 
@@ -130,11 +130,11 @@ def _check_rules(stored: Control, rules: EngineRules, signature: Signature) -> N
     then, now = differing(f"topics={stored.topics} {stored.signature}", f"topics={list(rules.topics)} {signature}")
     differs = f"\n  stored: {then}\n  now:    {now}"
     if fit == "other" or stored.topics != list(rules.topics):
-        raise StateError(
+        raise UnfitStateError(
             f"the store holds state of other rules, and state of different rules is never merged: use a new redis.namespace{differs}"
         )
     if fit == "measures":
-        raise StateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
+        raise UnfitStateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
 
 
 def _check_ends(stored: Control, rules: EngineRules) -> None:
@@ -145,7 +145,7 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
         last = rules.experiments.span(experiment).last
         if end is not None and last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
-            raise StateError(
+            raise UnfitStateError(
                 f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: "
                 "its users' records are deleted, and these users would count twice",
                 "keep its end in experiments.named and give the new experiment another name, or use a new redis.namespace",

@@ -14,7 +14,7 @@ from streammetrics.engine.codec import Control, decode_control, decode_pane, dec
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.user_sample import SampledTasks
-from streammetrics.errors import StateError
+from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.events.model import WatchedPath
 from streammetrics.experiments.name_order import group_order
@@ -98,7 +98,7 @@ class ReportBuilder:
         if fit_of(control.signature, self.signature) in ("measures", "other"):
             then, now = differing(str(control.signature), str(self.signature))
             why = f"the state of task {task} was made by other rules than this process has; use the same configuration for both"
-            raise StateError(f"{why}\n  stored: {then}\n  now:    {now}")
+            raise UnfitStateError(f"{why}\n  stored: {then}\n  now:    {now}")
         self.aggregator.update(task, view.panes, None if view.is_snapshot else self.panes_from(task), control.oldest_kept)
         self.user_windows.update(task, view.user_counts, control.oldest_kept, view.is_snapshot)
         self._controls[task] = control

@@ -11,7 +11,7 @@ from streammetrics.connectors.source import Input, Source
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.task_state import TaskState
-from streammetrics.errors import StateError
+from streammetrics.errors import StateError, UnfitStateError
 from streammetrics.runtime.owned_task import OwnedTask
 from streammetrics.runtime.rules import WorkerRules
 
@@ -74,7 +74,7 @@ class Claims:
         for index, current in enumerate(self._topic_ids):
             stored = state.progress.topic_ids[index]
             if stored and current and stored != current:
-                raise StateError(
+                raise UnfitStateError(
                     f"topic {task.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
                     "the stored offsets belong to the old one",
                     "use a new redis.namespace",

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
@@ -18,6 +19,8 @@ from streammetrics.connectors.simulated import Regression, Traffic, generate
 from streammetrics.events.model import TS_MAX
 from tests.servers.process import wait_until
 from tests.support.command_line import called, is_asleep, started, streammetrics
+from tests.support.committed_state import Now, served
+from tests.support.gates import gate_views, report_at
 from tests.support.report_page import embedded
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
@@ -114,6 +117,19 @@ def test_unreadable_and_unwritable_files_are_reported(saved: Path, tmp_path: Pat
     assert (unknown.returncode, "no experiment 'rankr'" in unknown.stderr) == (1, True)
     unwritable = called("report", saved, "--html", tmp_path / "no" / "page.html")
     assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
+
+
+def test_the_report_of_an_exporter_has_its_age_and_says_that_no_worker_commits() -> None:
+    clock = Now(0.0)
+    views = gate_views(clock=clock)
+    views.show(report_at(time.time_ns() // 1_000_000, age_ms=600_000))
+    with served(views) as url:
+        clock.seconds += 20
+        first = called("report", "--url", url).stdout.splitlines()[0]
+        clock.seconds += 40
+        later = called("report", "--url", url).stdout.splitlines()[0]
+    assert re.fullmatch(rf"{url}: the numbers end [\d.]+ (min|h) ago; the last commit was 20 s ago", first), first
+    assert later.endswith("; no worker has committed anything for 60 s: no worker runs, or nothing is sent")
 
 
 @pytest.mark.parametrize("words", [("report",), ("gate", "ranker"), ("plan",)])

@@ -67,7 +67,7 @@ def test_a_worker_refuses_another_unit_before_it_reads_anything_and_goes_on_with
     service = pipeline.service(**changed)
     service.launch()
     try:
-        assert service.wait_for_exit(120) == 1
+        assert service.wait_for_exit(120) == 2
         assert 'count with unit = "user", and the settings now have unit = "list"' in service.log
         assert "task claimed" not in service.log
         doctor = streammetrics("doctor", "--config", service.config)

@@ -22,21 +22,13 @@ REFUSED = r"The webhook fails: the receiver answered 503 \(\d+ (try|tries)\). \d
 def test_two_exporters_send_a_regression_once_although_the_receiver_fails_and_one_of_them_dies(
     kafka_broker: KafkaBroker, redis_url: str
 ) -> None:
-    pipeline = Pipeline(kafka_broker, redis_url, "webhook", ["impressions", "feedback"], **SECTIONS)
+    old_is_fine = {"exporter": {"gate_stale_ms": 86_400_000}}  # the events are hours old, and verdicts of stale data are not sent
+    pipeline = Pipeline(kafka_broker, redis_url, "webhook", ["impressions", "feedback"], **SECTIONS, **old_is_fine)
     with ExitStack() as stack:
         receiver: HttpReceiver = stack.enter_context(receiving())
         receiver.status = 503
         service = stack.enter_context(pipeline.service())
-        webhook = [
-            "--set",
-            "exporter.gate_stale_ms=1d",
-            "--set",
-            f"webhook.url={receiver.url}",
-            "--set",
-            f"webhook.secret={SECRET}",
-            "--set",
-            "webhook.on=verdict",
-        ]
+        webhook = ["--set", f"webhook.url={receiver.url}", "--set", f"webhook.secret={SECRET}", "--set", "webhook.on=verdict"]
         exporters = [Product("--config", service.config, "--role", "exporter", *webhook) for _ in range(2)]
         for exporter in exporters:
             stack.callback(exporter.close)

@@ -14,7 +14,7 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.experiments.gate import GateWord
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.text import counted, fit
-from streammetrics.reports.time_text import minute_text
+from streammetrics.reports.time_text import minute_text, span_text
 
 STYLES: dict[GateWord, str] = {"pass": "bold green", "wait": "bold", "fail": "bold red"}
 
@@ -25,7 +25,8 @@ def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
     """Yield the lines of an answer."""
     asked = fit(answer.experiment) + ("" if answer.variant is None else f" / {fit(answer.variant)}")
     stage = "" if answer.stage is None else f" · stage {fit(answer.stage)} runs"
-    times = f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}"
+    age = "" if answer.up_to_ms is None else f", {span_text(max(0, answer.answered_ms - answer.up_to_ms))} ago"
+    times = f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}{age}"
     yield Text.assemble((asked, "bold"), times, stage)
     yield Text.assemble((answer.gate.upper(), STYLES[answer.gate]), f"  {fit(answer.reason)}")
     if answer.needed is not None:

@@ -13,7 +13,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.kafka.client import unreachable_reason
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.errors import ConfigError, Problem, SourceError, StateError, StoreError
+from streammetrics.errors import ConfigError, Problem, SourceError, StoreError, UnfitStateError
 from streammetrics.reports.text import counted
 from streammetrics.runtime.status import ProcessStatus, Trouble
 
@@ -63,7 +63,7 @@ class Startup:
         """Record the number of tasks. Raises StateError if the namespace has another one."""
         namespace, stored = self._settings.redis.namespace, self.reached("store", lambda: store.announce(partitions))
         if stored not in (None, partitions):
-            raise StateError(
+            raise UnfitStateError(
                 f"redis.namespace {namespace!r} was made for topics with {counted(stored, 'partition')}, but the topics have {partitions}: "
                 "users have moved between partitions",
                 "start a new redis.namespace",

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from streammetrics.cli.process.signals import stop_on_signals
-from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
 
 STATUS_SECONDS: Final = 0.25
 """Time between two statuses. A scrape shows numbers that are at most this much older."""
@@ -58,7 +58,7 @@ def _consume(pipe: Pipe, start: Start, stop: threading.Event) -> int:
     except StreammetricsError as error:
         with contextlib.suppress(OSError):
             pipe.send(error)
-        return 2 if isinstance(error, ConfigError) else 1
+        return 2 if isinstance(error, ConfigError | UnfitStateError) else 1
     return 0
 
 

@@ -159,6 +159,7 @@ _PULSE: Final = _record(
     publishes=_FLAG,
     report_age_seconds=_SECONDS,
     report_gap_seconds=_SECONDS,
+    commit_age_seconds=_SECONDS,
     events_per_second={"type": ["number", "null"]},
     lag={"anyOf": [_list(_record(topic=_TEXT, partition=_COUNT, records=_COUNT, seconds=_SECONDS)), {"type": "null"}]},
     paused_inputs=_COUNT,

@@ -70,6 +70,8 @@ class HttpViews:
         self._report_json: tuple[tuple[Report, History], bytes] | None = None
         self._encoding = threading.Lock()
         self._shown_seconds: float | None = None
+        self._changed_seconds: float | None = None
+        """When a report last differed from the one before, so when some worker had committed."""
         self._gap_seconds: float | None = None
         self._rate = Rate()
         self._events_per_second: float | None = None
@@ -81,6 +83,8 @@ class HttpViews:
         self.recent.add_report(report)
         now_seconds = self._monotonic()
         self._gap_seconds = None if self._shown_seconds is None else now_seconds - self._shown_seconds
+        if self._report is None or self._report[0] is not report:
+            self._changed_seconds = now_seconds
         self._events_per_second = self._rate.add(now_seconds, counts_by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
 
@@ -111,12 +115,16 @@ class HttpViews:
     def pulse(self) -> dict[str, Any]:
         """Return the status of this process as plain JSON values: problems, age of the report, event rate, and lag of its inputs.
 
+        `commit_age_seconds` is how long ago this process first saw the newest commit of a worker.
         `waiting` says what the first events must be, and is empty when there are some. `lag` is null if this process does not consume.
         `webhook` has the changes that wait, those that this process gave up, and the `problem` of a receiver that fails; null without one.
         Ages are in seconds, and null before the first report.
         """
         status, consumes = self._status, self._exposition.loop
-        age_seconds = None if self._shown_seconds is None else max(0.0, self._monotonic() - self._shown_seconds)
+        now_seconds = self._monotonic()
+        age_seconds, commit_age_seconds = (
+            None if at is None else max(0.0, now_seconds - at) for at in (self._shown_seconds, self._changed_seconds)
+        )
         lag_seconds = dict(status.lag_seconds)
         lag = [
             {"topic": origin.topic, "partition": origin.partition, "records": records, "seconds": lag_seconds.get(origin)}
@@ -130,6 +138,7 @@ class HttpViews:
             "publishes": self._publishes,
             "report_age_seconds": age_seconds,
             "report_gap_seconds": self._gap_seconds,
+            "commit_age_seconds": commit_age_seconds,
             "events_per_second": self._events_per_second,
             "lag": lag if consumes else None,
             "paused_inputs": status.paused_inputs,

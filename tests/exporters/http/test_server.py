@@ -265,6 +265,21 @@ class TestPulse:
         port.now.seconds += 1
         assert event_rate() == 3
 
+    def test_it_has_the_age_of_the_newest_commit_whichever_worker_made_it(self, exporter_port: Port) -> None:
+        def commit_age() -> float | None:
+            age: float | None = json.loads(exporter_port.ask("/api/pulse").body)["commit_age_seconds"]
+            return age
+
+        fed = two_variants()
+        report = fed.report()
+        assert commit_age() is None
+        for _ in range(3):  # the publisher reads the same state again and again
+            exporter_port.views.show(report)
+            exporter_port.now.seconds += 30
+        assert commit_age() == 90
+        exporter_port.views.show(fed.report())
+        assert commit_age() == 0
+
     def test_its_problems_equal_those_of_readiness(self, port: Port) -> None:
         port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
         pulse = json.loads(port.ask("/api/pulse").body)

@@ -16,6 +16,7 @@ const POLL_MS = 2000;
 const TIMEOUT_MS = 10000;
 const PAUSE_MS = 10000; // after a longer pause the page loads the recent points again
 const REPORT_OLD_SECONDS = 30;
+const COMMIT_OLD_SECONDS = 50;
 const PROBLEMS = {
   TimeoutError: `does not respond within ${spanText(TIMEOUT_MS)}`,
   SyntaxError: "sent something else than a report",
@@ -123,6 +124,9 @@ function state() {
   if (report.ended) return ["ended", "Ended", ["The input has ended. All numbers are final."]];
   if (report.watermark_ms === null) return ["empty", "No data yet", [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
   if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
+  if (pulse && pulse.commit_age_seconds > COMMIT_OLD_SECONDS) {
+    return ["behind", "Behind", [`No worker has committed anything for ${spanText(pulse.commit_age_seconds * 1000)}: no worker runs, or nothing is sent.`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
+  }
   if (serverNow() - report.watermark_ms > BEHIND_MS) {
     return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
