@@ -10,7 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments import ExperimentReport, Policy, Stage, Stored, StoredStage, build_report, choose_stored_scales, of_users
+from streammetrics.experiments import (
+    ExperimentReport,
+    Policy,
+    Stage,
+    Stored,
+    StoredStage,
+    add,
+    build_report,
+    choose_stored_scales,
+    of_users,
+)
 from streammetrics.experiments.cells import Combined
 from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.floors import EventUsers
@@ -113,7 +123,7 @@ def test_a_stage_that_may_be_much_worse_waits() -> None:
 
 def test_a_stage_in_which_an_arm_joined_late_waits() -> None:
     late = report(second((900, 270), (300, 135)), variants_since_ms={"treatment": 900_000})
-    assert gate(late)[0] == "wait"
+    assert gate(late) == ("wait", "treatment: in stage 25, which runs now, treatment joined late, when 80 % of its time had passed")
 
 
 @pytest.mark.parametrize(("last", "word"), [({"5": 900, "25": 400}, "pass"), ({"5": 400, "25": 900}, "wait")])
@@ -203,3 +213,47 @@ def test_without_a_spread_the_mean_must_say_so() -> None:
     assert [is_near(NDCG, combined(*arms), 0.1) for arms in ((1.0, 0.0, 1.0), (0.0, 0.0, 1.0), (0.0, 0.0, 0.0))] == [True, False, False]
     nobody = Combined(Estimate(0.4, math.inf, 1), Estimate(0.4, math.inf, 1), 0.0, (1.0, 1.0), EventUsers(1.0, 1.0))
     assert not is_near(NDCG, nobody, 0.1)
+
+
+RARE: Counts = {("", "control"): (19_000, 57), ("", "treatment"): (1_000, 3)}
+NEAR_ONE: Counts = {("", "control"): (19_000, 18_700), ("", "treatment"): (1_000, 990)}
+
+
+def test_a_stage_with_too_few_hits_is_no_evidence_by_itself() -> None:
+    """None of 1,000 treated users has a hit, and 50 of 3,000 others: about 12 are expected, and 20 are needed."""
+    assert gate(report(second((3_000, 50), (1_000, 0))))[0] == "wait"
+    assert gate(report(second((3_000, 90), (1_000, 0))))[0] == "fail"
+
+
+def test_stages_need_enough_users_in_both_arms() -> None:
+    found = report({("", "control"): (1_900, 570), ("", "treatment"): (99, 30)})
+    assert gate(found)[1].endswith("have 99 users of treatment and 1,900 of control; each needs at least 100")
+    assert found.variants[1].measures == ()
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        (RARE, "hits are too rare: about 3 users with a hit are expected in treatment, at least 20 are needed"),
+        (NEAR_ONE, "ndcg@10 is close to 1: about 16 users below it are expected in treatment, at least 20 are needed"),
+    ],
+)
+def test_stages_obey_the_floors_on_both_sides_before_and_after_scales_are_frozen(counts: Counts, reason: str) -> None:
+    stored = kept(counts)
+    assert "ndcg@10" not in choose_stored_scales(MEASURES, STAGES, stored, {})
+    frozen = choose_stored_scales(MEASURES, replace(STAGES, hit_users_min=0), stored, {})
+    verdict = build_report(MEASURES, STAGES, stored, frozen).variants[1].measures[0].verdict
+    assert verdict is not None
+    assert (verdict.word, verdict.reason) == ("inconclusive", reason)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_one_user_who_dominates_either_arm_of_a_stage_is_named(arm: str) -> None:
+    stored = kept(GOOD)
+    busy = of_users(MEASURES, [[100_000, 0, 0, 0, 500_000, 0]])
+    (stage,) = stored.stages
+    stored = replace(stored, stages=(replace(stage, moments={**stage.moments, arm: add(stage.moments[arm], busy)}),))
+    frozen = choose_stored_scales(MEASURES, replace(STAGES, effective_users_min=0), stored, {})
+    verdict = build_report(MEASURES, STAGES, stored, frozen).variants[1].measures[0].verdict
+    assert verdict is not None
+    assert verdict.reason.startswith(f"a few users dominate {arm}: its ")
