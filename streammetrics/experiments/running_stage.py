@@ -31,8 +31,6 @@ def unseen_stage(cells: Cells, variant: str, control: str) -> str | None:
     where = f"in stage {stage.stage.name}, which runs now,"
     if short := _missing_users(cells, stage, variant, control):
         return f"{where} {short}"
-    if left_out := cells.left_out(stage, variant, control):
-        return f"{where} {left_out}"
     for name in cells.policy.paging:
         measure = next((each for each in cells.measures if str(each) == name), None)
         found = None if measure is None else cells.combined(measure, variant, control, stage)

@@ -121,11 +121,6 @@ def test_a_stage_that_may_be_much_worse_waits() -> None:
     assert gate(report(second((7_500, 2_250), (2_500, 740))))[0] == "pass"
 
 
-def test_a_stage_in_which_an_arm_joined_late_waits() -> None:
-    late = report(second((900, 270), (300, 135)), variants_since_ms={"treatment": 900_000})
-    assert gate(late) == ("wait", "treatment: in stage 25, which runs now, treatment joined late, when 80 % of its time had passed")
-
-
 @pytest.mark.parametrize(("last", "word"), [({"5": 900, "25": 400}, "pass"), ({"5": 400, "25": 900}, "wait")])
 def test_with_labels_the_stage_of_the_latest_list_runs(last: Mapping[str, int], word: str) -> None:
     stages = tuple(Stage(name=each.name, shares=each.shares) for each in STAGES.stages[:2])
