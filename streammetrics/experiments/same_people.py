@@ -44,6 +44,9 @@ def same_people(one: Stored, other: Stored, min_users: int) -> dict[str, str] | 
     arms, others = ([name for name, sums in each.moments.items() if sums[0] >= min_users] for each in (one, other))
     if len(arms) < 2 or len(arms) != len(others):
         return None
+    users = [sum(each.moments[name][0] for name in names) for each, names in ((one, arms), (other, others))]
+    if abs(users[0] - users[1]) > CLOSE * max(users):  # the common case, at once
+        return None
     twins = {arm: next((each for each in others if [*one.moments[arm]] == [*other.moments[each]]), None) for arm in arms}
     found = {arm: twin for arm, twin in twins.items() if twin is not None}
     if len(found) < len(arms):

@@ -221,8 +221,9 @@ class MergedExperiments:
 def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[str]]:
     """Return for each experiment the sentences about others whose arms have the same users."""
     notes: dict[str, list[str]] = {}
+    min_users = {name: view.policy(name).min_users for name in stored}
     for one, other in combinations(stored, 2):
-        twins = same_people(stored[one], stored[other], view.policy(one).min_users)
+        twins = same_people(stored[one], stored[other], min_users[one])
         if twins is not None:
             for name, apart, pairs in ((one, other, twins.items()), (other, one, [(twin, arm) for arm, twin in twins.items()])):
                 arms = ", ".join(f"{arm} as {twin}" for arm, twin in pairs)
