@@ -18,12 +18,13 @@ from streammetrics.connectors.store import Store, StoreNode
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.signature import Signature
 from streammetrics.errors import StateError, StoreError
-from streammetrics.events.model import Feedback, Impression
+from streammetrics.events.model import Feedback, Impression, WatchedPath
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.merged_runs import Change
+from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.report import Report
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
@@ -415,6 +416,28 @@ def test_each_unknown_name_is_logged_once_and_at_most_one_line_a_minute() -> Non
             publisher.publish()
         logged.append([line["names"] for line in lines])
     assert logged == [[], [["action CLICK 1"]], [], [["action tap 1"]], []]
+
+
+def test_a_path_that_finds_nothing_is_logged_once_until_it_finds_something() -> None:
+    class Counted(ReportBuilder):
+        found = 0
+
+        def report(self, tasks: int) -> Report:
+            path = WatchedPath("lists", "experiments.ranker", "ab.rankr")
+            return replace(super().report(tasks), paths=(PathCount("shop", path, "ab.ranker", 200, self.found),))
+
+    store = MemoryStore()
+    machine = committed(store)
+    publisher = publisher_of(store, [], builder_type=Counted)[0]
+    logged = []
+    for found in (0, 0, 7, 0):
+        Counted.found = found
+        machine.commit()
+        with capture_logs() as lines:
+            publisher.publish()
+        logged.append([line["event"] for line in lines])
+    problem = "lists: experiments.ranker (ab.rankr) has no value in any of 200 records of shop; did you mean ab.ranker?"
+    assert logged == [[problem], [], [], [problem]]
 
 
 @pytest.mark.parametrize(
