@@ -87,6 +87,16 @@ def test_a_deciding_measure_that_is_not_compared_never_passes() -> None:
     assert gate_of(policy, fine.verdict, [fine], "control") == GateDecision("wait", "item_hit_rate@10 cannot be compared yet")
 
 
+@pytest.mark.parametrize(
+    ("within", "word"), [((True, True), "pass"), ((True, False), "wait"), ((False, True), "wait"), ((False, False), "wait")]
+)
+def test_every_deciding_measure_must_be_within_the_margin(within: tuple[bool, bool], word: str) -> None:
+    policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
+    undecided = Verdict("inconclusive", "no difference so far")
+    deciding = [DecidingMeasure(name, undecided, each) for name, each in zip(policy.paging, within, strict=True)]
+    assert gate_of(policy, undecided, deciding, "control").word == word
+
+
 @pytest.mark.parametrize(("margin", "word"), [(0.01, "pass"), (0.05, "pass"), (0.06, "wait")])
 def test_a_safe_verdict_passes_if_its_margin_is_no_larger(margin: float, word: str) -> None:
     policy = Policy(margin=margin, paging=("ndcg@10",))
