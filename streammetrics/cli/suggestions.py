@@ -127,6 +127,8 @@ def _settings_that_read(settings: Settings, found: list[_Read]) -> Generator[str
         yield "# Their ids are whole numbers: set events.numeric_ids = true."
         lines, found = ["numeric_ids = true"], with_numbers
     yield from (_read_words(found), "", "[events]", *lines)
+    if any(each.is_read for each in found):
+        yield from ("", *_result_lines(found))
     return changed, found
 
 

@@ -134,6 +134,10 @@ def test_a_suggestion_is_tried_on_the_records_and_a_skeleton_ends_with_1(tmp_pat
     done = called("decode", lines(tmp_path, search, *clicks), "--suggest")
     tried = "# Tried on these records: 1 list, 2 feedback, 1 of it on an item that a list of its user shows, 0 ignored, 0 refused."
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, tried)
+    batch = {"batch": [{"type": "impression", "impression_id": "r", "user_id": "u", "ts": 5, "items": ["a"]}]}
+    of_settings = called("decode", lines(tmp_path, batch), "--suggest").stdout
+    assert of_settings.splitlines()[-3] == 'envelope = "batch"'
+    assert of_settings.splitlines()[-1].startswith("# Tried on these records: 1 list, 0 feedback")
     unknown = called("decode", lines(tmp_path, {"sensor": "s", "celsius": 21.5}), "--suggest")
     assert unknown.returncode == 1
     assert "#   celsius  such as 21.5" in unknown.stdout
