@@ -49,7 +49,7 @@ class SourceHealth:
     """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
     `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
-    is what its records wait for; None: it uses no schema registry.
+    is what its records wait for; None: it uses no schema registry. `conflict` says who keeps it from reading; empty for nobody.
     """
 
     reachable: bool = True
@@ -58,6 +58,7 @@ class SourceHealth:
     last_error: str = ""
     ends_asked: float | None = None
     schemas: SchemaWait | None = None
+    conflict: str = ""
 
 
 class Source(Protocol):

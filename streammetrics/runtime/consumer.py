@@ -215,7 +215,7 @@ class Worker:
         status.store_trouble = self._outages["store"].trouble
         status.source_trouble = self._source_trouble()
         status.registry_trouble = self._registry_trouble()
-        status.group_conflict = self.runner.rivals.conflict(self.clock.monotonic())
+        status.group_conflict = self.runner.rivals.conflict(self.clock.monotonic()) or self.source.health.conflict
         status.client_rebuilds = self.source.health.rebuilds
         is_standby = not states and status.beat_seconds - status.started_seconds > self.rules.fenced_wait_seconds
         all_claimed = bool(states) and all(state is not None for state in states)

@@ -18,7 +18,7 @@ from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.cli.wiring.http import http_rules, http_users
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
-from streammetrics.connectors.kafka.cluster_info import read_cluster
+from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.codec import Control, decode_control
@@ -64,6 +64,12 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
     cluster = read_cluster(connection)
     version = f"version {cluster.version} or newer, " if cluster.version else ""
     yield DoctorFinding("ok", f"{version}{counted(cluster.brokers, 'broker')}, cluster id {cluster.cluster_id or 'unknown'}")
+    if others := foreign_members(connection):
+        yield DoctorFinding(
+            "fail",
+            f"consumer group {kafka.group_id!r} has members that are no workers: {', '.join(others)}",
+            "give that program another group id, or set kafka.group_id: members of one group take topics from each other",
+        )
     letters = kafka.dead_letter_topic
     described = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
     found, absent = described.found, described.absent

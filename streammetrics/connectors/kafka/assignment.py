@@ -32,6 +32,8 @@ class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the cl
         self._assigned: set[int] = set()
         self._granted: set[int] = set()
         self._flowing: set[int] = set()
+        self._split: set[int] = set()
+        """Tasks of which this client has some topics, and another member has the others."""
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         with self._lock:
@@ -40,7 +42,8 @@ class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the cl
                 self._hold(place)
                 topics_of.setdefault(place.partition, set()).add(place.topic)
             whole = {task for task, topics in topics_of.items() if topics == self._topics}
-            if partial := sorted(topics_of.keys() - whole):
+            self._split = topics_of.keys() - whole
+            if partial := sorted(self._split):
                 log.warning(
                     "the group split the topics of a task between members, so no member can read it: do all members read the same topics?",
                     tasks=partial,
@@ -56,6 +59,7 @@ class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the cl
         self.on_partitions_revoked(lost)
 
     def _end(self, tasks: set[int]) -> None:
+        self._split -= tasks
         self._assigned -= tasks
         self._revoked |= tasks & self._granted
         self._granted -= tasks
@@ -91,6 +95,11 @@ class TaskAssignment(ConsumerRebalanceListener):  # type: ignore[misc]  # the cl
     def granted(self) -> frozenset[int]:
         with self._lock:
             return frozenset(self._granted)
+
+    @property
+    def split(self) -> frozenset[int]:
+        with self._lock:
+            return frozenset(self._split)
 
     @property
     def flowing(self) -> frozenset[int]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafka.errors import KafkaError
+
 from streammetrics.connectors.kafka.client import KafkaConnection, asking
+
+NEWER_PROTOCOL = "consumer"
+"""The type of a group whose members use the newer protocol (KIP-848), which this program does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +28,20 @@ def read_cluster(settings: KafkaConnection) -> ClusterInfo:
         brokers = cluster["brokers"]
         version = admin.get_broker_version_data(brokers[0]["broker_id"]).broker_version if brokers else ()
     return ClusterInfo(str(cluster.get("cluster_id") or ""), len(brokers), ".".join(map(str, version)))
+
+
+def foreign_members(settings: KafkaConnection) -> list[str]:
+    """Return the members of the consumer group that are other programs, as texts. Empty also where the user may not ask.
+
+    Raises SourceError when no broker answers.
+    """
+    group = settings.group_id
+    with asking(settings, "its consumer group") as admin:
+        try:
+            kinds = {each["group_id"]: str(each.get("group_type") or "").lower() for each in admin.list_groups()}
+            if kinds.get(group) == NEWER_PROTOCOL:
+                return ["a program with group.protocol=consumer"]
+            members = admin.describe_groups([group])[group]["members"] if group in kinds else []
+        except KafkaError:
+            return []
+    return [f"{each['client_id']} at {each['client_host'].lstrip('/')}" for each in members if each["client_id"] != settings.client_id]

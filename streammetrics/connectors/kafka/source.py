@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -163,8 +164,16 @@ class KafkaSource:
 
     @property
     def health(self) -> SourceHealth:
-        """Return whether the brokers answer; see `SourceHealth`."""
-        return self._monitor.health
+        """Return whether the brokers answer, and whether another program shares the group; see `SourceHealth`."""
+        split, group = sorted(self._assignment.split), self._settings.group_id
+        if not split:
+            return self._monitor.health
+        tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
+        conflict = (
+            f"another member of consumer group {group!r} reads some of the topics of {tasks}, so nobody can; `streammetrics doctor` names "
+            "it: give the other program another group id, or these workers another kafka.group_id"
+        )
+        return replace(self._monitor.health, conflict=conflict)
 
     @property
     def rebuilds(self) -> int:

@@ -52,6 +52,9 @@ class TestAssigned:
         assert Place("shown", 0) in held
         assert assignment.take() == (frozenset(), frozenset({1}))
         assert [line["tasks"] for line in lines] == [[0]]
+        assert assignment.split == {0}
+        assignment.on_partitions_revoked([Place("shown", 0)])
+        assert assignment.split == frozenset()
 
 
 class TestRevoked:

@@ -1,0 +1,46 @@
+"""Another program in the consumer group of the workers: `/readyz` and `doctor` say so."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.support.command_line import streammetrics
+from tests.support.real_pipeline import Pipeline, Service
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_worker_that_can_read_nothing_is_not_ready_and_doctor_names_who_takes_its_topics(
+    kafka_broker: KafkaBroker, redis_url: str, topic_name: str, protocol: str
+) -> None:
+    pipeline = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
+    own = {"client.id": "another-program", "group.id": pipeline.name, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    strategy = {"partition.assignment.strategy": "range"} if protocol == "classic" else {}
+    other = Consumer({"bootstrap.servers": kafka_broker.bootstrap, **own, **strategy})
+    other.subscribe([pipeline.topics[0]])
+    try:
+        wait_until(lambda: other.poll(0.2) is None and bool(other.assignment()), what="the other program has partitions")
+        service = pipeline.service()
+        service.launch()
+        try:
+            wait_until(lambda: other.poll(0.2) is None and answers(service, "/readyz", 503, "another member of consumer group"), what="503")
+            doctor = streammetrics("doctor", "--config", service.config)
+            assert doctor.returncode == 1
+            assert f"consumer group {pipeline.name!r} has members that are no workers: a" in doctor.stdout
+            other.close()
+            wait_until(lambda: answers(service, "/readyz", 200, "ok"), what="the worker is ready once the other has left")
+        finally:
+            service.close()
+    finally:
+        other.close()
+
+
+def answers(service: Service, path: str, status: int, word: str) -> bool:
+    """Whether the port answers so; False where it does not listen yet."""
+    try:
+        answer = service.get(path)
+    except OSError:
+        return False
+    return answer.status == status and word in answer.text
