@@ -20,7 +20,7 @@ from streammetrics.cli.output.gate_markdown import summary_markdown
 from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json
-from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.output.terminal import output_console, print_lines
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
@@ -69,9 +69,8 @@ def run_gate(settings: Settings, question: GateQuestion, *, as_json: bool, watch
         unasked = {"experiment": question.experiment, "gate": "wait", "reason": str(found)}
         print_json(unasked if isinstance(found, StreammetricsError) else found)
     else:
-        console = output_console()
-        for line in [no_answer_line(str(found))] if isinstance(found, StreammetricsError) else answer_lines(found):
-            console.print(line)
+        lines = [no_answer_line(str(found))] if isinstance(found, StreammetricsError) else answer_lines(found)
+        print_lines(output_console(), lines)
     if summary is not None:
         _add_to(summary, summary_markdown(question.experiment, found))
     return EXIT_CODES[word]

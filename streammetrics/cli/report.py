@@ -15,7 +15,7 @@ from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
 from streammetrics.cli.output.standard_output import print_json
-from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.output.terminal import output_console, print_lines
 from streammetrics.cli.output.verdict_tables import verdict_lines
 from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.stored_panes import write_stored_panes
@@ -133,5 +133,4 @@ def _print(results: ExperimentResults, all_measures: bool, age: str) -> None:
         console.print(fit(age), markup=False, highlight=False, soft_wrap=True)
     for warning in results.warnings:
         console.print(f"warning: {fit(warning)}", markup=False, highlight=False, soft_wrap=True)
-    for line in verdict_lines(results, all_measures):
-        console.print(line)
+    print_lines(console, verdict_lines(results, all_measures))

@@ -52,7 +52,8 @@ def test_a_report_shows_the_verdict_first_then_the_reason(saved: Path) -> None:
     assert "split not checked: no shares configured. To check it, set under" in " ".join(done.stdout.split())
     measures = [line.split()[0] for line in lines if "treatment" in line and "@" in line and not line.startswith("why ")][1:]
     assert measures == ["ndcg@10", "mrr@10", "hit_rate@10", "user_hit_rate@10"]
-    assert max(map(len, lines)) <= 140
+    assert max(len(line) for line in lines if "[experiments.named." not in line) <= 140
+    assert any("shares = { control = 1, treatment = 1 }" in line for line in lines), "a setting is on one line"
 
 
 def test_characters_that_the_encoding_lacks_are_escaped(saved: Path) -> None:

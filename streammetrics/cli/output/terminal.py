@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -22,6 +22,12 @@ _ANY_WIDTH = 100_000
 def output_console() -> Console:
     """Return a console on standard output that prints text literally, without markup. Raises StreammetricsError if it is closed."""
     return Console(highlight=False, markup=False, emoji=False, width=None if standard_output().isatty() else PLAIN_WIDTH)
+
+
+def print_lines(console: Console, lines: Iterable[RenderableType]) -> None:
+    """Print lines and tables. A line with a setting is not wrapped, so that it can be copied."""
+    for line in lines:
+        console.print(line, soft_wrap=isinstance(line, Text) and "[experiments.named." in line.plain)
 
 
 class FittingTable:
