@@ -201,8 +201,7 @@ class SessionStore:
         for session in sessions:
             if session.is_stale:
                 for topic, count in untangle(session, self._rules.join, self.changed).items():
-                    if count:
-                        self._counts["duplicate", topic] += count
+                    self._counts["duplicate", topic] += count
 
     def label(self, user: User, bound: int) -> None:
         """Label the lists of a user before `bound` (ms)."""

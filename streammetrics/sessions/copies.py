@@ -57,6 +57,8 @@ def _ts_and_content(copy: LogList) -> tuple[object, ...]:
 
 def _places(fragment: LogList) -> Iterable[tuple[str, int]]:
     """Return each item of a fragment with its least position."""
+    if len(fragment.items) == 1:
+        return zip(fragment.items, fragment.positions or (), strict=True)
     least: dict[str, int] = {}
     for item, place in zip(fragment.items, fragment.positions or (), strict=True):
         least.setdefault(item, place)

@@ -7,7 +7,6 @@ feedback to its list. Copies, fragments, sessions that become one and sessions t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -85,11 +84,9 @@ def _add_list(name: str, copies: Sequence[LogList], joined: JoinResult, rules: J
     base, fits = formed.base, formed.whole is not None or len(formed.items) <= rules.items_max
     if fits:
         joined.lists[name] = ShownList(base.ts, name, formed.items, base.experiments, base.segments, base.topic, formed.teams)
-    duplicates = Counter([copy.topic for copy in copies])
-    duplicates.subtract([copy.topic for copy in formed.counting])
-    for topic, count in duplicates.items():
-        if count:
-            joined.duplicates[topic] = joined.duplicates.get(topic, 0) + count
+    for events, weight in ((copies, 1), (formed.counting, -1)):
+        for copy in events:
+            joined.duplicates[copy.topic] = joined.duplicates.get(copy.topic, 0) + weight
     if not fits:
         for copy in formed.counting:
             count_outcome(joined.outcomes, copy, TOO_MANY_ITEMS)

@@ -163,7 +163,7 @@ def untangle(session: Session, rules: JoinRules, changed: ChangedLists) -> dict[
             mark_changed(shown, changed)
             shown.ts, shown.items, shown.experiments, shown.segments, shown.reactions, shown.engagement = new.facts()
         shown.topic, shown.teams = new.topic, new.teams
-    return {topic: count - known.get(topic, 0) for topic, count in session.duplicates.items()}
+    return {topic: more for topic, count in session.duplicates.items() if (more := count - known.get(topic, 0))}
 
 
 def set_joined(session: Session, joined: JoinResult) -> None:
