@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import streammetrics
+from streammetrics.sessions.state import OUTCOMES
 
 FOLDER = Path(streammetrics.__file__).parent
 ROOMS = ("engine", "events", "sessions")
@@ -25,9 +26,9 @@ def refused_reasons() -> frozenset[str]:
 
 @cache
 def counted_reasons() -> frozenset[str]:
-    """All of them: those, the keys of `counts`, and what `Session.find` says of feedback that finds no list."""
-    others = (reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_returned(tree, "find"), *_dropped(tree)))
-    return refused_reasons() | {*others}
+    """All of them: those, the keys of `counts`, and the outcomes of feedback."""
+    others = (reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_dropped(tree)))
+    return refused_reasons() | {*others, *OUTCOMES}
 
 
 @cache
@@ -40,7 +41,8 @@ def _trees() -> list[ast.Module]:
 def _refused(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        if isinstance(node, ast.Call) and (called.rpartition(".")[2] in REFUSING or called.endswith("refusals.add")):
+        of_refusals = called.endswith("refusals.add") or (called == "self.add" and isinstance(node, ast.Call) and len(node.args) == 4)
+        if isinstance(node, ast.Call) and (called.rpartition(".")[2] in REFUSING or of_refusals):
             yield from _words(node.args)
     yield from _returned(tree, "_exceeded_limit")
 
