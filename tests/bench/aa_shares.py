@@ -7,7 +7,7 @@ after the alarm are judged twice: as they are, and without what is stored of tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -26,7 +26,7 @@ BEGINS_HOUR: Final = 494_208
 """The first hour of an experiment, since the epoch."""
 DAYS: Final = 3
 ARMS: Final = ("control", "treatment")
-CERTAIN: Final = frozenset(("regressed", "improved", "mixed"))
+CERTAIN: Final = ("regressed", "improved", "mixed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ShareRegime:
 
     shares: the treatment's share of the users who arrive, by equal part of the time. later: how much fewer clicks users have who arrive in
     the second half. drift: how much clicks fall for all from start to end. off: when the treatment ends. early: all users come in the first
-    two hours. outage: when it logs nothing, from and to. season: clicks swing to 0 and back. nights: nobody comes at night, and users click
+    two hours. outage: when it logs nothing, from and to. season: clicks swing to 0 and back. nights: no traffic at night, and users click
     less and less each day. household: users who are assigned and arrive together, at most. chances: of a click by equal part of the time,
     with one list a user; empty: users differ, 37 % on average. configured: equal shares are configured. Times are parts of the whole.
     """
@@ -65,7 +65,7 @@ CHANGING = (RAMP, CHANGED, ENDED, ENDED_EARLY, OUTAGE, replace(OUTAGE, name=f"{O
 """Regimes whose arms cannot be compared as a whole."""
 STEADY = (
     ShareRegime("ordinary"),
-    ShareRegime("nobody comes at night, morning users differ", nights=True),
+    ShareRegime("traffic stops at night, morning users differ", nights=True),
     ShareRegime("households of 1 to 3 users", users=6_000, household=3),
 )
 """Regimes without a change: an alarm is false."""
@@ -75,23 +75,25 @@ STEADY = (
 class ShareResult:
     """What came up in an experiment. alarm: the first look (from 0) at which the shares have changed for certain; None: never.
 
-    before, after: a wrong verdict that is certain, before the alarm and from it on. unchecked: one without the check.
+    before, after: the wrong verdicts that are certain, before the alarm and from it on. unchecked: those without the check.
     """
 
     alarm: int | None = None
-    before: bool = False
-    after: bool = False
-    unchecked: bool = False
+    before: set[str] = field(default_factory=set)
+    after: set[str] = field(default_factory=set)
+    unchecked: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
 class ShareRates:
-    """Shares of experiments with a wrong verdict and with an alarm, and the median time of the alarm as a part of the whole."""
+    """Shares of experiments: with a wrong verdict, without the check; by wrong verdict, with it; with one after the alarm; with an alarm.
+
+    alarm_at: the median time of the alarm, as a part of the whole.
+    """
 
     unchecked: float
-    before: float
+    ever: Mapping[str, float]
     after: float
-    wrong: float
     alarms: float
     alarm_at: float | None
 
@@ -104,10 +106,9 @@ def share_rates(regime: ShareRegime, experiments: int, seed: int, advance: Calla
         advance(1)
     alarms = [(each.alarm + 1) / SHARE_LOOKS for each in results if each.alarm is not None]
     return ShareRates(
-        unchecked=sum(each.unchecked for each in results) / experiments,
-        before=sum(each.before for each in results) / experiments,
-        after=sum(each.after for each in results) / experiments,
-        wrong=sum(each.before or each.after for each in results) / experiments,
+        unchecked=sum(bool(each.unchecked) for each in results) / experiments,
+        ever={word: sum(word in each.before | each.after for each in results) / experiments for word in CERTAIN},
+        after=sum(bool(each.after) for each in results) / experiments,
         alarms=len(alarms) / experiments,
         alarm_at=float(np.median(alarms)) if alarms else None,
     )
@@ -116,20 +117,20 @@ def share_rates(regime: ShareRegime, experiments: int, seed: int, advance: Calla
 def judge_shares(regime: ShareRegime, random: np.random.Generator) -> ShareResult:
     """Draw one experiment, look SHARE_LOOKS times, and return what came up."""
     policy = Policy(margin=0.0, shares=dict.fromkeys(ARMS, 1.0) if regime.configured else None).deciding(MEASURES)
-    wrong = CERTAIN - {"regressed"} if regime.lift < 0 else CERTAIN
+    wrong = {*CERTAIN} - ({"regressed"} if regime.lift < 0 else set())
     result, scales = ShareResult(), dict[str, float]()
     for look, stored in enumerate(stored_at_looks(*draw_shares(regime, random))):
         scales |= choose_scales(MEASURES, policy, stored.moments, scales)
         if result.alarm is None and unlike_times(policy, MEASURES, stored, "control").reasons:
             result.alarm = look
-        is_wrong = bool(_words(policy, stored, scales) & wrong)
+        found = _words(policy, stored, scales) & wrong
         if result.alarm is None:
-            result.before |= is_wrong
-            result.unchecked |= is_wrong
+            result.before |= found
+            result.unchecked |= found
         else:
-            result.after |= is_wrong
-            without = replace(stored, arrivals=NO_ARRIVALS, last_ms={}, recent_lists={})
-            result.unchecked = result.unchecked or bool(_words(policy, without, scales) & wrong)
+            result.after |= found
+            if not result.unchecked:
+                result.unchecked |= _words(policy, replace(stored, arrivals=NO_ARRIVALS, last_ms={}, recent_lists={}), scales) & wrong
     return result
 
 
