@@ -133,7 +133,7 @@ def experiment_sentences(named: Mapping[str, Any], sent: Collection[str], shown:
     `named` are the settings by experiment. `sent` are the experiments that final lists have, and `shown` those with counted lists. In a
     stream that goes on, an experiment with a start, an end or stages may be over or yet to come, so it needs no list.
 
-    >>> named = {"ranker-v7": {"stages": [{"start": "2026-02-01T09:00:00Z"}]}, "ranker-v8": {}}
+    >>> named = {"ranker-v7": {"stages": [{"start": "2026-02-01T09:00:00Z"}]}}
     >>> print(*experiment_sentences(named, ["ranker-v7"], [], ended=True))
     No final list of experiment ranker-v7 is in one of its stages, so it has no numbers. Compare the stages' starts with the times of the \
 lists.

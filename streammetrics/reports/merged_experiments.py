@@ -194,10 +194,11 @@ class MergedExperiments:
         """Return each experiment since its start and on the latest day that all tasks have enrolled. `newest`: see `newest_shown`.
 
         An experiment is judged once for each event time up to which all tasks have come. Tasks that are ahead of it add users at every
-        commit. Their order would change a verdict that nothing new supports.
+        commit. Their order would change a verdict that nothing new supports. A task that starts its sums again is judged at once.
         """
-        enrolled, scales = min(control.enrolled_before for control in self._controls_of(tasks)), self.scales(tasks)
-        judged_for = tasks, enrolled, scales
+        controls, scales = self._controls_of(tasks), self.scales(tasks)
+        enrolled = min(control.enrolled_before for control in controls)
+        judged_for = tasks, enrolled, scales, [control.counted_from for control in controls]
         if enrolled in (NEVER, FOREVER) or self._judged[0] != judged_for:
             self._judged = judged_for, tuple(self._reports(tasks, newest, enrolled, scales))
         return self._judged[1]

@@ -109,7 +109,7 @@ DEFECTS: tuple[Callable[[bytes], bytes], ...] = (
     lambda value: value[:-1],
     lambda value: value + b"}",
     lambda value: b"\xff\xfe" + value,
-    lambda value: b"[" + value + b"]",
+    lambda value: b"[[" + value + b"]]",
     lambda value: b"[" * 5_000,
     lambda value: value.replace(b'"ts":', b'"ts":NaN,"was":', 1),
     lambda value: value.replace(b'"user_id":"', b'"user_id":"\x00', 1),
