@@ -50,7 +50,7 @@ function bySegment(each) {
     ]),
     ...(part.others ? [[[named(part.segment), `: ${countText(part.others)} more`], contribution(each, part.others_contribution), MISSING, MISSING, MISSING, MISSING]] : []),
   ]);
-  return table(`${metricText(each.metric, each.k)} of ${each.variant}: contributions by segment value, ${signedText(each.difference)} in all`,
+  return table([`${metricText(each.metric, each.k)} of `, named(each.variant), `: contributions by segment value, ${signedText(each.difference)} in all`],
     ["Segment", "Contribution", "Shrunk", "By share of lists", "Lift, interval for one look", "Lists"], rows, "rows", [null, "Contribution", "Shrunk", "By share of lists", "Lift", "Lists"]);
 }
 
@@ -58,7 +58,7 @@ function byRank(each) {
   if (!each.ranks.length) return null;
   const all = each.ranks.reduce((sum, one) => sum + one.contribution, 0);
   const rows = each.ranks.map((one) => [one.first === one.last ? `rank ${one.first}` : `ranks ${one.first} to ${one.last}`, contribution({ difference: all }, one.contribution)]);
-  return table(`${metricText(each.ranks_of, each.ranks.at(-1).last)} of ${each.variant}: contributions by rank, ${signedText(all)} in all`, ["Ranks", "Contribution"], rows, "rows", [null, "Contribution"]);
+  return table([`${metricText(each.ranks_of, each.ranks.at(-1).last)} of `, named(each.variant), `: contributions by rank, ${signedText(all)} in all`], ["Ranks", "Contribution"], rows, "rows", [null, "Contribution"]);
 }
 
 function contribution(each, value) {
