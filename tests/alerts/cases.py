@@ -63,15 +63,24 @@ def of_experiment(name: str, value: str, variant: str = "", metric: str = "", k:
     return {one(f"streammetrics_experiment_{name}", **{**EXPERIMENT, **labels}, variant=variant, metric=metric, k=k): f"{value}+0x60"}
 
 
+def judged(upper: str, lift: str = "-0.123", **labels: str) -> dict[str, str]:
+    """The lift of ndcg@10 and its upper bound."""
+    return {**of_experiment("judged_lift_upper", upper, *NDCG, **labels), **of_experiment("lift", lift, *NDCG, **labels)}
+
+
 def paging(metric: str = "ndcg", **labels: str) -> dict[str, str]:
     return {one("streammetrics_experiment_paging", **{**EXPERIMENT, **labels}, metric=metric, k="10"): "1+0x60"}
 
 
 NDCG = ("treatment", "ndcg", "10")
 MRR = ("treatment", "mrr", "10")
+ABANDONMENT = ("treatment", "abandonment", "10")
+STAGES = {
+    one("streammetrics_experiment_stage_current", **EXPERIMENT, stage=stage): f"{current}+0x60" for stage, current in (("5", 0), ("25", 1))
+}
 OF_TREATMENT = {"experiment": "ranker", "variant": "treatment"}
 SINCE = "Regressed since 1970-01-01 00:00:00 +0000 UTC."
-NDCG_FELL = "ndcg@10 since the experiment began, certainly worse by 7 %. "
+NDCG_FELL = "ndcg@10 since the experiment began: -12.3 % against control, certainly worse by 7 %. "
 
 
 def regressed(severity: str, measures: str, since: str = SINCE) -> Fired:
@@ -79,7 +88,7 @@ def regressed(severity: str, measures: str, since: str = SINCE) -> Fired:
     return fired(severity, f"treatment of ranker ranks worse than control{more}", f"{measures}{since}", **OF_TREATMENT)
 
 
-REGRESSED_A_LITTLE = regressed("warning", "ndcg@10 since the experiment began, certainly worse by 3 %. ")
+REGRESSED_A_LITTLE = regressed("warning", "ndcg@10 since the experiment began: -12.3 % against control, certainly worse by 3 %. ")
 
 RANKING = (
     Case(
@@ -88,9 +97,8 @@ RANKING = (
         {
             **verdict(-1),
             **verdict(-1, *NDCG),
-            **of_experiment("judged_lift_upper", "-0.07", *NDCG),
+            **judged("-0.07"),
             **of_experiment("judged_lift_upper", "-0.01", *MRR),
-            **of_experiment("lift", "-0.123", *NDCG),
             **of_experiment("users", "4120", "treatment"),
             **paging(),
             **paging("mrr"),
@@ -110,14 +118,14 @@ RANKING = (
             for series, values in {
                 **verdict(-1, scope=scope),
                 **verdict(-1, *NDCG, scope=scope),
-                **of_experiment("judged_lift_upper", "-0.07", *NDCG, scope=scope),
+                **judged("-0.07", scope=scope),
                 **paging(scope=scope),
             }.items()
         },
         "5m",
         tuple(
             replace(
-                regressed(severity, "ndcg@10 since midnight UTC, certainly worse by 7 %. " + NDCG_FELL),
+                regressed(severity, "ndcg@10 since midnight UTC: -12.3 % against control, certainly worse by 7 %. " + NDCG_FELL),
                 labels={"job": JOB, **OF_TREATMENT, "experiment": 'rank "er\\'},
                 summary=f'treatment of rank "er\\ ranks worse than control{more}',
             )
@@ -126,8 +134,74 @@ RANKING = (
     ),
     Case(
         "StreammetricsRankingRegressed",
+        "with a bound that is of one stage, when all stages together are better",
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **judged("-0.07", "0.25"),
+            **of_experiment("lift_lower", "0.1", *NDCG),
+            **of_experiment("lift_upper", "0.4", *NDCG),
+            **of_experiment("users", "4120", "treatment"),
+            **STAGES,
+            **paging(),
+        },
+        "5m",
+        tuple(
+            regressed(
+                severity,
+                "ndcg@10 since the experiment began: +25 % against control over all stages, "
+                "certainly worse by 7 % in one stage, 4120 users. ",
+            )
+            for severity in ("critical", "warning")
+        ),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
+        "with a bound of all stages together, of measures that rise and of those that fall",
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **verdict(-1, *ABANDONMENT),
+            **judged("-0.03"),
+            **of_experiment("lift_lower", "-0.2", *NDCG),
+            **of_experiment("lift_upper", "-0.03", *NDCG),
+            **of_experiment("lift", "0.123", *ABANDONMENT),
+            **of_experiment("judged_lift_upper", "-0.04", *ABANDONMENT),
+            **of_experiment("lift_lower", "0.04", *ABANDONMENT),
+            **of_experiment("lift_upper", "0.2", *ABANDONMENT),
+            **STAGES,
+            **paging(),
+            **paging("abandonment"),
+        },
+        "5m",
+        (
+            regressed(
+                "warning",
+                "abandonment@10 since the experiment began: +12.3 % against control, certainly worse by 4 %. "
+                "ndcg@10 since the experiment began: -12.3 % against control, certainly worse by 3 %. ",
+            ),
+        ),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
+        "without a bound in percent, when the control is at 0",
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **of_experiment("judged_lift_upper", "-1", *NDCG),
+            **of_experiment("users", "4120", "treatment"),
+            **paging(),
+        },
+        "5m",
+        tuple(
+            regressed(severity, "ndcg@10 since the experiment began: the control is at 0, so there is no lift in percent, 4120 users. ")
+            for severity in ("critical", "warning")
+        ),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
         "a warning only, when the drop may be small",
-        {**verdict(-1), **verdict(-1, *NDCG), **of_experiment("judged_lift_upper", "-0.03", *NDCG), **paging()},
+        {**verdict(-1), **verdict(-1, *NDCG), **judged("-0.03"), **paging()},
         "5m",
         (REGRESSED_A_LITTLE,),
     ),
@@ -153,7 +227,7 @@ RANKING = (
             **verdict(-1, instance="exporter-2:9464"),
             **verdict(-1, *NDCG),
             **verdict(-1, *NDCG, instance="exporter-2:9464"),
-            **of_experiment("judged_lift_upper", "-0.07", *NDCG),
+            **judged("-0.07"),
             **paging(),
             **paging(instance="exporter-2:9464"),
         },
@@ -177,7 +251,7 @@ RANKING = (
     Case(
         "StreammetricsRankingRegressed",
         "not for a measure that does not page",
-        {**verdict(0), **verdict(-1, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging("mrr")},
+        {**verdict(0), **verdict(-1, *NDCG), **judged("-0.07"), **paging("mrr")},
         "30m",
     ),
     Case(
@@ -187,7 +261,7 @@ RANKING = (
             **verdict(-1),
             **verdict(-1, *NDCG),
             **verdict(-1, "other", "mrr", "10"),
-            **of_experiment("judged_lift_upper", "-0.03", *NDCG),
+            **judged("-0.03"),
             **of_experiment("judged_lift_upper", "-0.15", "other", "mrr", "10"),
             **paging(),
         },
@@ -197,13 +271,13 @@ RANKING = (
     Case(
         "StreammetricsRankingRegressed",
         "not for an inconclusive drop",
-        {**verdict(0), **verdict(0, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
+        {**verdict(0), **verdict(0, *NDCG), **judged("-0.07"), **paging()},
         "30m",
     ),
     Case(
         "StreammetricsRankingRegressed",
         "not in an invalid experiment",
-        {**verdict(-2), **verdict(-2, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
+        {**verdict(-2), **verdict(-2, *NDCG), **judged("-0.07"), **paging()},
         "30m",
     ),
     Case(
@@ -301,7 +375,7 @@ RANKING = (
     Case(
         "StreammetricsRankingRegressed",
         "not for measures that contradict each other",
-        {**verdict(-3), **verdict(-3, *NDCG), **of_experiment("judged_lift_upper", "-0.07", *NDCG), **paging()},
+        {**verdict(-3), **verdict(-3, *NDCG), **judged("-0.07"), **paging()},
         "30m",
     ),
 )

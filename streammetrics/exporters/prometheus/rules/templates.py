@@ -13,6 +13,14 @@ REGRESSED_MEASURES: Final = (
 _OF_VARIANT: Final = "job='%[1]s', experiment=%[2]q, variant=%[3]q"
 _OF_MEASURE: Final = f"{_OF_VARIANT}, metric=%[4]q, k=%[5]q, scope=%[6]q"
 _LABELS: Final = "$labels.job $labels.experiment $labels.variant"
+_LIFT: Final = f"streammetrics_experiment_lift{{{_OF_MEASURE}}}"
+_JUDGED: Final = f"streammetrics_experiment_judged_lift_upper{{{_OF_MEASURE}}}"
+_BOUND_OF_ONE_STAGE: Final = (
+    f"{_JUDGED} and on (instance) streammetrics_experiment_stage_current{{job='%[1]s', experiment=%[2]q, scope=%[6]q}}"
+    f" unless on (instance) ({_JUDGED} == on (instance) streammetrics_experiment_lift_upper{{{_OF_MEASURE}}})"
+    f" unless on (instance) ({_JUDGED} == on (instance) -1 * streammetrics_experiment_lift_lower{{{_OF_MEASURE}}})"
+)
+"""The bound that decides, if it is of one stage: neither end of the interval over all stages. The lower end decides if lower is better."""
 
 
 def rates(counter: str, label: str, span: str) -> str:
@@ -46,21 +54,26 @@ def risk(risk: str, value: str, bound: str) -> str:
 
 
 def regressed_measures() -> str:
-    """Return an annotation template that says, for each measure of a variant that regressed: its lift, its bound, and the users."""
+    """Return an annotation template that says, for each measure of a variant that regressed: its lift, its bound, and the users.
+
+    The bound is that of one stage of a rollout if this stage alone regressed. A control at 0 has no lift, so there is no bound in percent.
+    """
     regressed = (
         f"max by (metric, k, scope) (streammetrics_experiment_verdict{{{_OF_VARIANT}, metric!=''}} == -1"
         " and on (instance, metric, k, scope) streammetrics_experiment_paging{job='%[1]s', experiment=%[2]q} == 1)"
     )
     measure = "{{ $one.Labels.metric }}{{ if $one.Labels.k }}@@{{ $one.Labels.k }}{{ end }}"
     since = '{{ if eq $one.Labels.scope "day" }}since midnight UTC{{ else }}since the experiment began{{ end }}'
-    lift = _found(f"max(100 * streammetrics_experiment_lift{{{_OF_MEASURE}}})", ': {{ printf "%+.3g" . }} % against control')
-    bound = _found(
-        f"min(-100 * streammetrics_experiment_judged_lift_upper{{{_OF_MEASURE}}})", ', certainly worse by {{ printf "%.3g" . }} %'
-    )
+    sort = '| sortByLabel "k" | sortByLabel "scope" | sortByLabel "metric"'
+    one_stage = f"{{{{ $stage := {_of_measure(_BOUND_OF_ONE_STAGE)} }}}}"
+    over_all, in_one = (f"{{{{ if $stage }}}} {where}{{{{ end }}}}" for where in ("over all stages", "in one stage"))
+    lift = _found(f"max(100 * {_LIFT})", f': {{{{ printf "%+.3g" . }}}} % against control{over_all}')
+    bound = _found(f"min(-100 * {_JUDGED}) and max({_LIFT})", f', certainly worse by {{{{ printf "%.3g" . }}}} %{in_one}')
+    no_lift = _found(f"min({_JUDGED}) unless max({_LIFT})", ": the control is at 0, so there is no lift in percent")
     users = _found(f"max(streammetrics_experiment_users{{{_OF_VARIANT}, scope=%[6]q}})", ", {{ . }} users")
     return (
-        f'{{{{ range $one := query (printf "{regressed}" {_LABELS}) | sortByLabel "metric" }}}}'
-        f"{measure} {since}{lift}{bound}{users}. {{{{ end }}}}"
+        f'{{{{ range $one := query (printf "{regressed}" {_LABELS}) {sort} }}}}{one_stage}'
+        f"{measure} {since}{lift}{bound}{no_lift}{users}. {{{{ end }}}}"
     )
 
 
@@ -73,5 +86,9 @@ def regressed_since() -> str:
 
 def _found(query: str, text: str) -> str:
     """Return a template that shows the value of a query about the measure `$one`, if there is one."""
-    labels = f"{_LABELS} $one.Labels.metric $one.Labels.k $one.Labels.scope"
-    return f'{{{{ with query (printf "{query}" {labels}) }}}}{{{{ with . | first | value }}}}{text}{{{{ end }}}}{{{{ end }}}}'
+    return f"{{{{ with {_of_measure(query)} }}}}{{{{ with . | first | value }}}}{text}{{{{ end }}}}{{{{ end }}}}"
+
+
+def _of_measure(query: str) -> str:
+    """Return the call of a query about the measure `$one`."""
+    return f'query (printf "{query}" {_LABELS} $one.Labels.metric $one.Labels.k $one.Labels.scope)'
