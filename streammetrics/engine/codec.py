@@ -27,7 +27,7 @@ from streammetrics.windows.last_seen import decode_arms as _decode_arms
 from streammetrics.windows.panes import Group, Pane
 from streammetrics.windows.unique_users import PaneUserCounts, flatten_counts, unflatten_counts
 
-VERSION = 11
+VERSION = 12
 SCALES = "scales "
 
 StoredCredit = tuple[str, str, list[int]]
@@ -63,6 +63,7 @@ class _StoredScope(msgspec.Struct, array_like=True):
     moments: dict[str, list[int]]
     credits: list[tuple[tuple[str, str], list[int]]]
     recent: _StoredHours
+    reactions: dict[str, list[int]]
     pairs: list[tuple[PairKey, list[int]]] = []
     exposed: _StoredArrivals | None = None
 
@@ -220,7 +221,8 @@ def encode_scope(scope: Scope) -> bytes:
     more: list[Any] = [list(scope.pairs.items())] if scope.pairs or scope.exposed.counts else []
     more += [_stored_arrivals(scope.exposed)] if scope.exposed.counts else []
     arrivals, recent = _stored_arrivals(scope.arrivals), _stored_hours(scope.recent)
-    return _encode_json((VERSION, arrivals, scope.multi_exposed, scope.moments, list(scope.credits.items()), recent, *more))
+    sums = scope.multi_exposed, scope.moments, list(scope.credits.items())
+    return _encode_json((VERSION, arrivals, *sums, recent, scope.reactions, *more))
 
 
 def _stored_hours(counts: Mapping[str, Mapping[int, int]]) -> _StoredHours:
@@ -260,7 +262,7 @@ def decode_scope(stored: bytes, day: int) -> Scope:
     scope.arrivals, scope.recent = _arrivals(found.arrivals), _hours(found.recent)
     if found.exposed is not None:
         scope.exposed = _arrivals(found.exposed)
-    scope.multi_exposed, scope.moments = found.multi_exposed, found.moments
+    scope.multi_exposed, scope.moments, scope.reactions = found.multi_exposed, found.moments, found.reactions
     scope.credits, scope.pairs = dict(found.credits), dict(found.pairs)
     return scope
 

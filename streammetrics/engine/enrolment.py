@@ -209,13 +209,12 @@ class Enrolments:
             lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.experiments]
-        gaps = self._rules.join.absolute_positions
         if experiments is None or not experiments.plans:
-            waiting += [FinalList.of(shown, gaps) for shown in lists]
+            waiting += [FinalList.of(shown, self._rules.join) for shown in lists]
             return
         for shown in lists:
             stages = experiments.stage_labels(shown.experiments, shown.segments)
-            waiting.append(FinalList.of(shown, gaps, stages))
+            waiting.append(FinalList.of(shown, self._rules.join, stages))
 
     def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:
         """Return those variants of a list that stay within `variants_max`, the first ones by experiment.

@@ -121,9 +121,10 @@ class Scope:
     `arrivals` are users by the variant and hour of their first list; if users have no variant, all lists. `exposed` are users by the
     variant and hour of their first exposure event. In the scope of a day all the hours are one block. `recent` are the lists of the
     latest hours, only in the scope of a whole run. Lists count there even if their user has seen another variant since.
+    `reactions` are those of the same lists, of all hours: see `list_signs.Reactions`.
     """
 
-    __slots__ = ("arrivals", "credits", "exposed", "moments", "multi_exposed", "pairs", "recent")
+    __slots__ = ("arrivals", "credits", "exposed", "moments", "multi_exposed", "pairs", "reactions", "recent")
 
     def __init__(self, day: int = WHOLE) -> None:
         self.credits: dict[tuple[str, str], list[int]] = {}
@@ -131,6 +132,7 @@ class Scope:
         self.moments: dict[str, list[int]] = {}
         self.arrivals = self.exposed = NO_ARRIVALS if day == WHOLE else _NONE_OF_DAY
         self.recent: dict[str, dict[int, int]] = {}
+        self.reactions: dict[str, list[int]] = {}
         self.multi_exposed = 0
 
 

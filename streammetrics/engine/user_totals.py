@@ -34,6 +34,7 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeen
+from streammetrics.windows.tally_deltas import add_tallies
 
 
 class ScopeTotals(NamedTuple):
@@ -82,6 +83,8 @@ class TotalsBatch:
         """New users by the scopes in which they are new, and the hour of their first list."""
         self._listed: Counter[tuple[ScopeSet, int]] = Counter()
         """Lists by the scopes to which they are added, and hour."""
+        self._reactions: dict[ScopeSet, list[int]] = {}
+        """The reactions of the lists in `_listed`, as in `Scope.reactions`."""
         self._periods: list[tuple[UserRecord, CovariatePeriod, int]] = []
         """Totals of covariate periods that change: the user, the period, and the row."""
         self._covariates_of: dict[int, int | StoredEarlier] = {}
@@ -220,6 +223,7 @@ class TotalsBatch:
         fitting = self._fitting(size, first, end, len(scopes.variants))
         if first < fitting:
             self._count_hours(scopes, first, fitting)
+            self._count_reactions(scopes, first, fitting)
         if row is None:
             row = rows[scopes] = self._rows.add(totals.lists, totals.packed, first, fitting)
             self._scopes.append((record, scopes))
@@ -238,6 +242,12 @@ class TotalsBatch:
             self._listed[scopes, hour] += end - first
         else:
             self._listed.update((scopes, ts // HOUR_MS) for ts in times[first:end])
+
+    def _count_reactions(self, scopes: ScopeSet, first: int, end: int) -> None:
+        for final in self.lists.lists[first:end]:
+            if final.reactions:
+                more = final.reactions, final.reactions**2, final.late_reactions
+                self._reactions[scopes] = add_tallies(self._reactions.get(scopes, (0, 0, 0)), more)
 
     def _restore_special(
         self, record: UserRecord, scopes: ScopeSet, row: int, totals: ScopeTotals, period_rows: dict[CovariatePeriod, int]
@@ -265,6 +275,7 @@ class TotalsBatch:
             return set()
         before, after = self._rows.totals()
         self._add_hours()
+        self._add_reactions()
         counted = after.copy()
         counted[list(self._withdrawn)] = 0
         rows = [(row, of_row[1]) for row, of_row in enumerate(self._scopes) if of_row is not None]
@@ -286,6 +297,14 @@ class TotalsBatch:
                 scope.arrivals = scope.arrivals.and_more(variant, hours)
             if target.key[1] == WHOLE:
                 scope.recent[variant] = merge_hours((scope.recent.get(variant, {}), hours))
+
+    def _add_reactions(self) -> None:
+        """Add reactions to the scopes of whole runs."""
+        for scopes, more in self._reactions.items():
+            for target in self.targets.targets_of(scopes):
+                if target.key[1] == WHOLE:
+                    known = target.scope.reactions.get(target.variant, (0, 0, 0))
+                    target.scope.reactions[target.variant] = add_tallies(known, more)
 
     def _by_target(self, counts: Counter[tuple[ScopeSet, int]]) -> Iterable[tuple[VariantTarget, Counter[int]]]:
         """Return counts of sets and hours as counts of the hours of each scope."""

@@ -12,7 +12,7 @@ from streammetrics.experiments.comparing import Arms, measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.list_signs import ListSigns, list_signs
+from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, ListSigns, list_signs
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
@@ -97,7 +97,8 @@ def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[s
     if control is None or control not in arms.moments:
         return {}
     ready = [each for each in treatments if each in arms.moments and arms.late(each, control) is None]
-    return {each: list_signs(arms.measures, (each, arms.moments[each]), (control, arms.moments[control])) for each in ready}
+    lists = {each: ArmLists(each, arms.moments[each], arms.stored.reactions.get(each, NO_REACTIONS)) for each in (control, *ready)}
+    return {each: list_signs(arms.measures, lists[each], lists[control]) for each in ready}
 
 
 def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str]) -> VariantReport:

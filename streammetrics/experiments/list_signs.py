@@ -7,8 +7,14 @@ most k items (Bhatia, Davis 2000), so that of an arm's mean is at most m (k - m)
 **Lists per user.** A crawler that makes a new id for each request, in one arm only, adds users with one list each. So does a client that
 loses its id. The mean has the usual variance of a mean over users.
 
-A sign is told if the ratio differs from 1 by more than a named least share and by more than `ERRORS` standard errors. Both are for one
-look, and warn; neither is proof. They are for users of all times together, so they are not told where arms are compared in cells.
+**Late reactions.** Reactions that come later than `join.attribution_ms` do not count. If one arm delays them, its measures fall, and more
+of those that still count come in the last tenth of the window. The shares of both arms are compared by a two-proportion test. Its variance
+is multiplied by two design effects (Kish 1965), as if all reactions to a list, and all of a user, came at the same time: the sum of
+squares over the sum, of reactions by list and of lists by user. Each arm must have `LATE_EXPECTED` effective late reactions, as in the
+rule for contingency tables (Cochran 1954).
+
+A sign is told if the difference is more than a named least one and more than `ERRORS` standard errors. All are for one look, and warn;
+none is proof. They are for users of all times together, so they are not told where arms are compared in cells.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from streammetrics.experiments.floors import effective_users
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.experiments.words import percent
 
@@ -24,8 +31,34 @@ ITEMS_MIN: Final = 0.02
 """The least difference of items per list that is told."""
 LISTS_MIN: Final = 0.05
 """The least difference of lists per user that is told."""
+LATE_MIN: Final = 0.02
+"""The least difference of shares of late reactions that is told: two points."""
+LATE_EXPECTED: Final = 5.0
+"""The effective late reactions that each arm needs, if the share of both together holds in each."""
 ERRORS: Final = 3.3
 """Standard errors that a difference needs. By chance, one look in a thousand shows more."""
+
+
+class Reactions(NamedTuple):
+    """The reactions to the lists of an arm; the first of each action on each item of a list counts.
+
+    squares: the sum over lists of the square of their number. late: those that came later than nine tenths of the attribution window.
+    """
+
+    total: int
+    squares: int
+    late: int
+
+
+NO_REACTIONS: Final = Reactions(0, 0, 0)
+
+
+class ArmLists(NamedTuple):
+    """What is known of the lists of an arm. It has moments of at least two users."""
+
+    name: str
+    moments: Sequence[int]
+    reactions: Reactions = NO_REACTIONS
 
 
 class ListSigns(NamedTuple):
@@ -35,25 +68,26 @@ class ListSigns(NamedTuple):
     fewer_items: str | None = None
 
 
-def list_signs(measures: Measures, treatment: tuple[str, Sequence[int]], control: tuple[str, Sequence[int]]) -> ListSigns:
-    """Return the signs of a treatment against the control. Both have a name, and moments of at least two users."""
+def list_signs(measures: Measures, treatment: ArmLists, control: ArmLists) -> ListSigns:
+    """Return the signs of a treatment against the control."""
     notes, fewer = list[str](), None
     by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
     by_lists = next((each for each in measures if each.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
-        shown = [_items_per_list(measures, by_items, by_lists, moments) for _, moments in (treatment, control)]
+        shown = [_items_per_list(measures, by_items, by_lists, each.moments) for each in (treatment, control)]
         if _differ(shown, ITEMS_MIN):
             more = "rises" if shown[0].mean < shown[1].mean else "falls"
-            told = f"{treatment[0]} shows {shown[0].mean:.3g} items per list and {control[0]} {shown[1].mean:.3g}"
+            told = f"{treatment.name} shows {shown[0].mean:.3g} items per list and {control.name} {shown[1].mean:.3g}"
             notes.append(f"{told}: {by_items} is per item shown and {more} by that alone")
             fewer = told if more == "rises" else None
     if by_lists is not None:
-        visits = [_lists_per_user(measures, by_lists, moments) for _, moments in (treatment, control)]
+        visits = [_lists_per_user(measures, by_lists, each.moments) for each in (treatment, control)]
         if _differ(visits, LISTS_MIN):
-            told = f"{treatment[0]} has {visits[0].mean:.3g} lists per user and {control[0]} {visits[1].mean:.3g}"
+            told = f"{treatment.name} has {visits[0].mean:.3g} lists per user and {control.name} {visits[1].mean:.3g}"
             apart = f"{percent(abs(visits[0].mean / visits[1].mean - 1))} {'fewer' if visits[0].mean < visits[1].mean else 'more'}"
             cause = "users come back more or less often, or a crawler or client makes new ids in one arm, which bends every verdict"
             notes.append(f"{told}, {apart}: {cause}")
+        notes += _late_reactions(measures, by_lists, treatment, control)
     return ListSigns(tuple(notes), fewer)
 
 
@@ -66,6 +100,31 @@ def _differ(means: Sequence[_Mean], least: float) -> bool:
     own, against = means
     apart = abs(own.mean - against.mean)
     return against.mean > 0 and apart > max(least * against.mean, ERRORS * math.sqrt(own.variance + against.variance))
+
+
+def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[str]:
+    """Return what is told of reactions that come later in one of two arms: one sentence or none."""
+    arms = treatment, control
+    if not all(each.reactions.total for each in arms):
+        return []
+    share = sum(each.reactions.late for each in arms) / sum(each.reactions.total for each in arms)
+    effective = [_effective_reactions(measures, by_lists, each) for each in arms]
+    shares = {each.name: each.reactions.late / each.reactions.total for each in arms}
+    early, late = sorted(shares, key=shares.__getitem__)
+    error = math.sqrt(share * (1 - share) * sum(1 / each for each in effective))
+    if share * min(effective) < LATE_EXPECTED or shares[late] - shares[early] <= max(LATE_MIN, ERRORS * error):
+        return []
+    told = (
+        f"{late} has {percent(shares[late])} of its reactions in the last tenth of join.attribution_ms and {early} {percent(shares[early])}"
+    )
+    cause = "reactions come later there, so some may come too late to count"
+    return [f"{told}: {cause}. Compare the senders of both arms, or raise join.attribution_ms"]
+
+
+def _effective_reactions(measures: Measures, by_lists: Measure, arm: ArmLists) -> float:
+    """Return how many independent reactions have the same spread, if all of one user came at the same time."""
+    lists_of_user = arm.moments[LISTS_AT] / effective_users(measures, by_lists, arm.moments)
+    return arm.reactions.total**2 / arm.reactions.squares / lists_of_user
 
 
 def _items_per_list(measures: Measures, by_items: Measure, by_lists: Measure, moments: Sequence[int]) -> _Mean:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from streammetrics.experiments.arrivals import HOUR_MS, NO_ARRIVALS, Arrivals
 from streammetrics.experiments.health import NO_FEEDBACK, Joined
+from streammetrics.experiments.list_signs import Reactions
 from streammetrics.experiments.stages import ExperimentUnit
 
 
@@ -66,6 +67,7 @@ class Stored:
     last_ms: event time of the latest list of each variant, whether it counts already or not.
     recent_lists: counted lists by variant and hour since the epoch, of the latest hours with lists (see `arrivals.merge_hours`). Empty in
     the scope of a day.
+    reactions: those of the counted lists by variant. Empty in the scope of a day.
     """
 
     experiment: str
@@ -88,6 +90,7 @@ class Stored:
     arrivals: Arrivals = NO_ARRIVALS
     last_ms: Mapping[str, int] = field(default_factory=dict)
     recent_lists: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    reactions: Mapping[str, Reactions] = field(default_factory=dict)
 
     def with_times_of(self, run: Stored) -> Stored:
         """Return a day with the arrivals and the recent lists of its run: users of the day may have arrived before it."""

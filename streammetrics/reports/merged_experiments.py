@@ -33,6 +33,7 @@ from streammetrics.reports.scopes import (
     recent_lists,
     scopes_of,
     sum_pairs,
+    sum_reactions,
     sum_scopes,
     sum_stages,
 )
@@ -113,6 +114,7 @@ class MergedExperiments:
             exposed=scope.exposed.by_variant,
             arrivals=arrivals([part for part in parts if part.name.entry == part.name.stage], day),
             recent_lists=recent_lists(parts),
+            reactions=sum_reactions(parts),
             last_ms={variant: each.last for variant, each in seen.items()},
             multi_exposed_users=scope.multi_exposed,
             joined=self._feedback_counts(tasks, from_ms // DAY_MS, (end - 1) // DAY_MS),

@@ -14,6 +14,7 @@ from streammetrics.engine.experiment_runs import OF_RUN, WHOLE, PartName, Scope
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.experiments import Cell, ExperimentUnit, Measures, StoredStage
 from streammetrics.experiments.arrivals import Arrivals, merge, merge_hours
+from streammetrics.experiments.list_signs import Reactions
 from streammetrics.experiments.measures import USERS_AT
 from streammetrics.windows.tally_deltas import add_tallies
 
@@ -139,6 +140,14 @@ def recent_lists(parts: Sequence[ScopePart]) -> dict[str, dict[int, int]]:
     """Return each variant's lists by hour, in its latest hours with lists."""
     variants = {variant for part in parts for variant in part.sums.recent}
     return {variant: merge_hours(part.sums.recent.get(variant, {}) for part in parts) for variant in variants}
+
+
+def sum_reactions(parts: Iterable[ScopePart]) -> dict[str, Reactions]:
+    """Sum the reactions of several tasks, by variant."""
+    found: dict[str, list[int]] = {}
+    for variant, more in (each for part in parts for each in part.sums.reactions.items()):
+        found[variant] = add_tallies(found.get(variant, (0, 0, 0)), more)
+    return {variant: Reactions(*sums) for variant, sums in found.items()}
 
 
 def sum_pairs(parts: Iterable[ScopePart]) -> dict[tuple[Cell, Cell], list[int]]:

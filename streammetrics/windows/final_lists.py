@@ -17,6 +17,7 @@ import numpy as np
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
 from streammetrics.sessions.engagement import NEW_LIST, Engagement
+from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import GradedPositions, ShownList
 from streammetrics.windows.engagement import EngagedList
 from streammetrics.windows.tally_deltas import ItemPlaces, RowShape, places_of
@@ -26,7 +27,10 @@ LabelRun: TypeAlias = tuple[int, int, int]
 
 
 class FinalList(msgspec.Struct, gc=False, eq=False):
-    """What is kept of a list that can no longer change: everything but its items. `stages` are the segments that name a stage."""
+    """What is kept of a list that can no longer change: everything but its items. `stages` are the segments that name a stage.
+
+    `reactions` are its different reactions. `late_reactions` of them came in the last tenth of the attribution window.
+    """
 
     ts: int
     impression_id: str
@@ -37,11 +41,13 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     topic: int
     stages: Labels = ()
     engagement: Engagement = NEW_LIST
+    reactions: int = 0
+    late_reactions: int = 0
 
     @classmethod
-    def of(cls, shown: ShownList, may_have_gaps: bool = False, stages: Labels = ()) -> FinalList:
-        """Return the final form of a shown list. `may_have_gaps`: it may have empty places."""
-        places: ItemPlaces = places_of(shown.items) if may_have_gaps else len(shown.items)
+    def of(cls, shown: ShownList, rules: JoinRules, stages: Labels = ()) -> FinalList:
+        """Return the final form of a shown list. `rules` are those of its join."""
+        places: ItemPlaces = places_of(shown.items) if rules.absolute_positions else len(shown.items)
         return cls(
             ts=shown.ts,
             impression_id=shown.impression_id,
@@ -52,6 +58,8 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
             topic=shown.topic,
             stages=stages,
             engagement=shown.engagement,
+            reactions=len(shown.reactions),
+            late_reactions=_late_reactions(shown, rules.attribution_ms) if shown.reactions else 0,
         )
 
     def engaged(self) -> EngagedList:
@@ -101,6 +109,11 @@ class FinalLists:
         experiments = [experiments for experiments, _ in numbers] if in_stages else list(numbers)
         stages = [stages for _, stages in numbers] if in_stages else [()] * len(numbers)
         return [label_runs[first:end] for first, end in pairwise(run_numbers)], experiments, stages
+
+
+def _late_reactions(shown: ShownList, attribution_ms: int) -> int:
+    """Return how many reactions came later than nine tenths of the attribution window after the list."""
+    return sum([10 * (ts - shown.ts) > 9 * attribution_ms for _, _, _, ts, _ in shown.reactions])
 
 
 def _shapes(lists: Sequence[FinalList]) -> tuple[list[RowShape], Ints]:

@@ -1,4 +1,4 @@
-"""Arrivals and lists by hour against brute force: equal in any batches, commits and crashes, within bounds."""
+"""Arrivals, lists by hour and reactions against brute force: equal in any batches, commits and crashes, within bounds."""
 
 from __future__ import annotations
 
@@ -11,16 +11,32 @@ from hypothesis import strategies as st
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import NEVER
-from streammetrics.events.model import Exposure
+from streammetrics.events.model import Exposure, Feedback
 from streammetrics.experiments import Stored
 from streammetrics.experiments.arrivals import BLOCKS_MAX, HOUR_MS, HOURS_MAX
 from tests.oracle import Arrival, Step
-from tests.support.enrolments import DAY_MS, DUE_MAX, NOON_MS, SETTINGS, clock, expected, found, machine_for, machine_of, shown, take
+from tests.support.enrolments import (
+    DAY_MS,
+    DUE_MAX,
+    NOON_MS,
+    SETTINGS,
+    clicked,
+    clock,
+    expected,
+    found,
+    machine_for,
+    machine_of,
+    shown,
+    take,
+)
 from tests.support.machine import Machine, engine_of
 from tests.support.strategies import Case
 
 NOON = NOON_MS // HOUR_MS
-TURNS = st.lists(st.tuples(st.sampled_from("uvwx"), st.sampled_from((1, 0, 3, 13)), st.sampled_from("aab")), min_size=1, max_size=14)
+DELAYS = st.lists(st.sampled_from((0, 450, 451, 500, 501)), max_size=2)
+"""Delays of clicks (ms). With `SETTINGS` the last tenth of the attribution window begins after 450."""
+TURN = st.tuples(st.sampled_from("uvwx"), st.sampled_from((1, 0, 3, 13)), st.sampled_from("aab"), DELAYS)
+TURNS = st.lists(TURN, min_size=1, max_size=14)
 PLANS = st.sampled_from(
     (
         {},
@@ -37,12 +53,13 @@ def stored(machine: Machine) -> Stored:
 
 @given(st.data(), TURNS, PLANS, DUE_MAX, st.booleans())
 def test_hours_equal_brute_force_in_any_batches_commits_and_crashes(
-    data: st.DataObject, turns: list[tuple[str, int, str]], plans: dict[str, StagePlan], due_max: int, flush: bool
+    data: st.DataObject, turns: list[tuple[str, int, str, list[int]]], plans: dict[str, StagePlan], due_max: int, flush: bool
 ) -> None:
     now, steps = NOON_MS, list[Step]()
-    for user, hours, variant in turns:
+    for user, hours, variant, delays in turns:
         now += hours * HOUR_MS + 1
         steps.append(shown(user, now, (("ranker", variant),)))
+        steps += [clicked(user, now + delay) for delay in delays]
     steps.append(clock(now + 9_000))
     case, rules = Case(SETTINGS, tuple(steps)), ExperimentRules(plans=plans)
     machine = machine_for(case, rules, due_max)
@@ -60,6 +77,16 @@ def test_a_user_arrives_once_in_the_hour_of_their_first_list() -> None:
     assert (kept.arrivals.block_ms, kept.arrivals.counts) == (HOUR_MS, {"a": {NOON: 1, NOON + 1: 1}, "b": {NOON: 1}})
     assert kept.recent_lists == {"a": {NOON: 1, NOON + 1: 2}, "b": {NOON: 1}}
     assert kept.last_ms == {"a": NOON_MS + HOUR_MS, "b": NOON_MS + HOUR_MS - 1}
+
+
+def test_reactions_count_once_and_are_late_in_the_last_tenth_of_the_attribution_window() -> None:
+    machine, steps = machine_of(), [shown("v", NOON_MS, (("ranker", "b"),), ("i", "j")), clicked("v", NOON_MS)]
+    for number, delays in enumerate(((450,), (451,), (500, 499), (451, 3), (501,), ())):
+        steps += [shown(f"u{number}", NOON_MS, (("ranker", "a"),)), *(clicked(f"u{number}", NOON_MS + delay) for delay in delays)]
+    steps += [Arrival("events", Feedback("v", NOON_MS + 480, "j", "click")), clock(NOON_MS + DAY_MS)]
+    take(machine, *sorted(steps, key=lambda step: step.event.ts))
+    assert stored(machine).reactions == {"a": (4, 4, 2), "b": (2, 4, 1)}
+    assert machine.builder.experiments.stored(1)["ranker", NOON_MS // DAY_MS].reactions == {}
 
 
 def test_with_exposures_users_arrive_with_the_first_of_them() -> None:

@@ -104,11 +104,11 @@ def test_stages_within_the_time_of_their_experiment(
 
 
 def test_a_plain_experiment_stores_nothing_of_stages() -> None:
-    """Its scopes have six parts and its record has no parts of runs, even beside an experiment with stages."""
+    """Its scopes have seven parts and its record has no parts of runs, even beside an experiment with stages."""
     machine = machine_of(plans={"layout": StagePlan((("", NEVER), ("5", 5)))})
     take(machine, shown("u", NOON_MS, RANKER), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 10_000))
     _, _, cells = kept(machine, "u")
-    assert {len(json.loads(cell)) for cell in cells.values()} == {6}
+    assert {len(json.loads(cell)) for cell in cells.values()} == {7}
     assert machine.state.labels.stored()["parts"] == []
 
 

@@ -1,16 +1,20 @@
-"""Signs of fewer items, and of more users with few lists: found when planted, and hardly ever without."""
+"""Signs of fewer items, of more users with few lists, and of reactions that come later: found when planted, and hardly ever without."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from streammetrics.experiments.list_signs import ListSigns, list_signs
+from streammetrics.experiments import Policy, build_report, choose_scales
+from streammetrics.experiments.list_signs import ArmLists, ListSigns, Reactions, list_signs
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import of_users
 from streammetrics.metrics import Scorer
+from tests.experiments.columns import MEASURES as COLUMNS
+from tests.experiments.samples import stored
 
 MEASURES = Measures(Scorer(["ndcg@10", "item_hit_rate@3", "item_hit_rate@10"]).columns)
 
@@ -31,7 +35,7 @@ def arm(seed: int, *, users: int = 1_000, items: int = 10, crawler: float = 0.0,
 
 
 def signs(treatment: Sequence[int], control: Sequence[int]) -> ListSigns:
-    return list_signs(MEASURES, ("new", treatment), ("old", control))
+    return list_signs(MEASURES, ArmLists("new", treatment), ArmLists("old", control))
 
 
 def test_fewer_items_are_told_with_what_they_do() -> None:
@@ -74,4 +78,75 @@ def test_a_difference_of_a_hundredth_of_the_items_is_not_told_however_certain() 
 def test_measures_without_items_have_no_sign_of_them() -> None:
     measures = Measures(Scorer(["mrr@10"]).columns)
     moments = of_users(measures, [[2, 0]] * 200)
-    assert list_signs(measures, ("new", moments), ("old", moments)) == ListSigns()
+    assert list_signs(measures, ArmLists("new", moments), ArmLists("old", moments)) == ListSigns()
+
+
+def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: float = 0.0, by_user: bool = False) -> ArmLists:
+    """An arm with reactions to a third of its lists, up to three to one. All to one list come late or none; `by_user`: all of one user."""
+    random = np.random.default_rng(seed)
+    lists = np.minimum(random.pareto(tail, users) * 2 + 1, 500).astype(int) if tail else random.geometric(0.5, users)
+    user = np.repeat(np.arange(users), lists)
+    counts = (random.random(user.size) < 1 / 3) * random.integers(1, 4, user.size)
+    is_late = (random.random(users) < late)[user] if by_user else random.random(user.size) < late
+    rows = np.zeros((users, 1 + len(MEASURES.columns)), np.int64)
+    rows[:, 0] = lists
+    return ArmLists(name, of_users(MEASURES, rows), Reactions(int(counts.sum()), int((counts**2).sum()), int((counts * is_late).sum())))
+
+
+def late_signs(treatment: ArmLists, control: ArmLists) -> list[str]:
+    return [note for note in list_signs(MEASURES, treatment, control).notes if "last tenth" in note]
+
+
+def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None:
+    rows = np.zeros((2_000, 1 + len(MEASURES.columns)), np.int64)
+    rows[:, 0] = 1
+    moments = of_users(MEASURES, rows)
+    later, other = Reactions(1_000, 1_000, 140), Reactions(1_000, 1_000, 30)
+    (note,) = list_signs(MEASURES, ArmLists("new", moments, later), ArmLists("old", moments, other)).notes
+    assert note == (
+        "new has 14 % of its reactions in the last tenth of join.attribution_ms and old 3 %: reactions come later there, so some may come "
+        "too late to count. Compare the senders of both arms, or raise join.attribution_ms"
+    )
+    (note,) = list_signs(MEASURES, ArmLists("new", moments, other), ArmLists("old", moments, later)).notes
+    assert note.startswith("old has 14 % of its reactions in the last tenth of join.attribution_ms and new 3 %: ")
+
+
+def test_three_times_as_many_late_reactions_are_always_found() -> None:
+    assert all(late_signs(reacting("new", 2 * seed, 0.15), reacting("old", 2 * seed + 1, 0.05)) for seed in range(50))
+
+
+@pytest.mark.parametrize("users", [100, 2_000])
+@pytest.mark.parametrize("by_user", [False, True])
+@pytest.mark.parametrize("tail", [0.0, 1.5])
+def test_reactions_of_alike_arms_are_hardly_ever_told(tail: float, by_user: bool, users: int) -> None:
+    pairs = [[reacting("x", 2 * seed + at, 0.1, users=users, tail=tail, by_user=by_user) for at in (0, 1)] for seed in range(300)]
+    assert sum(bool(late_signs(one._replace(name="new"), other)) for one, other in pairs) <= 2
+
+
+@pytest.mark.parametrize(
+    ("treatment", "control"),
+    [
+        pytest.param((10**6, 10**6, 45_000), (10**6, 10**6, 30_000), id="a difference below two points"),
+        pytest.param((40, 40, 8), (4_000, 4_000, 40), id="too few late reactions expected in one arm"),
+        pytest.param((1_000, 10_000, 140), (1_000, 10_000, 80), id="ten reactions to each list count as one"),
+        pytest.param((1_000, 1_000, 0), (1_000, 1_000, 0), id="none is late"),
+        pytest.param((1_000, 1_000, 1_000), (1_000, 1_000, 1_000), id="all are late"),
+        pytest.param((0, 0, 0), (1_000, 1_000, 140), id="an arm without reactions"),
+    ],
+)
+def test_differences_that_are_small_or_uncertain_are_not_told(treatment: tuple[int, int, int], control: tuple[int, int, int]) -> None:
+    rows = np.zeros((2_000, 1 + len(MEASURES.columns)), np.int64)
+    rows[:, 0] = 1
+    arms = [ArmLists(name, of_users(MEASURES, rows), Reactions(*each)) for name, each in (("new", treatment), ("old", control))]
+    assert late_signs(*arms) == []
+
+
+def test_a_report_says_that_reactions_come_later_in_one_arm() -> None:
+    reactions = {"control": Reactions(4_000, 8_000, 120), "treatment": Reactions(4_000, 8_000, 560)}
+    kept = replace(stored({"control": 0.5, "treatment": 0.5}), reactions=reactions)
+    policy = Policy(paging=("ndcg@10",))
+    notes = build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept.moments, {})).health.notes
+    told = "treatment has 14 % of its reactions in the last tenth of join.attribution_ms and control 3 %"
+    assert any(note.startswith(told) for note in notes), notes
+    alike = replace(kept, reactions=dict.fromkeys(reactions, Reactions(4_000, 8_000, 120)))
+    assert "attribution_ms" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept.moments, {})).health.notes)

@@ -111,6 +111,7 @@ def _finished(shown: List, joined: Resolved, session: Sequence[Admitted], final:
         teams=shown.teams,
         final=final,
         engagement=engagement_of(shown, joined, settings),
+        reacted_ms=tuple(ts for (name, _, _), ts in joined.first_reactions.items() if name == shown.impression_id),
     )
 
 

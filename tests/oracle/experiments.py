@@ -51,8 +51,9 @@ class Scope:
 
     `arrivals` are users by variant and hour since the epoch of their first exposure, if there are exposures; else of their first list; if
     users have no variant, lists. With stages a user counts in each, and with the first list of all in the whole experiment. `hours` are
-    all lists by variant and hour, without those after a user's first list of another variant. In the scope of a day both are empty, and
-    so are the `hours` of a stage.
+    all lists by variant and hour, without those after a user's first list of another variant. `reactions` are of the same lists, by
+    variant: how many, the sum of the squares of each list's number, and how many came later than 0.9 `attribution_ms`. In the scope of a
+    day the three are empty, and so are the `hours` and `reactions` of a stage.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
@@ -61,6 +62,7 @@ class Scope:
     first_exposures: dict[str, int] = field(default_factory=dict)
     arrivals: dict[tuple[str, int], int] = field(default_factory=dict)
     hours: dict[tuple[str, int], int] = field(default_factory=dict)
+    reactions: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     multi_exposed: int = 0
     exposed: dict[str, int] = field(default_factory=dict)
     stages: dict[tuple[str, str], Scope] = field(default_factory=dict)
@@ -121,7 +123,7 @@ def experiments(
                     found[name, day].arrivals = dict(Counter((each.variant, each.ts // HOUR_MS) for each in first_exposures))
                 if day is not None:
                     for each in (found[name, day], *found[name, day].stages.values()):
-                        each.arrivals, each.hours = {}, {}
+                        each.arrivals, each.hours, each.reactions = {}, {}, {}
     return found
 
 
@@ -189,7 +191,9 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
         )
         first[own[0][2]] += 1
         arrivals[own[0][2], own[0][0] // HOUR_MS] += 1
-        hours.update((variant, ts // HOUR_MS) for ts, _, variant, _ in takewhile(lambda one, of=own[0][2]: one[2] == of, own))
+        before_others = list(takewhile(lambda one, of=own[0][2]: one[2] == of, own))
+        hours.update((variant, ts // HOUR_MS) for ts, _, variant, _ in before_others)
+        _add_reactions(scope, own[0][2], [shown for *_, shown in before_others], settings)
         if len({variant for _, _, variant, _ in own}) > 1:
             scope.multi_exposed += 1
         else:
@@ -220,6 +224,15 @@ def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] 
     return scope
 
 
+def _add_reactions(scope: Scope, variant: str, lists: Sequence[ShownList], settings: Settings) -> None:
+    """Add the reactions to one user's lists."""
+    for shown in lists:
+        late = [ts for ts in shown.reacted_ms if ts - shown.ts > Fraction(9, 10) * settings.attribution_ms]
+        if shown.reacted_ms:
+            count, squares, known = scope.reactions.get(variant, (0, 0, 0))
+            scope.reactions[variant] = count + len(shown.reacted_ms), squares + len(shown.reacted_ms) ** 2, known + len(late)
+
+
 def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, entries: Mapping[str, str], settings: Settings) -> Scope:
     """Return the scope of an experiment with cells: the lists of two stages counted by themselves, and the pairs of cells.
 
@@ -239,7 +252,7 @@ def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, ent
             stages[stage].arrivals = dict(Counter((variant, shown.ts // HOUR_MS) for shown, variant in own))
     total = _sum_scopes(list(stages.values()))
     for each in stages.values():
-        each.hours = {}
+        each.hours, each.reactions = {}, {}
     total.stages = stages
     total.arrivals = dict(sum((Counter(each.arrivals) for (entry, stage), each in stages.items() if entry == stage), Counter()))
     users = []
@@ -334,6 +347,9 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
             total.first_exposures = dict(Counter(total.first_exposures) + Counter(scope.first_exposures))
             total.hours = dict(Counter(total.hours) + Counter(scope.hours))
             total.exposed = dict(Counter(total.exposed) + Counter(scope.exposed))
+            for variant, (count, squares, late) in scope.reactions.items():
+                known = total.reactions.get(variant, (0, 0, 0))
+                total.reactions[variant] = known[0] + count, known[1] + squares, known[2] + late
             if scope.exposed or not any(each.exposed for each in of_key):
                 total.arrivals = dict(Counter(total.arrivals) + Counter(scope.arrivals))
             for name, sums in scope.sums.items():
@@ -344,13 +360,13 @@ def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple
                     found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
         if any(scope.stages for scope in of_key):  # a part without stages has lists of stage "" only
             total.credits = {}
-            staged = [scope.stages or {("", ""): replace(scope, credits={}, hours={})} for scope in of_key]
+            staged = [scope.stages or {("", ""): replace(scope, credits={}, hours={}, reactions={})} for scope in of_key]
             names = {stage for stages in staged for stage in stages}
             total.stages = {name: _sum_scopes([stages[name] for stages in staged if name in stages]) for name in names}
         for scope in of_key:
             for pair, measures in scope.pairs.items():
-                known = total.pairs.setdefault(pair, {})
+                of_pair = total.pairs.setdefault(pair, {})
                 for measure, shared in measures.items():
-                    before = known.get(measure, (0,) * 5)
-                    known[measure] = tuple(one + other for one, other in zip(before, shared, strict=True))  # type: ignore[assignment]
+                    before = of_pair.get(measure, (0,) * 5)
+                    of_pair[measure] = tuple(one + other for one, other in zip(before, shared, strict=True))  # type: ignore[assignment]
     return merged

@@ -40,13 +40,15 @@ class Resolved:
     """The result of one session.
 
     `grades` is by (impression_id, item). `begins` is the time of the earliest event of each impression_id. `answers` is the matched
-    feedback with a grade above 0, by impression_id. `outcomes` and `repeated` are by arrival number.
+    feedback with a grade above 0, by impression_id. `first_reactions` are the times of the first matched feedback, by impression_id, item
+    and action. `outcomes` and `repeated` are by arrival number.
     """
 
     lists: dict[str, List] = field(default_factory=dict)
     grades: dict[tuple[str, str], float] = field(default_factory=dict)
     begins: dict[str, int] = field(default_factory=dict)
     answers: dict[str, list[Feedback]] = field(default_factory=dict)
+    first_reactions: dict[tuple[str, str, str], int] = field(default_factory=dict)
     outcomes: dict[int, str] = field(default_factory=dict)
     repeated: set[int] = field(default_factory=set)
 
@@ -67,10 +69,9 @@ def resolve(session: Sequence[Admitted], settings: Settings) -> Resolved:
         resolved.begins[impression_id] = min(one.event.ts for one in of_one_id)
         for one in of_one_id:
             resolved.outcomes[one.number] = "duplicate" if one.number not in counting else "shown" if fits else "too_many_items"
-    seen_reactions: set[tuple[str, str, str]] = set()
     for one in sorted(session, key=lambda one: (one.event.ts, settings.inputs.index(one.input), one.number)):
         if isinstance(one.event, Feedback):
-            _join(one.number, one.event, resolved, events_by_id, seen_reactions, settings)
+            _join(one.number, one.event, resolved, events_by_id, settings)
     return resolved
 
 
@@ -133,7 +134,6 @@ def _join(
     feedback: Feedback,
     resolved: Resolved,
     events_by_id: Mapping[str, Sequence[Admitted]],
-    seen_reactions: set[tuple[str, str, str]],
     settings: Settings,
 ) -> None:
     """Set the outcome of one feedback. If it is matched, raise the grade of its item."""
@@ -152,9 +152,9 @@ def _join(
         resolved.grades[place] = max(resolved.grades.get(place, 0), grade)
         if grade > 0:
             resolved.answers.setdefault(shown.impression_id, []).append(feedback)
-        if (*place, feedback.action) in seen_reactions:
+        if (*place, feedback.action) in resolved.first_reactions:
             resolved.repeated.add(number)
-        seen_reactions.add((*place, feedback.action))
+        resolved.first_reactions.setdefault((*place, feedback.action), feedback.ts)
 
 
 def _list_for(

@@ -117,7 +117,7 @@ class Engagement:
 class ShownList:
     """A list with grades: `grades[i]` belongs to `items[i]`, best rank first. An empty text is a place that shows no item.
 
-    `engagement` is what its user did with it.
+    `engagement` is what its user did with it. `reacted_ms` are the times of the first reaction with each action to each item.
     """
 
     user_id: str
@@ -130,6 +130,7 @@ class ShownList:
     teams: tuple[str, ...]
     final: bool
     engagement: Engagement
+    reacted_ms: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[
         credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
         scope = Scope(sums, covariates, credits, dict(kept.first_exposures), multi_exposed=kept.multi_exposed_users)
         scope.exposed, scope.arrivals, scope.hours = dict(kept.exposed), _flat(kept.arrivals.counts), _flat(kept.recent_lists)
+        scope.reactions = {variant: tuple(each) for variant, each in kept.reactions.items()}
         if kept.in_cells:
             scope.stages = {(each.entry, each.key): _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
             scope.pairs = _pairs(kept, engine.user_totals.measures)
