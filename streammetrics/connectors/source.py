@@ -49,7 +49,7 @@ class SourceHealth:
     """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
     `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
-    is what its records wait for; None: it uses no schema registry. `conflict` says who keeps it from reading; empty for nobody.
+    is what its records wait for; None: it uses no schema registry. `conflict` names what keeps it from reading; empty if nothing does.
     """
 
     reachable: bool = True

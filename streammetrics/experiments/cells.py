@@ -232,9 +232,9 @@ def _stages(policy: Policy, stored: Stored) -> Iterator[StageCounts]:
     stages = policy.stages or (Stage(name="", shares=policy.shares or {}),)
     keys = [stage_key(stage, by_label) for stage in stages]
     for number, (key, stage) in enumerate(zip(keys, stages, strict=True)):
-        nobody = StoredStage(entry=key, key=key, unit=policy.unit, moments={}, first_exposures={})
+        empty = StoredStage(entry=key, key=key, unit=policy.unit, moments={}, first_exposures={})
         strata = tuple(
-            Stratum((entry, key), None if by_list else came, found.get((entry, key), nobody))
+            Stratum((entry, key), None if by_list else came, found.get((entry, key), empty))
             for entry, came in zip(keys, stages, strict=True)
             if entry == key or (entry, key) in found
         )

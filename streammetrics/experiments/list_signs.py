@@ -13,7 +13,7 @@ is multiplied by two design effects (Kish 1965), as if all reactions to a list, 
 squares over the sum, of reactions by list and of lists by user. Each arm must have `LATE_EXPECTED` effective late reactions, as in the
 rule for contingency tables (Cochran 1954).
 
-A sign is told if the difference is more than a named least one and more than `ERRORS` standard errors. All are for one look, and warn;
+A sign is reported if the difference exceeds a named minimum and `ERRORS` standard errors. All are for one look, and warn;
 none is proof. They are for users of all times together, so they are not told where arms are compared in cells.
 """
 
@@ -28,11 +28,11 @@ from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Meas
 from streammetrics.experiments.words import percent
 
 ITEMS_MIN: Final = 0.02
-"""The least difference of items per list that is told."""
+"""The smallest difference of items per list that is reported."""
 LISTS_MIN: Final = 0.05
-"""The least difference of lists per user that is told."""
+"""The smallest difference of lists per user that is reported."""
 LATE_MIN: Final = 0.02
-"""The least difference of shares of late reactions that is told: two points."""
+"""The smallest difference of shares of late reactions that is reported: two points."""
 LATE_EXPECTED: Final = 5.0
 """The effective late reactions that each arm needs, if the share of both together holds in each."""
 ERRORS: Final = 3.3
@@ -62,7 +62,7 @@ class ArmLists(NamedTuple):
 
 
 class ListSigns(NamedTuple):
-    """What is told of a treatment. fewer_items: why its item_hit_rate may not be called improved; None if it may."""
+    """The signs of a treatment. fewer_items: why its item_hit_rate may not be called improved; None if it may."""
 
     notes: tuple[str, ...] = ()
     fewer_items: str | None = None
@@ -103,7 +103,7 @@ def _differ(means: Sequence[_Mean], least: float) -> bool:
 
 
 def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[str]:
-    """Return what is told of reactions that come later in one of two arms: one sentence or none."""
+    """Return the sentence about reactions that come later in one of two arms; empty without such a sign."""
     arms = treatment, control
     if not all(each.reactions.total for each in arms):
         return []

@@ -1,4 +1,4 @@
-"""Do the arms of two experiments have the same users? Then nobody can tell their effects apart. Stored integers in. Pure.
+"""Do the arms of two experiments have the same users? Then their effects cannot be told apart. Stored integers in. Pure.
 
 Two signs are looked for, in this order:
 

@@ -1,4 +1,4 @@
-"""Arms in which all users have the same value: 0 of 2,000 against 2,000 of 2,000 is found, and 0 against 300 is told in words."""
+"""Arms in which all users have the same value: 0 of 2,000 against 2,000 of 2,000 is found, and 0 against 300 has a reason in words."""
 
 from __future__ import annotations
 

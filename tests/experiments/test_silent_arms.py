@@ -1,4 +1,4 @@
-"""An arm that has stopped, by its lists: when it is told, and what a report says."""
+"""An arm that has stopped, by its lists: when it is reported, and what a report says."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _CLEAR = ("regressed", "improved", "mixed")
 def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation]) -> Iterator[Text]:
     """Yield one line for each variant with a clear difference, about the first deciding measure that has its verdict.
 
-    The variants of which nothing is certain share one short line.
+    Variants without a certain finding share one short line.
     """
     unknown: list[str] = []
     for variant in experiment.variants:

@@ -170,8 +170,8 @@ class KafkaSource:
             return self._monitor.health
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
         conflict = (
-            f"another member of consumer group {group!r} reads some of the topics of {tasks}, so nobody can; `streammetrics doctor` names "
-            "it: give the other program another group id, or these workers another kafka.group_id"
+            f"another member of consumer group {group!r} reads some of the topics of {tasks}, but one process must read all of them; "
+            "`streammetrics doctor` names the member: give the other program another group id, or these workers another kafka.group_id"
         )
         return replace(self._monitor.health, conflict=conflict)
 

@@ -24,7 +24,7 @@ parse_plain = msgspec.json.Decoder(float_hook=exact).decode
 
 @lru_cache(maxsize=8)
 def json_in_text(text: str) -> Any:
-    """Return the object or the array that a text holds; None if it holds none. The result is shared, so nobody may change it.
+    """Return the object or the array that a text holds; None if it holds none. The result is shared: do not change it.
 
     >>> json_in_text('{"a":[1]}'), json_in_text("{broken"), json_in_text("7")
     ({'a': [1]}, None, None)
