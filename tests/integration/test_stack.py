@@ -87,7 +87,8 @@ def test_the_stack_serves_pages_for_a_regression_and_leaves_nothing_behind(made:
     regress = made("regress")
     assert (regress.returncode, regress.stderr) == (0, "")
     assert "page   firing   StreammetricsRankingRegressed: treatment of ranker ranks worse than control" in regress.stdout
-    assert re.search(r"\(scope (start|day)\)$", regress.stdout, re.MULTILINE)  # just after midnight UTC the day's verdict comes first
+    lasting = "since (the experiment began|midnight UTC)"  # just after midnight UTC the day's verdict comes first
+    assert re.search(rf"^ +ndcg@10 {lasting}: -[\d.]+ % against control, certainly worse by", regress.stdout, re.MULTILINE)
     assert ndcg("treatment") < 0.7 * ndcg("control")
     assert "treatment ranks with 40% of its quality" in made("up").stdout
     assert len(made.processes()) >= 9

@@ -174,8 +174,8 @@ def keep(home: Home) -> int:
             for each in stack.webhook.alerts[printed:]:
                 printed += 1
                 at = time.strftime("%H:%M:%S")
-                span = f" (scope {each.labels['scope']})" if "scope" in each.labels else ""
-                print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {each.annotations['summary']}{span}", file=pages, flush=True)
+                said = f"{each.annotations['summary']}\n         {each.annotations['description']}"
+                print(f"{at} {each.path:<6} {each.status:<8} {each.name}: {said}", file=pages, flush=True)
     return 0
 
 
