@@ -15,7 +15,7 @@ from typing import Any, Final
 from streammetrics.cli.evaluate_options import EvaluateRequest, ignored_option, parser, request_of, unreadable_files
 from streammetrics.metrics.inputs.item_ids import from_run
 from streammetrics.metrics.inputs.judged import Judged
-from streammetrics.metrics.inputs.trec import read_qrels, read_tagged_run, read_users
+from streammetrics.metrics.inputs.trec import TrecTable, read_qrels, read_tagged_run, read_users
 from streammetrics.metrics.inputs.trec_lines import Progress
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.offline.compare import compare
@@ -114,6 +114,7 @@ def _evaluated(
 ) -> tuple[Evaluation, str]:
     """The evaluation of a run, and its tag."""
     run, tag = read_tagged_run(path, progress)
+    run = _own_ids_settled(path, run, qrels, ignore=given.ignore_identical_ids)
     files = {"grade": given.qrels, "score": path, "list ids": path, "item ids": path}
     with _errors_name_options(files):
         judged = from_run(
@@ -124,6 +125,17 @@ def _evaluated(
         judged = replace(judged, users=_users_of(judged, users, given.by_user))
     with _errors_name_options(files):
         return evaluate_requests(judged, request.metrics, request.spec), tag
+
+
+def _own_ids_settled(path: str, run: TrecTable, qrels: TrecTable, *, ignore: bool) -> TrecTable:
+    """The run without the hits whose id is that of their query if `ignore`; otherwise the run, with a note if they count as misses."""
+    if ignore:
+        return {query: {item: score for item, score in hits.items() if item != query} for query, hits in run.items()}
+    missed = [query for query, hits in run.items() if query in qrels and query in hits and qrels[query].get(query, 0) <= 0]
+    if missed:
+        own = f"{_counted(len(missed))} {'has' if len(missed) == 1 else 'have'} a hit with the query's own id, {missed[0]!r} for one"
+        _log(f"note: {path}: {own}, which counts as not relevant; --ignore-identical-ids leaves such hits out, as BEIR does")
+    return run
 
 
 def _users_of(judged: Judged, users: dict[str, str], path: str) -> tuple[str, ...]:

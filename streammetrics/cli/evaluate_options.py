@@ -81,6 +81,9 @@ def parser(prog: str) -> argparse.ArgumentParser:
     made.add_argument("-c", "--complete", action="store_true", help="count judged queries that RUN lacks as empty lists")
     made.add_argument("-M", "--depth", type=int, metavar="N", help="use the first N documents of each query only")
     made.add_argument("-J", "--judged-only", action="store_true", help="leave documents without a judgment out of the rankings")
+    made.add_argument(
+        "--ignore-identical-ids", action="store_true", help="leave hits out whose document id is the id of their query, as BEIR does"
+    )
     made.add_argument("-l", "--level", type=float, metavar="GRADE", help="lowest relevant grade [1, or that of --spec]")
     made.add_argument("--spec", choices=tuple(PRESETS), metavar="PRESET", help=f"use the definitions of a library: {', '.join(PRESETS)}")
     made.add_argument(

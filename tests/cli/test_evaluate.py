@@ -97,6 +97,17 @@ def test_queries_in_only_one_file_are_reported(command: Folder) -> None:
     assert complete.err.count("\n") == 1
 
 
+def test_hits_with_the_id_of_their_query_are_noted_and_left_out_on_demand(command: Folder) -> None:
+    (command.path / "run").write_text("q1 Q0 q1 1 9 r\nq1 Q0 d1 2 8 r\nq2 Q0 q2 1 9 r\nq2 Q0 d1 2 8 r\nq3 Q0 q3 1 9 r\nq3 Q0 d1 2 8 r\n")
+    (command.path / "qrels").write_text("q1 0 d1 1\nq2 0 q2 1\nq3 0 d1 1\nq3 0 q3 0\n")
+    words = ("run", "qrels", "-m", "recip_rank", "--format", "csv", "-q")
+    counted, left_out = command(*words), command(*words, "--ignore-identical-ids")
+    assert "2 queries have a hit with the query's own id, 'q1' for one, which counts as not relevant" in counted.err
+    assert counted.out.splitlines()[1:4] == ["q1,0.5", "q2,1.0", "q3,0.5"]
+    assert left_out.err == ""
+    assert left_out.out.splitlines()[1:4] == ["q1,1.0", "q2,0.0", "q3,1.0"]
+
+
 def test_json_equals_the_results_of_the_functions(command: Folder) -> None:
     found = json.loads(command("run", "qrels", "-m", "ndcg@10,map", "-q", "--format", "json", "--by-user", "users").out)
     result = evaluate(
