@@ -12,7 +12,7 @@ from streammetrics.experiments.comparing import Arms, measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, ListSigns, list_signs
+from streammetrics.experiments.list_signs import ListSigns, list_signs
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
@@ -56,10 +56,9 @@ def build_report(
         )
         arms, stages = Arms(measures, policy, control, scales, stored), ()
     arms.not_compared, state = times.reasons, replace(state, notes=(*state.notes, *times.notes))
-    if not in_cells:
-        signs = _signs(arms, control, [each for each in policy.treatments(control, stored.first_exposures) if each not in times.reasons])
-        arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
-        state = replace(state, notes=(*state.notes, *(note for each in signs.values() for note in each.notes)))
+    signs = _signs(arms, control, [each for each in policy.treatments(control, stored.first_exposures) if each not in times.reasons])
+    arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
+    state = replace(state, notes=(*state.notes, *(note for each in signs.values() for note in each.notes)))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
     treatments = policy.treatments(control, stored.first_exposures)
@@ -93,12 +92,11 @@ def build_report(
 
 
 def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[str, ListSigns]:
-    """Return the signs in the lists of each treatment that has enough users and came when the control did."""
-    if control is None or control not in arms.moments:
+    """Return the signs in the lists of each treatment that has lists of the same times as the control."""
+    if control is None:
         return {}
-    ready = [each for each in treatments if each in arms.moments and arms.late(each, control) is None]
-    lists = {each: ArmLists(each, arms.moments[each], arms.stored.reactions.get(each, NO_REACTIONS)) for each in (control, *ready)}
-    return {each: list_signs(arms.measures, lists[each], lists[control]) for each in ready}
+    found = {each: arms.like_lists(each, control) for each in treatments}
+    return {each: list_signs(arms.measures, lists) for each, lists in found.items() if lists is not None}
 
 
 def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str]) -> VariantReport:

@@ -10,6 +10,7 @@ from streammetrics.experiments.comparing import ArmEstimate, Arms, Compared
 from streammetrics.experiments.estimates import variance_of
 from streammetrics.experiments.floors import few_effective_users, rare_events
 from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.list_signs import ArmLists, LikeLists
 from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.running_stage import unseen_stage
@@ -48,6 +49,14 @@ class CellArms(Arms):
 
     def unseen(self, variant: str, control: str) -> str | None:
         return unseen_stage(self.cells, variant, control) if self.policy.stages else None
+
+    def like_lists(self, variant: str, control: str) -> LikeLists | None:
+        """Return the lists of the largest stratum, if both have enough users there. Reactions are not counted by stage."""
+        found = self.cells.largest(variant, control)
+        if found is None or min(map(found.users, (variant, control))) < self.policy.min_users:
+            return None
+        own, against = (ArmLists(each, found.stored.moments[each]) for each in (variant, control))
+        return LikeLists(own, against, found.stage.name or None, self.policy.unit == "user")
 
     def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
         found = self.cells.alone(measure, variant)

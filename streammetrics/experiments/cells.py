@@ -41,10 +41,11 @@ CELL_USERS_MIN: Final = 10
 class Stratum(NamedTuple):
     """The lists of one stage, of the users who came in one stage. With unit "list", of all users.
 
-    key: the keys of both stages, entry first. entry: None with unit "list".
+    key: the keys of both stages, entry first. stage: that of the lists. entry: that of the users; None with unit "list".
     """
 
     key: tuple[str, str]
+    stage: Stage
     entry: Stage | None
     stored: StoredStage
 
@@ -151,7 +152,7 @@ class Cells:
         return self._left_out[key]
 
     def _why_left_out(self, stage: StageCounts, stratum: Stratum, treatment: str, control: str) -> str | None:
-        came = "" if stratum.entry in (None, stage.stage) else f" from stage {stratum.entry.name}"
+        came = "" if stratum.entry in (None, stratum.stage) else f" from stage {stratum.entry.name}"
         for variant in (treatment, control):
             users = stratum.users(variant)
             if users < CELL_USERS_MIN:
@@ -216,6 +217,11 @@ class Cells:
         counting = list(self._strata(treatment, control))
         return sum(each.users(treatment) for each in counting), sum(each.users(control) for each in counting)
 
+    def largest(self, treatment: str, control: str) -> Stratum | None:
+        """Return the stratum that counts with the most users in its smaller arm; None if none counts."""
+        counting = self._strata(treatment, control)
+        return max(counting, key=lambda each: min(each.users(treatment), each.users(control)), default=None)
+
     def _missed_share(self, stage: StageCounts, variant: str) -> float:
         """Return the share of a stage's time that had passed when a variant first appeared; 0 if that is unknown, as with labels."""
         length = stage.to_ms - stage.from_ms
@@ -234,7 +240,7 @@ def _stages(policy: Policy, stored: Stored) -> Iterator[StageCounts]:
     for number, (key, stage) in enumerate(zip(keys, stages, strict=True)):
         empty = StoredStage(entry=key, key=key, unit=policy.unit, moments={}, first_exposures={})
         strata = tuple(
-            Stratum((entry, key), None if by_list else came, found.get((entry, key), empty))
+            Stratum((entry, key), stage, None if by_list else came, found.get((entry, key), empty))
             for entry, came in zip(keys, stages, strict=True)
             if entry == key or (entry, key) in found
         )

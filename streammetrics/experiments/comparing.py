@@ -14,6 +14,7 @@ from streammetrics.experiments.floors import effective_users, largest_user_share
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures, measure_text
 from streammetrics.experiments.no_spread import is_all_or_nothing, least_difference, log_evidence_apart
 from streammetrics.experiments.policy import Policy
@@ -98,6 +99,13 @@ class Arms:
     def unseen(self, variant: str, control: str) -> str | None:
         """Return why a pass must wait for the stage that runs now; None if it need not. Without stages there is none to wait for."""
         return None
+
+    def like_lists(self, variant: str, control: str) -> LikeLists | None:
+        """Return the lists of a variant and the control, if both have enough users and came at the same time."""
+        if not {variant, control} <= self.moments.keys() or self.late(variant, control) is not None:
+            return None
+        own, against = (ArmLists(each, self.moments[each], self.stored.reactions.get(each, NO_REACTIONS)) for each in (variant, control))
+        return LikeLists(own, against)
 
     def all_zero(self, measure: Measure) -> bool:
         """Whether a measure is 0 in every variant."""

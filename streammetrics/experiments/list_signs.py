@@ -14,7 +14,7 @@ squares over the sum, of reactions by list and of lists by user. Each arm must h
 rule for contingency tables (Cochran 1954).
 
 A sign is reported if the difference exceeds a named minimum and `ERRORS` standard errors. All are for one look, and warn;
-none is proof. They are for users of all times together, so they are not told where arms are compared in cells.
+none is proof. Both arms must have lists of the same times: see `LikeLists`.
 """
 
 from __future__ import annotations
@@ -61,6 +61,19 @@ class ArmLists(NamedTuple):
     reactions: Reactions = NO_REACTIONS
 
 
+class LikeLists(NamedTuple):
+    """A treatment and the control in lists of the same times.
+
+    stage: the stage that has them; None for all lists. by_user: whether a user's lists are all in one arm. If each list is assigned on
+    its own, an arm's lists per user follow from its share.
+    """
+
+    treatment: ArmLists
+    control: ArmLists
+    stage: str | None = None
+    by_user: bool = True
+
+
 class ListSigns(NamedTuple):
     """The signs of a treatment. fewer_items: why its item_hit_rate may not be called improved; None if it may."""
 
@@ -68,22 +81,23 @@ class ListSigns(NamedTuple):
     fewer_items: str | None = None
 
 
-def list_signs(measures: Measures, treatment: ArmLists, control: ArmLists) -> ListSigns:
+def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
-    notes, fewer = list[str](), None
+    notes, fewer, (treatment, control, stage, by_user) = list[str](), None, lists
+    where = f"in stage {stage} " if stage is not None else ""
     by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
     by_lists = next((each for each in measures if each.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
         shown = [_items_per_list(measures, by_items, by_lists, each.moments) for each in (treatment, control)]
         if _differ(shown, ITEMS_MIN):
             more = "rises" if shown[0].mean < shown[1].mean else "falls"
-            told = f"{treatment.name} shows {shown[0].mean:.3g} items per list and {control.name} {shown[1].mean:.3g}"
+            told = f"{where}{treatment.name} shows {shown[0].mean:.3g} items per list and {control.name} {shown[1].mean:.3g}"
             notes.append(f"{told}: {by_items} is per item shown and {more} by that alone")
             fewer = told if more == "rises" else None
-    if by_lists is not None:
+    if by_lists is not None and by_user:
         visits = [_lists_per_user(measures, by_lists, each.moments) for each in (treatment, control)]
         if _differ(visits, LISTS_MIN):
-            told = f"{treatment.name} has {visits[0].mean:.3g} lists per user and {control.name} {visits[1].mean:.3g}"
+            told = f"{where}{treatment.name} has {visits[0].mean:.3g} lists per user and {control.name} {visits[1].mean:.3g}"
             apart = f"{percent(abs(visits[0].mean / visits[1].mean - 1))} {'fewer' if visits[0].mean < visits[1].mean else 'more'}"
             cause = "users come back more or less often, or a crawler or client makes new ids in one arm, which bends every verdict"
             notes.append(f"{told}, {apart}: {cause}")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from streammetrics.experiments import Policy, build_report, choose_scales
-from streammetrics.experiments.list_signs import ArmLists, ListSigns, Reactions, list_signs
+from streammetrics.experiments import Policy, build_report, choose_scales, choose_stored_scales
+from streammetrics.experiments.list_signs import ArmLists, LikeLists, ListSigns, Reactions, list_signs
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import of_users
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES as COLUMNS
 from tests.experiments.samples import stored
+from tests.experiments.stage_samples import STAGES, StageArm, Totals, ramp, stored_cells
 
 MEASURES = Measures(Scorer(["ndcg@10", "item_hit_rate@3", "item_hit_rate@10"]).columns)
 
@@ -35,7 +36,7 @@ def arm(seed: int, *, users: int = 1_000, items: int = 10, crawler: float = 0.0,
 
 
 def signs(treatment: Sequence[int], control: Sequence[int]) -> ListSigns:
-    return list_signs(MEASURES, ArmLists("new", treatment), ArmLists("old", control))
+    return list_signs(MEASURES, LikeLists(ArmLists("new", treatment), ArmLists("old", control)))
 
 
 def test_fewer_items_are_told_with_what_they_do() -> None:
@@ -78,7 +79,7 @@ def test_a_difference_of_a_hundredth_of_the_items_is_not_told_however_certain() 
 def test_measures_without_items_have_no_sign_of_them() -> None:
     measures = Measures(Scorer(["mrr@10"]).columns)
     moments = of_users(measures, [[2, 0]] * 200)
-    assert list_signs(measures, ArmLists("new", moments), ArmLists("old", moments)) == ListSigns()
+    assert list_signs(measures, LikeLists(ArmLists("new", moments), ArmLists("old", moments))) == ListSigns()
 
 
 def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: float = 0.0, by_user: bool = False) -> ArmLists:
@@ -94,7 +95,7 @@ def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: flo
 
 
 def late_signs(treatment: ArmLists, control: ArmLists) -> list[str]:
-    return [note for note in list_signs(MEASURES, treatment, control).notes if "last tenth" in note]
+    return [note for note in list_signs(MEASURES, LikeLists(treatment, control)).notes if "last tenth" in note]
 
 
 def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None:
@@ -102,12 +103,12 @@ def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None
     rows[:, 0] = 1
     moments = of_users(MEASURES, rows)
     later, other = Reactions(1_000, 1_000, 140), Reactions(1_000, 1_000, 30)
-    (note,) = list_signs(MEASURES, ArmLists("new", moments, later), ArmLists("old", moments, other)).notes
+    (note,) = list_signs(MEASURES, LikeLists(ArmLists("new", moments, later), ArmLists("old", moments, other))).notes
     assert note == (
         "new has 14 % of its reactions in the last tenth of join.attribution_ms and old 3 %: reactions come later there, so some may come "
         "too late to count. Compare the senders of both arms, or raise join.attribution_ms"
     )
-    (note,) = list_signs(MEASURES, ArmLists("new", moments, other), ArmLists("old", moments, later)).notes
+    (note,) = list_signs(MEASURES, LikeLists(ArmLists("new", moments, other), ArmLists("old", moments, later))).notes
     assert note.startswith("old has 14 % of its reactions in the last tenth of join.attribution_ms and new 3 %: ")
 
 
@@ -150,3 +151,33 @@ def test_a_report_says_that_reactions_come_later_in_one_arm() -> None:
     assert any(note.startswith(told) for note in notes), notes
     alike = replace(kept, reactions=dict.fromkeys(reactions, Reactions(4_000, 8_000, 120)))
     assert "attribution_ms" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept.moments, {})).health.notes)
+
+
+PLACES = 1 + next(at for at, column in enumerate(COLUMNS.columns) if column.kind == "places")
+
+
+def stage_notes(policy: Policy, users: Sequence[Mapping[StageArm, Totals]]) -> str:
+    kept = stored_cells(users, unit=policy.unit)
+    return " | ".join(build_report(COLUMNS, policy, kept, choose_stored_scales(COLUMNS, policy, kept, {})).health.notes)
+
+
+def with_items(user: Mapping[StageArm, Totals], items: int) -> dict[StageArm, Totals]:
+    """The same user; each list of the treatment shows so many items."""
+    return {
+        (key, arm): [items * own[0] if arm == "treatment" and at == PLACES else each for at, each in enumerate(own)]
+        for (key, arm), own in user.items()
+    }
+
+
+def test_signs_in_stages_are_those_of_the_stage_with_the_most_users() -> None:
+    users = ramp({"": 0.05, "500000": 0.5}, {"": 0.6, "500000": 0.6})
+    assert stage_notes(STAGES, users) == ""
+    notes = stage_notes(STAGES, [with_items(user, 3) for user in users])
+    assert notes.startswith("in stage half treatment shows 3 items per list and control 5: ")
+
+
+def test_lists_per_user_are_no_sign_where_each_list_is_assigned() -> None:
+    lists = [[1, 9], [2, 8], [3, 17], [1, 19]] * 500
+    users = [{("", arm): [count, 0, 0, 0, 5 * count, 0] for arm, count in zip(("treatment", "control"), own, strict=True)} for own in lists]
+    assert "lists per user" not in stage_notes(Policy(unit="list"), users)
+    assert "treatment shows 3 items per list" in stage_notes(Policy(unit="list"), [with_items(user, 3) for user in users])
