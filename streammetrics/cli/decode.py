@@ -178,9 +178,9 @@ def _shown(event: Event | MalformedEvent) -> str:
     more = f" and {len(named) - ITEMS_SHOWN_MAX} more" if len(named) > ITEMS_SHOWN_MAX else ""
     items = ", ".join(named[:ITEMS_SHOWN_MAX]) + more
     labels = "".join(f", {excerpt(name)}={excerpt(value)}" for name, value in (*event.experiments, *event.segments))
-    dropped = f", labels not used as sent: {', '.join(event.dropped_labels)}" if event.dropped_labels else ""
+    notes = f", labels not used as sent: {', '.join(event.label_notes)}" if event.label_notes else ""
     part = "part of " if event.positions is not None else ""
-    return f"{part}list {excerpt(event.impression_id)} of [{items}]{labels}{dropped}, user {excerpt(event.user_id)}, {moment}"
+    return f"{part}list {excerpt(event.impression_id)} of [{items}]{labels}{notes}, user {excerpt(event.user_id)}, {moment}"
 
 
 def _item(item: str) -> str:

@@ -185,7 +185,7 @@ class Loop:
                 if fitted is not None:
                     self._keep_labels(fitted, ts, topic)
                 labels.note(entry, ts)
-                for reason in shown.dropped_labels:
+                for reason in shown.label_notes:
                     counts[reason, topic] += 1
                 if session.last >= ts - ts % rules.pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
                     sessions.note_list(user, shown, progress.closed_before, state.unique_users.counted_from)

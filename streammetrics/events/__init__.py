@@ -6,7 +6,7 @@ also holds the grade rules, the table of event outcomes and arithmetic on event 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol, cast
 
 from streammetrics.errors import MalformedEvent
@@ -14,6 +14,7 @@ from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.presets import preset_rules
 from streammetrics.events.mappings.rules import FORMATS, Format, MappingRule
 from streammetrics.events.mappings.text_rows import TEXT_ROWS, rows_decoder
+from streammetrics.events.mappings.watch import Shipped, watch_of
 from streammetrics.events.model import TS_MAX, Event, EventLimits, Exposure, Feedback, Impression, PartsDecoder
 from streammetrics.events.native import native_decoder
 from streammetrics.events.outcomes import IGNORED
@@ -57,11 +58,12 @@ def topic_decoder(
     limits: EventLimits,
     ubi: UbiSettings | None = None,
     *,
-    watched: bool = False,
+    watched: Collection[str] | None = None,
 ) -> Decoder:
     """Return the decoder of a topic: by the mappings that apply to it, or else by the format.
 
-    With `watched`, a decoder by mappings gives notes of their optional paths, too (see `mappings.watch`).
+    With `watched`, a decoder by mappings gives notes of their optional paths, too (see `mappings.watch`). Those of shipped mappings are all
+    except the segments with other names than `watched`.
 
     A mapping applies to the topics that it names, or to all. A file has the longest of these topics that its name begins with.
 
@@ -71,10 +73,11 @@ def topic_decoder(
     """
     applied = applied_rules(topic, rules)
     if not applied:
-        return decoder(format, limits, ubi)
+        return decoder(format, limits, ubi, watched=watched)
     used = {rule.kind for rule in applied}
-    formats: dict[str, PartsDecoder] = {name: decoder(name, limits, ubi) for name in FORMATS if name in used}
-    return cast("Decoder", mapped_decoder(applied, limits, formats, watched))
+    formats: dict[str, PartsDecoder] = {name: decoder(name, limits, ubi, watched=watched) for name in FORMATS if name in used}
+    watches = () if watched is None else [watch_of(rule) for rule in applied]
+    return cast("Decoder", mapped_decoder(applied, limits, formats, watches))
 
 
 def applied_rules(topic: str, rules: Sequence[MappingRule]) -> list[MappingRule]:
@@ -102,8 +105,8 @@ def exposures_of(decode: Decoder, experiments: Iterable[str]) -> Decoder:
     return read
 
 
-def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None) -> Decoder:
-    """Return the decoder of a format. `ubi` configures the UBI decoder; the others ignore it.
+def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None, *, watched: Collection[str] | None = None) -> Decoder:
+    """Return the decoder of a format. `ubi` configures the UBI decoder; the others ignore it. See `topic_decoder` for `watched`.
 
     >>> decoder("native", EventLimits())(None)[0].reason
     'empty'
@@ -112,5 +115,6 @@ def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None)
         return native_decoder(limits)
     if format == "ubi":
         return ubi_decoder(limits, ubi)
-    decode = cast("Decoder", mapped_decoder(preset_rules(format), limits, {}))
+    watches = () if watched is None else [watch_of(rule, Shipped(format, watched)) for rule in preset_rules(format)]
+    decode = cast("Decoder", mapped_decoder(preset_rules(format), limits, {}, watches))
     return rows_decoder(TEXT_ROWS[format], decode, limits) if format in TEXT_ROWS else decode

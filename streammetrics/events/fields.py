@@ -175,7 +175,7 @@ class UsableLabels(NamedTuple):
     """The labels of a list that can be used, sorted by name, and the reason for each one that was dropped or read as text."""
 
     labels: Labels
-    dropped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
@@ -184,7 +184,7 @@ def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabe
     Feature flags and client libraries often give an index or a boolean: it is read as its JSON text, and counted.
 
     >>> read_experiments(msgspec.Raw(b'{"checkout":true,"ranker":1}'), EventLimits())
-    UsableLabels(labels=(('checkout', 'true'), ('ranker', '1')), dropped=('variant_as_text', 'variant_as_text'))
+    UsableLabels(labels=(('checkout', 'true'), ('ranker', '1')), notes=('variant_as_text', 'variant_as_text'))
     """
     return usable_experiments(_labels_object(raw), limits)
 
@@ -204,9 +204,9 @@ def usable_segments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits)
     return _first_labels(*_usable(raws, limits, of_variants=False), limits.segments_max, "too_many_segments")
 
 
-def _first_labels(labels: Labels, dropped: list[str], most: int, reason: str) -> UsableLabels:
+def _first_labels(labels: Labels, notes: list[str], most: int, reason: str) -> UsableLabels:
     """Keep the first labels, and drop the others for this reason."""
-    return UsableLabels(labels[:most], tuple(sorted([*dropped, *[reason] * (len(labels) - most)])))
+    return UsableLabels(labels[:most], tuple(sorted([*notes, *[reason] * (len(labels) - most)])))
 
 
 def _labels_object(raw: msgspec.Raw | None) -> dict[str, msgspec.Raw] | None:
@@ -223,29 +223,29 @@ def _usable(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits, of_vari
     A variant must not be empty, and may be a number or a boolean.
     """
     labels: dict[str, str] = {}
-    dropped: list[str] = []
+    notes: list[str] = []
     if raws is None:
-        dropped.append("label_bad_type")
+        notes.append("label_bad_type")
     for name, raw in (raws or {}).items():
         if is_text(raw, b"null"):
             continue
         text = _as_text(raw) if of_variants else None
         if text is not None:
-            dropped.append("variant_as_text")
+            notes.append("variant_as_text")
         try:
             value = _string(raw) if text is None else text
         except msgspec.ValidationError:
-            dropped.append("label_bad_type")
+            notes.append("label_bad_type")
             continue
         if not name or (of_variants and not value):
-            dropped.append("label_empty")
+            notes.append("label_empty")
         elif len(name) > limits.label_chars_max or len(value) > limits.label_chars_max:
-            dropped.append("label_too_long")
+            notes.append("label_too_long")
         elif has_control(name) or has_control(value):
-            dropped.append("label_bad_text")
+            notes.append("label_bad_text")
         else:
             labels[name] = value
-    return sorted_labels(labels), dropped
+    return sorted_labels(labels), notes
 
 
 def _as_text(raw: msgspec.Raw) -> str | None:

@@ -20,7 +20,7 @@ BYTES_MAX: Final = 2_097_152
 """Most label sets, and most bytes of their JSON, before the cache is cleared."""
 
 LabelSet: TypeAlias = tuple[Labels, Labels, tuple[str, ...]]
-"""Experiments and segments of one list, and the reasons for labels that were dropped."""
+"""Experiments and segments of one list, and the notes about its labels (see `Impression`)."""
 
 ABSENT: Final = msgspec.Raw(b"null")
 """The JSON of absent labels."""
@@ -72,7 +72,7 @@ class LabelSets:
             is_plain = False
         if not is_plain:
             variants, values = read_experiments(experiments, self._limits), read_segments(segments, self._limits)
-            found = variants.labels, values.labels, variants.dropped + values.dropped
+            found = variants.labels, values.labels, variants.notes + values.notes
         if len(self.cached) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
             self.cached.clear()
             self._shared.clear()

@@ -29,8 +29,8 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     `items` are in rank order (best first). If positions are places, an empty text stands at each place that shows no item, except after
     the last one; a fragment has no such texts, and its positions begin at 0. `positions` is None for a whole list. For a fragment it has
     each item's position, ascending. `teams` has the team that drafted each item, or the empty string. It is empty for a list without
-    teams. `dropped_labels` has a reason for each label that could not be used, and `variant_as_text` for each
-    variant that was a number or a boolean. The list counts without the labels that could not be used.
+    teams. `label_notes` has the reason for each label that was dropped, and `variant_as_text` for each variant
+    that was a number or a boolean and is used as text. The list counts without its dropped labels.
     """
 
     impression_id: str
@@ -41,7 +41,7 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     segments: Labels = ()
     positions: tuple[int, ...] | None = None
     teams: tuple[str, ...] = ()
-    dropped_labels: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
 
 
 @final
@@ -84,11 +84,15 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 
 
 class WatchedPath(NamedTuple):
-    """An optional path of a mapping, such as ("mapping 1", "experiments.ranker", "context.ab.ranker")."""
+    """An optional path of a mapping, such as ("mapping 1", "experiments.ranker", "context.ab.ranker").
+
+    `format` is the format that the mapping ships with. It is empty for a mapping of the settings.
+    """
 
     mapping: str
     field: str
     path: str
+    format: str = ""
 
 
 @final

@@ -130,7 +130,7 @@ def _read_impression(event: Fields) -> Impression:
         segments=segments.labels,
         positions=positions,
         teams=teams,
-        dropped_labels=experiments.dropped + segments.dropped,
+        label_notes=experiments.notes + segments.notes,
     )
 
 

@@ -98,9 +98,9 @@ def fast_decoder(limits: EventLimits) -> Callable[[bytes], Sequence[Event]]:
             return (sent,)
         if sent.fragment:
             raise ValueError("an item without a position")
-        experiments, segments, dropped = cached(as_sent((sent.experiments, sent.segments))) or read_labels(sent.experiments, sent.segments)
-        if dropped:
-            return (Impression(sent.impression_id, sent.user_id, sent.ts, sent.items, experiments, segments, dropped_labels=dropped),)
+        experiments, segments, notes = cached(as_sent((sent.experiments, sent.segments))) or read_labels(sent.experiments, sent.segments)
+        if notes:
+            return (Impression(sent.impression_id, sent.user_id, sent.ts, sent.items, experiments, segments, label_notes=notes),)
         return (Impression(sent.impression_id, sent.user_id, sent.ts, sent.items, experiments, segments),)
 
     return decode
@@ -140,11 +140,11 @@ def _any_reader(limits: EventLimits, label_sets: LabelSets) -> Callable[[bytes],
             return Feedback(sent.user_id, ts, sent.item_id, sent.action, sent.value, sent.impression_id), in_ms
         if type(sent) is _Exposure:
             return Exposure(sent.user_id, ts, sent.experiment, sent.variant), in_ms
-        experiments, segments, dropped = label_sets.of(sent.experiments, sent.segments)
+        experiments, segments, notes = label_sets.of(sent.experiments, sent.segments)
         if not (sent.fragment or Item in map(type, sent.items)):
-            return Impression(sent.impression_id, sent.user_id, ts, sent.items, experiments, segments, dropped_labels=dropped), in_ms
+            return Impression(sent.impression_id, sent.user_id, ts, sent.items, experiments, segments, label_notes=notes), in_ms
         items, positions, teams = ranked(sent.items, bool(sent.fragment), limits)
-        return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams, dropped), False
+        return Impression(sent.impression_id, sent.user_id, ts, items, experiments, segments, positions, teams, notes), False
 
     return read
 

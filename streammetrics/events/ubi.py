@@ -204,7 +204,7 @@ class _Reader:
             experiments=experiments.labels,
             segments=segments.labels,
             positions=positions,
-            dropped_labels=experiments.dropped + segments.dropped,
+            label_notes=experiments.notes + segments.notes,
         )
 
     def _feedback(self, action: str, item_id: str) -> Feedback:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import PathsFound, WatchedPath
-from streammetrics.reports.text import counted, isolated
+from streammetrics.reports.text import isolated
 from streammetrics.reports.time_text import second_text
 
 RECORDS_MIN: Final = 100
@@ -36,18 +36,25 @@ class PathCount(NamedTuple):
     missing_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        own = {"topic": self.topic, **self.path._asdict()}
+        own = {"topic": self.topic, **self.path._asdict(), "format": self.path.format or None}
         return own | {"nearest": self.nearest or None, "records": self.records, "found": self.found, "missing_ms": self.missing_ms}
 
     @property
     def problem(self) -> str:
         """Return what a path is that finds nothing, for a message that names its topic."""
-        mapping, field, path = map(isolated, self.path)
-        return f"{mapping}: {field} ({path}) has no value in any of {counted(self.records, 'record')}"
+        return f"{self._name} has no value in {'the only record' if self.records == 1 else f'any of {self.records:,} records'}"
+
+    @property
+    def _name(self) -> str:
+        mapping, field, path, format = map(isolated, self.path)
+        return f"{mapping}{f' of the format {format}' if self.path.format else ''}: {field} ({path})"
 
     @property
     def advice(self) -> str:
-        return f"did you mean {isolated(self.nearest)}?" if self.nearest else "correct the path, or take it out of the mapping"
+        own = f"copy the mappings of {self.path.format} into your configuration, and " if self.path.format else ""
+        if self.nearest:
+            return f"did you mean {isolated(self.nearest)}?" + (f" Then {own}correct the path" if own else "")
+        return f"{own}correct the path, or take it out of the mapping"
 
     def sentence(self, *, ended: bool) -> str | None:
         """Return a sentence if the path finds nothing.
@@ -59,9 +66,8 @@ class PathCount(NamedTuple):
         if self.found == 0 and self.records >= (1 if ended else RECORDS_MIN):
             return f"{self.problem} of {isolated(self.topic)}; {self.advice}"
         if self.missing_ms is not None:
-            mapping, field, path = map(isolated, self.path)
             since = f"has had no value since {second_text(self.missing_ms)} in the records of {isolated(self.topic)}"
-            return f"{mapping}: {field} ({path}) {since}; {self.advice}"
+            return f"{self._name} {since}; {self.advice}"
         return None
 
 

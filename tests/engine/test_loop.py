@@ -73,7 +73,7 @@ def test_of_variants_without_room_the_first_by_experiment_stays() -> None:
 
 def test_dropped_labels_are_counted_for_lists_that_are_used() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES, join=JoinRules(lists_open_max=1))
-    shown = [Impression(f"r{ts}", "u", ts, ("a",), dropped_labels=("label_empty", "label_empty")) for ts in range(2)]
+    shown = [Impression(f"r{ts}", "u", ts, ("a",), label_notes=("label_empty", "label_empty")) for ts in range(2)]
     state, why = stepped(rules, shown)
     assert why == ["", "too_many_lists"]
     assert state.progress.counts["label_empty", 0] == 2

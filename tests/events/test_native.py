@@ -321,7 +321,7 @@ def test_a_bad_label_costs_only_that_label(field: str, bad: str, dropped: tuple[
     found = only(spliced(IMPRESSION, field, f'{{{bad},"a":"x"}}'))
     assert isinstance(found, Impression)
     assert getattr(found, field) == (("a", "x"),)
-    assert found.dropped_labels == dropped
+    assert found.label_notes == dropped
     assert found == impression(**{field: {"a": "x"}}) or dropped
 
 
@@ -330,14 +330,14 @@ def test_a_bad_label_costs_only_that_label(field: str, bad: str, dropped: tuple[
 def test_labels_that_are_no_object_are_dropped(field: str, text: str):
     found = only(spliced(IMPRESSION, field, text))
     assert isinstance(found, Impression)
-    assert (getattr(found, field), found.dropped_labels) == ((), ("label_bad_type",))
+    assert (getattr(found, field), found.label_notes) == ((), ("label_bad_type",))
 
 
 @pytest.mark.parametrize("sent_as", ["0", "1", "-3", "1.5", "true", "false"])
 def test_a_variant_may_be_a_number_or_a_boolean(sent_as: str):
     found = only(spliced(IMPRESSION, "experiments", f'{{"a": {sent_as} ,"b":"x"}}'))
     assert isinstance(found, Impression)
-    assert (found.experiments, found.dropped_labels) == ((("a", sent_as), ("b", "x")), ("variant_as_text",))
+    assert (found.experiments, found.label_notes) == ((("a", sent_as), ("b", "x")), ("variant_as_text",))
     (exposed,) = native_decoder(EventLimits(exposures=True))(spliced(EXPOSURE, "variant", sent_as))
     assert isinstance(exposed, Exposure)
     assert exposed.variant == sent_as
@@ -346,7 +346,7 @@ def test_a_variant_may_be_a_number_or_a_boolean(sent_as: str):
 def test_a_variant_that_is_too_long_a_number_is_dropped_and_an_exposure_with_one_refused():
     found = only(spliced(IMPRESSION, "experiments", f'{{"a":{"1" * 129}}}'))
     assert isinstance(found, Impression)
-    assert (found.experiments, found.dropped_labels) == ((), ("label_too_long", "variant_as_text"))
+    assert (found.experiments, found.label_notes) == ((), ("label_too_long", "variant_as_text"))
     (exposed,) = native_decoder(EventLimits(exposures=True))(spliced(EXPOSURE, "variant", "1" * 129))
     assert isinstance(exposed, MalformedEvent)
     assert exposed.reason == "bad_label"
@@ -355,12 +355,12 @@ def test_a_variant_that_is_too_long_a_number_is_dropped_and_an_exposure_with_one
 def test_a_segment_that_is_a_number_or_a_boolean_is_dropped():
     found = only(spliced(IMPRESSION, "segments", '{"a":7,"b":true,"c":"x"}'))
     assert isinstance(found, Impression)
-    assert (found.segments, found.dropped_labels) == ((("c", "x"),), ("label_bad_type", "label_bad_type"))
+    assert (found.segments, found.label_notes) == ((("c", "x"),), ("label_bad_type", "label_bad_type"))
 
 
 def test_an_empty_variant_is_dropped():
     found = impression(experiments={"a": "", "b": "x"})
-    assert (found.experiments, found.dropped_labels) == ((("b", "x"),), ("label_empty",))
+    assert (found.experiments, found.label_notes) == ((("b", "x"),), ("label_empty",))
 
 
 @pytest.mark.parametrize("field", ["experiments", "segments"])
@@ -370,10 +370,10 @@ def test_of_too_many_labels_the_first_by_name_stay(field: str):
         (found,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: dict.fromkeys(names, "x")}))
         assert isinstance(found, Impression)
         assert getattr(found, field) == (("a", "x"), ("b", "x"))
-        assert found.dropped_labels == (f"too_many_{field}",) * 2
+        assert found.label_notes == (f"too_many_{field}",) * 2
     (found,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: {"a": None, "b": "x", "c": "x"}}))
     assert isinstance(found, Impression)
-    assert (getattr(found, field), found.dropped_labels) == ((("b", "x"), ("c", "x")), ())
+    assert (getattr(found, field), found.label_notes) == ((("b", "x"), ("c", "x")), ())
 
 
 def test_a_segment_may_be_empty():

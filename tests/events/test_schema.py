@@ -66,7 +66,7 @@ TIMES = (
 
 def accepts(event: Any, limits: EventLimits) -> bool:
     (found,) = native_decoder(limits)(json.dumps(event).encode())
-    return not isinstance(found, MalformedEvent) and not (isinstance(found, Impression) and found.dropped_labels)
+    return not isinstance(found, MalformedEvent) and not (isinstance(found, Impression) and found.label_notes)
 
 
 def is_valid(event: Any, limits: EventLimits) -> bool:

@@ -199,7 +199,7 @@ def test_a_bad_label_costs_only_that_label():
 
     def found(**attributes: object) -> Any:
         event = only(sent(SHOWN, application=7, event_attributes=SHOWN["event_attributes"] | attributes), settings)
-        return (event.experiments, event.segments, event.dropped_labels) if isinstance(event, Impression) else event
+        return (event.experiments, event.segments, event.label_notes) if isinstance(event, Impression) else event
 
     assert found(ranker="B", page="home") == ((("ranker", "B"),), (("page", "home"),), ("label_bad_type",))
     assert found(ranker="x" * 129, page="home") == ((), (("page", "home"),), ("label_too_long", "label_bad_type"))

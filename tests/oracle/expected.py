@@ -132,7 +132,7 @@ def _count(
     counters.update((reason, arrivals[number].input) for number, reason in admission.refused.items())
     for one in admission.admitted:
         if isinstance(one.event, Impression):
-            counters.update((reason, one.input) for reason in one.event.dropped_labels)
+            counters.update((reason, one.input) for reason in one.event.label_notes)
     counters.update(("ahead", arrivals[number].input) for number in admission.ahead)
     for number, outcome in of_exposures.items():
         counters.update({(reason, arrivals[number].input) for reason in ("exposure", outcome)})

@@ -31,6 +31,14 @@ def test_a_stream_needs_some_records(records: int, ended: bool, is_reported: boo
     assert (sentence(merged(("", records, 0, records, NEVER)), ended=ended) is not None) is is_reported
 
 
+def test_a_path_of_a_shipped_mapping_says_how_to_change_it() -> None:
+    price = PathCount("shop", WatchedPath("orders", "item_value", "price", "segment"), "", 200, 0)
+    assert sentence(price) == (
+        "orders of the format segment: item_value (price) has no value in any of 200 records of shop;"
+        " copy the mappings of segment into your configuration, and correct the path, or take it out of the mapping"
+    )
+
+
 def test_a_path_that_had_values_until_a_time() -> None:
     renamed = merged(("ab.model", 1_000, 900, 100, 1_764_150_000_000))
     assert sentence(renamed) == (

@@ -27,7 +27,7 @@ def refused_reasons() -> frozenset[str]:
 @cache
 def counted_reasons() -> frozenset[str]:
     """All of them: those, the keys of `counts`, and the outcomes of feedback."""
-    others = (reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_dropped(tree)))
+    others = (reason for tree in _trees() for reason in (*_keys_of_counts(tree), *_noted(tree)))
     return refused_reasons() | {*others, *OUTCOMES}
 
 
@@ -47,10 +47,10 @@ def _refused(tree: ast.Module) -> Iterator[str]:
     yield from _returned(tree, "_exceeded_limit")
 
 
-def _dropped(tree: ast.Module) -> Iterator[str]:
-    """Reasons for labels that are left out of a list."""
+def _noted(tree: ast.Module) -> Iterator[str]:
+    """Reasons for labels that are left out of a list, and notes about labels."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("dropped.append", "_first_labels"):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("dropped.append", "notes.append", "_first_labels"):
             yield from _words(node.args)
 
 

@@ -48,7 +48,7 @@ class SliceRows:
         label = labels.get(key)
         if label is None:
             label = labels[key] = len(labels)
-        rest = (event.positions, event.teams, event.dropped_labels)
+        rest = (event.positions, event.teams, event.label_notes)
         self.rows.append((number, offset, stamp, label, event.impression_id, event.user_id, event.ts, event.items, *rest))
 
     def add_malformed(self, number: int, offset: int, event: MalformedEvent) -> None:

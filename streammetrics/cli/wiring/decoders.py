@@ -19,22 +19,21 @@ from streammetrics.events.model import PartsDecoder
 
 def build_watched_decoder(settings: Settings, topic: str = "") -> PartsDecoder:
     """Build the decoder of a topic or a file that also notes which optional paths of mappings have a value."""
-    return cast("PartsDecoder", _build_decoder(settings, topic, watched=True))
+    return cast("PartsDecoder", _build_decoder(settings, topic, is_watched=True))
 
 
 def build_decoder(settings: Settings, topic: str = "") -> Decoder:
     """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
-    return _build_decoder(settings, topic, watched=False)
+    return _build_decoder(settings, topic, is_watched=False)
 
 
-def _build_decoder(settings: Settings, topic: str, *, watched: bool) -> Decoder:
+def _build_decoder(settings: Settings, topic: str, *, is_watched: bool) -> Decoder:
     events = settings.events.of_topic(topic)
-    context = settings.position_bias.context if settings.position_bias.enabled else ()
-    names = (*settings.windows.segments, *settings.experiments.stage_labels, *context, settings.assessment.fallback_label[0])
+    names = used_segments(settings)
     ubi = UbiSettings(
         lists_from=events.ubi_lists,
         user_field=events.ubi_user,
-        segments=tuple(dict.fromkeys(filter(None, names))),
+        segments=names,
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,
@@ -43,11 +42,18 @@ def _build_decoder(settings: Settings, topic: str, *, watched: bool) -> Decoder:
     rules = parse_mappings(events.mappings)
     if events.envelope == "debezium":
         rules = tuple(structs.replace(rule, absent=rule.absent | {UNCHANGED_COLUMN}) for rule in rules)
-    decode = topic_decoder(topic, events.format, rules, settings.event_limits, ubi, watched=watched)
+    decode = topic_decoder(topic, events.format, rules, settings.event_limits, ubi, watched=names if is_watched else None)
     if settings.exposures.enabled and settings.exposures.experiments:
         decode = exposures_of(decode, settings.exposures.experiments)
     with_attributes = reads_attributes(events, settings)
     return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
+
+
+def used_segments(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the segments that the settings use."""
+    context = settings.position_bias.context if settings.position_bias.enabled else ()
+    names = (*settings.windows.segments, *settings.experiments.stage_labels, *context, settings.assessment.fallback_label[0])
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, PartsDecoder]:

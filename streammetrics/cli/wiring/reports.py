@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable, Collection
 from typing import Any
 
-from streammetrics.cli.wiring.decoders import decoding_settings
+from streammetrics.cli.wiring.decoders import decoding_settings, used_segments
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.events.mappings.rules import parse_mappings
-from streammetrics.events.mappings.watch import watched_paths
+from streammetrics.events.mappings.presets import preset_rules
+from streammetrics.events.mappings.rules import PRESETS, parse_mappings
+from streammetrics.events.mappings.watch import Shipped, watched_paths
 from streammetrics.events.model import WatchedPath
 from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
@@ -50,8 +51,12 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
 
 
 def known_paths(settings: Settings) -> frozenset[WatchedPath]:
-    """Return the optional paths of the mappings of the settings."""
-    return frozenset(path for rule in parse_mappings(settings.events.mappings) for path in watched_paths(rule))
+    """Return the optional paths of the mappings of the settings, and of the formats that they use."""
+    rules, events = parse_mappings(settings.events.mappings), settings.events
+    formats = {events.format, *[own.format for own in events.topics.values()], *[rule.kind for rule in rules]}
+    segments = used_segments(settings)
+    shipped = [(rule, Shipped(name, segments)) for name in PRESETS if name in formats for rule in preset_rules(name)]
+    return frozenset(path for rule, owner in [*[(rule, None) for rule in rules], *shipped] for path in watched_paths(rule, owner))
 
 
 def _credit_actions(engine: Engine) -> tuple[str, ...]:

@@ -111,9 +111,9 @@ def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build
         ts = time_of(record)
         elements, ids = items_of(record)
         items, positions, teams = (tuple(ids), None, ()) if rank is None else rank(elements, ids)
-        experiments, dropped = NO_LABELS if experiments_of is None else experiments_of(record)
-        segments, also_dropped = NO_LABELS if segments_of is None else segments_of(record)
-        return (Impression(impression_id, user_id, ts, items, experiments, segments, positions, teams, dropped + also_dropped),)
+        experiments, notes = NO_LABELS if experiments_of is None else experiments_of(record)
+        segments, more_notes = NO_LABELS if segments_of is None else segments_of(record)
+        return (Impression(impression_id, user_id, ts, items, experiments, segments, positions, teams, notes + more_notes),)
 
     return build
 

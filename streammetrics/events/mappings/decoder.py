@@ -23,7 +23,7 @@ from streammetrics.events.mappings.plain import exact, parse_plain
 from streammetrics.events.mappings.rules import MappingRule
 from streammetrics.events.mappings.typed import typed_decoder
 from streammetrics.events.mappings.values import named, shown
-from streammetrics.events.mappings.watch import NoteOf, watch_of
+from streammetrics.events.mappings.watch import NoteOf
 from streammetrics.events.model import EventLimits, RecordPart
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize_bytes import explained_bytes
@@ -36,11 +36,13 @@ TYPED_AGAIN: Final = 100
 """After so many records in a row that the typed decoder leaves to the general one, it sees only every hundredth."""
 
 
-def mapped_decoder(rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watched: bool = False) -> Whole:
+def mapped_decoder(
+    rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watches: Sequence[NoteOf | None] = ()
+) -> Whole:
     """Return a decoder of records by mappings. Every mapping whose condition holds makes its events, in order.
 
-    A record is ignored if only mappings with kind = ignore apply. It is malformed if none applies. With `watched`, the events of a
-    mapping are followed by a note of its optional paths (see `watch`).
+    A record is ignored if only mappings with kind = ignore apply. It is malformed if none applies. `watches` has a function
+    for each mapping, or is empty: the note that it returns follows the events of the mapping (see `watch`).
 
     >>> from streammetrics.events.mappings.rules import parse_mappings
     >>> rules = parse_mappings([{"kind": "feedback", "when": {"event": "click"}, "user_id": "user", "ts": "time", "ts_unit": "s",
@@ -55,7 +57,7 @@ def mapped_decoder(rules: Sequence[MappingRule], limits: EventLimits, formats: M
     for rule in rules:
         compile_rule(rule, shape, limits, formats)
     struct = shape.struct()
-    watches = [watch_of(rule) if watched else None for rule in rules]
+    watches = watches or [None] * len(rules)
     reference = _Reference(rules, limits, formats, watches)
     if struct is None:
         return reference

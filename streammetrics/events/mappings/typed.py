@@ -225,9 +225,9 @@ def _impression(rule: MappingRule, shape: TypedShape, limits: EventLimits) -> Bu
         user, impression_id, ts = user_of(record), list_of(record), time_of(record)
         if not user or not impression_id or ts is None:
             raise ValueError(_UNCLEAR)
-        experiments, dropped = NO_LABELS if experiments_of is None else experiments_of(record)
-        segments, also_dropped = NO_LABELS if segments_of is None else segments_of(record)
-        if dropped or also_dropped:
+        experiments, notes = NO_LABELS if experiments_of is None else experiments_of(record)
+        segments, more_notes = NO_LABELS if segments_of is None else segments_of(record)
+        if notes or more_notes:
             raise ValueError(_UNCLEAR)
         return Impression(impression_id, user, ts, items_of(record), experiments, segments)
 

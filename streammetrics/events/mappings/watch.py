@@ -5,8 +5,8 @@ The note is a value next to the record's events. The engine counts it. Nothing o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,10 +20,20 @@ LOOKS_MAX: Final = 20
 SETS_MAX: Final = 10_000
 """Most label sets whose paths are remembered."""
 
+LABEL_USED: Final = "variant_as_text"
+"""The only note of a label that is about one that was not dropped."""
+
 _parse = msgspec.json.Decoder().decode
 
 
-def watched_sources(rule: MappingRule) -> list[tuple[str, FieldSource]]:
+class Shipped(NamedTuple):
+    """The format that a mapping ships with, and the names of the segments that the settings use. Its other segments are not watched."""
+
+    format: str
+    segments: Collection[str]
+
+
+def watched_sources(rule: MappingRule, shipped: Shipped | None = None) -> list[tuple[str, FieldSource]]:
     """Return the optional fields of a mapping and their sources, but not those with a constant, which always have a value."""
     if rule.kind == "impression":
         sources = [*_labels("experiments", rule.experiments), *_labels("segments", rule.segments), ("item_team", rule.item_team)]
@@ -32,7 +42,9 @@ def watched_sources(rule: MappingRule) -> list[tuple[str, FieldSource]]:
         sources = [("impression_id", rule.impression_id), value]
     else:
         sources = []
-    return [(name, source) for name, source in sources if source is not None and not any(map(_is_constant, source.alternatives))]
+    unused = () if shipped is None else [name for name, _ in sources if name.startswith("segments.") and name[9:] not in shipped.segments]
+    given = [(name, source) for name, source in sources if source is not None and name not in unused]
+    return [(name, source) for name, source in given if not any(map(_is_constant, source.alternatives))]
 
 
 def _labels(key: str, sources: Any) -> list[tuple[str, FieldSource | None]]:
@@ -45,22 +57,23 @@ def _is_constant(alternative: object) -> bool:
     return isinstance(alternative, Constant)
 
 
-def watched_paths(rule: MappingRule) -> tuple[WatchedPath, ...]:
+def watched_paths(rule: MappingRule, shipped: Shipped | None = None) -> tuple[WatchedPath, ...]:
     """Return the paths of a mapping that are watched.
 
     >>> from streammetrics.events.mappings.rules import parse_mappings
     >>> click = {"kind": "feedback", "user_id": "u", "ts": "t", "item_id": "i", "action": "a", "value": "seconds"}
     >>> watched_paths(parse_mappings([click])[0])
-    (WatchedPath(mapping='mapping 1', field='value', path='seconds'),)
+    (WatchedPath(mapping='mapping 1', field='value', path='seconds', format=''),)
     """
-    return tuple(WatchedPath(rule.name, name, str(source)) for name, source in watched_sources(rule))
+    format = "" if shipped is None else shipped.format
+    return tuple(WatchedPath(rule.name, name, str(source), format) for name, source in watched_sources(rule, shipped))
 
 
 class PathWatch:
     """The watched paths of one mapping."""
 
-    def __init__(self, rule: MappingRule) -> None:
-        self.paths, self._places = watched_paths(rule), [_place(source) for _, source in watched_sources(rule)]
+    def __init__(self, rule: MappingRule, shipped: Shipped | None = None) -> None:
+        self.paths, self._places = watched_paths(rule, shipped), [_place(source) for _, source in watched_sources(rule, shipped)]
         self._all = (1 << len(self.paths)) - 1
         self._bits = {path.field: 1 << at for at, path in enumerate(self.paths)}
         self._marks: dict[int, PathsFound] = {}
@@ -79,7 +92,7 @@ class PathWatch:
                 own = (0 if event.impression_id is None else self._list) | (0 if event.value is None else self._value)
             elif type(event) is Impression:
                 own = self._of_labels.get((event.experiments, event.segments), -1)
-                if own < 0 or event.dropped_labels:
+                if own < 0 or _has_dropped(event):
                     own = self._labels_of(event)
                 if event.teams:
                     own |= self._team
@@ -94,13 +107,13 @@ class PathWatch:
 
     def _labels_of(self, event: Impression) -> int:
         """Return the labels that a list has. A label that was dropped has a reason of its own."""
-        labels = {"experiments": event.experiments, "segments": event.segments}
+        labels, has_dropped = {"experiments": event.experiments, "segments": event.segments}, _has_dropped(event)
         bits = 0
         for bit, kind, name in self._names:
             found = labels.get(kind)
-            if found is not None and (event.dropped_labels or (any(name == each for each, _ in found) if name else bool(found))):
+            if found is not None and (has_dropped or (any(name == each for each, _ in found) if name else bool(found))):
                 bits |= bit
-        if not event.dropped_labels:
+        if not has_dropped:
             if len(self._of_labels) >= SETS_MAX:
                 self._of_labels.clear()
             self._of_labels[event.experiments, event.segments] = bits
@@ -129,6 +142,10 @@ class PathWatch:
         return mark
 
 
+def _has_dropped(event: Impression) -> bool:
+    return bool(event.label_notes) and any(note != LABEL_USED for note in event.label_notes)
+
+
 def _place(source: FieldSource) -> Path | None:
     """Return the first path of a source."""
     for alternative in source.alternatives:
@@ -142,6 +159,6 @@ NoteOf: TypeAlias = Callable[[Sequence[RecordPart], bytes], PathsFound | None]
 """Returns the note of a record's events."""
 
 
-def watch_of(rule: MappingRule) -> NoteOf | None:
+def watch_of(rule: MappingRule, shipped: Shipped | None = None) -> NoteOf | None:
     """Return a function from the events of a record to its note. None if the mapping has no watched path."""
-    return PathWatch(rule).of if watched_sources(rule) else None
+    return PathWatch(rule, shipped).of if watched_sources(rule, shipped) else None

@@ -137,7 +137,7 @@ def test_experiments_and_segments_come_from_paths_or_objects() -> None:
 
 def test_a_bad_label_costs_only_that_label() -> None:
     found = only(LIST | {"segments": {"a": "x", "b": "y"}}, SHOWN | {"x": [], "y": "z"})
-    assert (found.segments, found.dropped_labels) == ((("b", "z"),), ("label_bad_type",))
+    assert (found.segments, found.label_notes) == ((("b", "z"),), ("label_bad_type",))
 
 
 @pytest.mark.parametrize(

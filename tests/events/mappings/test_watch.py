@@ -10,7 +10,7 @@ import pytest
 from streammetrics.events import EventLimits, topic_decoder
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.mappings.watch import LOOKS_MAX, watched_paths
-from streammetrics.events.model import PathsFound
+from streammetrics.events.model import PathsFound, WatchedPath
 
 LIST: dict[str, Any] = {"kind": "impression", "when": {"event": "shown"}, "user_id": "user", "ts": "at", "impression_id": "id"} | {
     "items": "skus",
@@ -27,7 +27,7 @@ CLICKED: dict[str, Any] = {"event": "clicked", "user": "u", "at": 5, "sku": "a",
 
 
 def notes(tables: list[dict[str, Any]], *records: dict[str, Any]) -> list[tuple[list[str], list[tuple[str, str]]]]:
-    decode = topic_decoder("t", "native", parse_mappings(tables), EventLimits(), watched=True)
+    decode = topic_decoder("t", "native", parse_mappings(tables), EventLimits(), watched=[])
     found = [each for record in records for each in decode(json.dumps(record).encode())]
     return [
         ([path.field for path in each.found], [(path.field, near) for path, near in each.absent])
@@ -56,6 +56,32 @@ def test_null_and_empty_values_are_absent() -> None:
 
 def test_a_label_that_was_dropped_was_there() -> None:
     assert notes([LIST, CLICK], SHOWN | {"page": "x" * 200}) == [(["experiments.ranker", "segments.page"], [])]
+
+
+def test_a_variant_that_was_read_as_text_hides_no_missing_label() -> None:
+    assert notes([LIST, CLICK], SHOWN | {"ab": {"ranker": 2}, "page": None}) == [(["experiments.ranker"], [("segments.page", "")])]
+
+
+ORDER: dict[str, Any] = {"type": "track", "event": "Order Completed", "anonymousId": "u", "timestamp": 5} | {
+    "properties": {"products": [{"product_id": "a", "prize": 3}]},
+}
+VIEWED: dict[str, Any] = {"type": "track", "event": "Product List Viewed", "anonymousId": "u", "timestamp": 5, "messageId": "m"} | {
+    "properties": {"products": [{"product_id": "a"}], "list_id": "l"},
+}
+
+
+def test_shipped_mappings_are_watched_but_not_for_segments_that_nobody_uses() -> None:
+    decode = topic_decoder("t", "segment", (), EventLimits(), watched=["category"])
+    found = [each for record in (ORDER, VIEWED) for each in decode(json.dumps(record).encode()) if isinstance(each, PathsFound)]
+    assert found == [
+        PathsFound("orders", (), ((WatchedPath("orders", "item_value", "price", "segment"), ""),)),
+        PathsFound("product lists", (), ((WatchedPath("product lists", "segments.category", "properties.category", "segment"), ""),)),
+    ]
+
+
+def test_a_shipped_format_is_watched_as_the_kind_of_a_mapping_too() -> None:
+    decode = topic_decoder("t", "native", parse_mappings([{"kind": "segment"}]), EventLimits(), watched=[])
+    assert [each.mapping for each in decode(json.dumps(ORDER).encode()) if isinstance(each, PathsFound)] == ["orders"]
 
 
 def test_several_items_of_one_record_have_one_note() -> None:
