@@ -13,7 +13,10 @@ from streammetrics.cli.main import main
 from streammetrics.config import keys
 from tests.deploy.tools import DEPLOY
 
-PAGES = [DEPLOY / "README.md", DEPLOY / "runbook.md", DEPLOY / "helm" / "streammetrics" / "README.md"]
+PAGES = [
+    DEPLOY / "helm" / "streammetrics" / "README.md",
+    *(DEPLOY / name for name in ("README.md", "kafka-and-redis.md", "runbook.md", "checked.md")),
+]
 SECTIONS = {name.partition(".")[0] for name in keys()}
 
 
