@@ -51,7 +51,7 @@ class Engine:
 
     def __init__(self, rules: EngineRules, scorer: Scorer, engagement: EngagementLayout | None = None) -> None:
         self.rules = rules
-        self.layout = TallyLayout(scorer, moments=False, engagement=engagement)
+        self.layout = TallyLayout(scorer, engagement=engagement)
         self.user_totals: UserTotalsLayout | None = None
         if rules.experiments is not None:
             self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics, rules.grades.grades)

@@ -1,14 +1,13 @@
 """The metric library: ranking metrics (NDCG and its family) in exact integers, the same for the stream and for notebooks.
 
 This file exports the scoring core, which needs only numpy. `inputs` reads runs, judgments, files and data frames. `offline`
-evaluates and compares whole runs. `kernels` holds the formulas and the array code behind `Scorer`.
+evaluates and compares whole runs. `kernel` holds the formulas and the array code behind `Scorer`.
 """
 
-from streammetrics.metrics.kernels.packed import PackedLists
 from streammetrics.metrics.names import ALL_METRIC_NAMES, K_MAX, METRIC_NAMES, Column, Metric, MetricError, parse_metric
 from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.tally import Tally, TallyLayout
+from streammetrics.metrics.tally import TallyLayout
 
 __all__ = [
     "ALL_METRIC_NAMES",
@@ -17,10 +16,8 @@ __all__ = [
     "Column",
     "Metric",
     "MetricError",
-    "PackedLists",
     "Scorer",
     "Spec",
-    "Tally",
     "TallyLayout",
     "parse_metric",
 ]

@@ -1,4 +1,4 @@
-"""The public scorer: checks lists in every input shape, scores them with one kernel, and returns integer columns."""
+"""The public scorer: checks lists in every input shape, scores them, and returns integer columns."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Ints
-from streammetrics.metrics.kernels.dispatch import NOTHING_UNSEEN, KernelPart, Kernels, Unseen
-from streammetrics.metrics.kernels.formulas import columns_of_facts
-from streammetrics.metrics.kernels.packed import PackedLists
+from streammetrics.metrics.kernel.blocks import Block, Blocks, UnseenGrades
+from streammetrics.metrics.kernel.formulas import columns_of_facts
 from streammetrics.metrics.names import Column, Metric, MetricError
 from streammetrics.metrics.plan import compile_plan
 from streammetrics.metrics.spec import Spec
@@ -72,7 +71,7 @@ class Scorer:
         grade_max: float | None = None,
     ) -> None:
         self._plan = compile_plan(metrics, spec or Spec(), items_max, grade_max)
-        self._kernels = Kernels(self._plan)
+        self._blocks = Blocks(self._plan)
         self.metrics: tuple[Metric, ...] = self._plan.metrics
         self.columns: tuple[Column, ...] = self._plan.columns
         self.spec: Spec = self._plan.spec
@@ -101,13 +100,13 @@ class Scorer:
         array([[549755813888,            1,            2],
                [           0,            0,            1]])
         """
-        count, parts = self.parts_of_hits(lengths, rows, positions, grades, unseen)
-        return self._columns(count, parts)
+        count, blocks = self.blocks_of_hits(lengths, rows, positions, grades, unseen)
+        return self._columns(count, blocks)
 
     def score_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Ints:
         """Score concatenated lists: list i has the grades[offsets[i]:offsets[i + 1]], in rank order.
 
-        grades: numbers, shape (N,); uint8 is fastest. offsets: integers, shape (L + 1,), ascending from 0 to N.
+        grades: numbers, shape (N,). offsets: integers, shape (L + 1,), ascending from 0 to N.
         unseen: see `score_hits`. Returns int64, shape (L, columns).
 
         >>> Scorer(["dcg@5"]).score_ragged([3, 2, 3, 0, 1, 0.5], [0, 5, 5, 6]) / 2**32
@@ -117,8 +116,10 @@ class Scorer:
         >>> Scorer(["recall@5"]).score_ragged([0, 1], [0, 2], unseen=([0, 0], [1, 2])) / 2**40
         array([[0.33333333]])
         """
-        count, parts = self.parts_of_ragged(grades, offsets, unseen)
-        return self._columns(count, parts)
+        flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
+        checks.check_offsets(ends, flat.size)
+        checks.check_lengths(np.diff(ends), self.items_max)
+        return self._columns(ends.size - 1, self._blocks.of_ragged(flat, ends, self._unseen(unseen, ends.size - 1)))
 
     def score_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Ints:
         """Score the rows of a matrix, in rank order.
@@ -131,75 +132,41 @@ class Scorer:
         array([[1],
                [0]])
         """
-        count, parts = self.parts_of_padded(grades, lengths, unseen)
-        return self._columns(count, parts)
-
-    def score_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Ints:
-        """Score packed lists; the fastest way to score the same lists several times.
-
-        unseen: see `score_hits`. Returns int64, shape (L, columns).
-
-        >>> Scorer(["mrr@3"]).score_packed(PackedLists.from_bytes([bytes([0, 1])])) / 2**40
-        array([[0.5]])
-        """
-        count, parts = self.parts_of_packed(lists, unseen)
-        return self._columns(count, parts)
-
-    def parts_of_hits(
-        self,
-        lengths: npt.ArrayLike,
-        rows: npt.ArrayLike,
-        positions: npt.ArrayLike,
-        grades: npt.ArrayLike,
-        unseen: UnseenItems | None = None,
-    ) -> tuple[int, Iterator[KernelPart]]:
-        """The number of lists, and their facts block by block; `score_hits` and tallies read these."""
-        sizes = checks.whole_numbers("lengths", lengths)
-        at_rows, at_positions = checks.whole_numbers("rows", rows), checks.whole_numbers("positions", positions)
-        numbers = checks.numbers("grades", grades)
-        checks.check_lengths(sizes, self.items_max)
-        checks.check_hits(sizes, at_rows, at_positions, numbers)
-        return sizes.size, self._kernels.of_hits(sizes, at_rows, at_positions, numbers, self._unseen(unseen, sizes.size))
-
-    def parts_of_ragged(
-        self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None
-    ) -> tuple[int, Iterator[KernelPart]]:
-        """Like `parts_of_hits`, from the arguments of `score_ragged`."""
-        flat, ends = checks.numbers("grades", grades), checks.whole_numbers("offsets", offsets)
-        checks.check_offsets(ends, flat.size)
-        checks.check_lengths(np.diff(ends), self.items_max)
-        return ends.size - 1, self._kernels.of_ragged(flat, ends, self._unseen(unseen, ends.size - 1))
-
-    def parts_of_padded(
-        self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None
-    ) -> tuple[int, Iterator[KernelPart]]:
-        """Like `parts_of_hits`, from the arguments of `score_padded`."""
         cells = checks.matrix("grades", grades)
         count, width = cells.shape
         sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
         if sizes.size != count:
             raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one per row")
         checks.check_lengths(sizes, min(width, self.items_max))
-        return count, self._kernels.of_padded(cells, sizes, self._unseen(unseen, count))
+        return self._columns(count, self._blocks.of_padded(cells, sizes, self._unseen(unseen, count)))
 
-    def parts_of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> tuple[int, Iterator[KernelPart]]:
-        """Like `parts_of_hits`, from the arguments of `score_packed`."""
-        if not isinstance(lists, PackedLists):
-            raise MetricError("lists", f"got {type(lists).__name__}; allowed are PackedLists, made by from_bytes or from_ragged")
-        checks.check_lengths(lists.lengths, self.items_max)
-        return lists.lengths.size, self._kernels.of_packed(lists, self._unseen(unseen, lists.lengths.size))
+    def blocks_of_hits(
+        self,
+        lengths: npt.ArrayLike,
+        rows: npt.ArrayLike,
+        positions: npt.ArrayLike,
+        grades: npt.ArrayLike,
+        unseen: UnseenItems | None = None,
+    ) -> tuple[int, Iterator[Block]]:
+        """The number of lists, and their facts block by block. Takes the arguments of `score_hits`."""
+        sizes = checks.whole_numbers("lengths", lengths)
+        at_rows, at_positions = checks.whole_numbers("rows", rows), checks.whole_numbers("positions", positions)
+        numbers = checks.numbers("grades", grades)
+        checks.check_lengths(sizes, self.items_max)
+        checks.check_hits(sizes, at_rows, at_positions, numbers)
+        return sizes.size, self._blocks.of_hits(sizes, at_rows, at_positions, numbers, self._unseen(unseen, sizes.size))
 
-    def _unseen(self, unseen: UnseenItems | None, lists: int) -> Unseen:
+    def _unseen(self, unseen: UnseenItems | None, lists: int) -> UnseenGrades:
         if unseen is None:
-            return NOTHING_UNSEEN
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
         rows, grades = checks.check_unseen(unseen, lists)
         checks.check_grades(grades, rows, None, self._plan)
         order = np.argsort(rows, kind="stable")
-        return Unseen(rows[order], grades[order])
+        return rows[order], grades[order]
 
-    def _columns(self, count: int, parts: Iterable[KernelPart]) -> Ints:
+    def _columns(self, count: int, blocks: Iterable[Block]) -> Ints:
         out = np.empty((count, len(self.columns)), dtype=np.int64)
-        for first, facts in parts:
+        for first, facts in blocks:
             out[first : first + facts.lengths.size] = columns_of_facts(facts).T
         return out
 
@@ -243,14 +210,14 @@ class Scorer:
         checks.check_one_unseen(len(places), len(hidden), self.items_max)
         for grade in (*grades, *hidden):
             checks.check_grade(grade, self._plan)
-        parts = self._kernels.of_hits(
+        blocks = self._blocks.of_hits(
             np.array([length], dtype=np.int64),
             np.zeros(len(places), dtype=np.int64),
             np.array(places, dtype=np.int64),
             np.array(grades, dtype=np.float64),
-            Unseen(np.zeros(len(hidden), dtype=np.int64), np.array(hidden, dtype=np.float64)),
+            (np.zeros(len(hidden), dtype=np.int64), np.array(hidden, dtype=np.float64)),
         )
-        return tuple(self._columns(1, parts)[0].tolist())
+        return tuple(self._columns(1, blocks)[0].tolist())
 
     def values(self, row: Sequence[int] | Ints) -> dict[str, float]:
         """The values of one list by metric name, from its row of columns.

@@ -1,37 +1,61 @@
-"""Tallies: exact integer sums over many lists, from which means are read."""
+"""Flat tallies: exact integer sums over many lists, and the means that are read from them.
+
+A flat tally is a list of ints. Adding two of them merges them; all zeros is the tally of no lists; subtracting removes lists. Python
+ints do not overflow, so nothing is ever rounded.
+"""
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.engagement import EngagementLayout
-from streammetrics.metrics.exact_integers import sum_of_products, sum_of_row
-from streammetrics.metrics.kernels.dispatch import KernelPart
-from streammetrics.metrics.kernels.formulas import ListFacts, columns_of_facts, defined, rows_of_family
-from streammetrics.metrics.kernels.packed import PackedLists
-from streammetrics.metrics.names import Metric, MetricError, parse_metric
-from streammetrics.metrics.plan import FIRST_RANKED, Family
-from streammetrics.metrics.scorer import Scorer, UnseenItems
-from streammetrics.metrics.spec import ARITHMETIC, Spec
-from streammetrics.metrics.tally_layout import FIRST_COLUMN, LISTS, WITH_FEEDBACK, FlatTallyLayout, TallyView
-from streammetrics.metrics.varints import read_varints, write_varints
+from streammetrics.metrics.kernel.formulas import columns_of_facts
+from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.scorer import Scorer
 
-VERSION: Final = 1
-"""The first byte of a stored tally."""
+TallyView: TypeAlias = Literal["zero", "with_feedback"]
+
+LISTS: Final = 0
+WITH_FEEDBACK: Final = 1
+FIRST_COLUMN: Final = 2
+"""Indices in a flat tally: the two list counts come first, then the columns."""
 
 
-class TallyLayout(FlatTallyLayout):
-    """The order of the numbers in a tally, and the tallies of lists. See `FlatTallyLayout` for the arguments and the order."""
+class TallyLayout:
+    """The order of the numbers in a flat tally, the tallies of lists, and what is read from them.
+
+    The order is: the number of lists; the number of lists with feedback (some grade > 0); the scorer's columns; for each
+    `item_hit_rate` its places in lists with feedback; the columns of engagement metrics. All other columns of the scorer are 0 for a
+    list without feedback, so they need no second sum.
+
+    scorer: its columns are summed. engagement: the engagement metrics that are summed too.
+
+    >>> layout = TallyLayout(Scorer(["mrr@3", "hit_rate@1"]))
+    >>> rows = layout.rows_of_hits(lengths=[3, 2], rows=[0, 1], positions=[0, 1], grades=[1, 1])
+    >>> layout.means(rows.sum(axis=0).tolist())
+    {'mrr@3': 0.75, 'hit_rate@1': 0.5}
+    """
+
+    def __init__(self, scorer: Scorer, *, engagement: EngagementLayout | None = None) -> None:
+        self.scorer = scorer
+        self.engagement = engagement
+        columns = scorer.columns
+        self.place_columns = [index for index, column in enumerate(columns) if column.kind == "places"]
+        self._first_place = FIRST_COLUMN + len(columns)
+        self.engagement_from = self._first_place + len(self.place_columns)
+        """The index in a flat tally of the first column of engagement metrics. They are the last columns."""
+        own = () if engagement is None else engagement.columns
+        self.columns = (*columns, *own)
+        """All columns that are summed: the scorer's, then those of engagement metrics."""
+        self.metrics = (*scorer.metrics, *(() if engagement is None else engagement.metrics))
+        self.width = self.engagement_from + len(own)
 
     def rows_of_hits(
         self,
@@ -46,14 +70,10 @@ class TallyLayout(FlatTallyLayout):
         Columns of engagement metrics are 0: their owner adds `EngagementLayout.rows` from `engagement_from` on.
         `sparse` has the places (from 0, ascending) that show an item, by row, of lists with empty places. Only `item_hit_rate` depends on
         them: it counts the items shown in the first k places.
-
-        Raises MetricError for a layout with moments, because squares do not fit int64.
         """
-        if self.moments:
-            raise MetricError("rows", "got a layout with moments (squares exceed int64); allowed is moments=False")
-        count, parts = self.scorer.parts_of_hits(lengths, rows, positions, grades)
+        count, blocks = self.scorer.blocks_of_hits(lengths, rows, positions, grades)
         out = np.empty((count, self.width), dtype=np.int64)
-        for first, facts in parts:
+        for first, facts in blocks:
             mine = out[first : first + facts.lengths.size]
             mine[:, LISTS] = 1
             mine[:, WITH_FEEDBACK] = facts.graded
@@ -68,160 +88,55 @@ class TallyLayout(FlatTallyLayout):
                 out[row, self._first_place + place] = out[row, FIRST_COLUMN + column] * out[row, WITH_FEEDBACK]
         return out
 
-    def of_hits(
-        self,
-        lengths: npt.ArrayLike,
-        rows: npt.ArrayLike,
-        positions: npt.ArrayLike,
-        grades: npt.ArrayLike,
-        unseen: UnseenItems | None = None,
-    ) -> Tally:
-        """The tally of lists given by their graded items. Takes the arguments of `Scorer.score_hits`."""
-        return self._sum(self.scorer.parts_of_hits(lengths, rows, positions, grades, unseen))
+    def lists(self, flat: Sequence[int]) -> int:
+        """The number of lists in a flat tally."""
+        return flat[LISTS]
 
-    def of_ragged(self, grades: npt.ArrayLike, offsets: npt.ArrayLike, unseen: UnseenItems | None = None) -> Tally:
-        """The tally of concatenated lists. Takes the arguments of `Scorer.score_ragged`.
+    def lists_with_feedback(self, flat: Sequence[int]) -> int:
+        """The number of lists with some grade > 0, shown or not."""
+        return flat[WITH_FEEDBACK]
 
-        >>> layout = TallyLayout(Scorer(["mrr@3", "ndcg@3"]))
-        >>> layout.of_ragged([0, 1, 1, 0], [0, 2, 3, 4]).means()
-        {'mrr@3': 0.5, 'ndcg@3': 0.5436432511905878}
+    def sums(self, flat: Sequence[int]) -> Sequence[int]:
+        """The sums of all `columns` over all lists, in their order.
+
+        >>> layout = TallyLayout(Scorer(["hit_rate@2"]))
+        >>> flat = [3, 2, 2 << 40]
+        >>> layout.lists(flat), layout.lists_with_feedback(flat), [total >> 40 for total in layout.sums(flat)]
+        (3, 2, [2])
         """
-        return self._sum(self.scorer.parts_of_ragged(grades, offsets, unseen))
+        if self.engagement is None:
+            return flat[FIRST_COLUMN : self._first_place]
+        return (*flat[FIRST_COLUMN : self._first_place], *flat[self.engagement_from :])
 
-    def of_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Tally:
-        """The tally of the rows of a matrix. Takes the arguments of `Scorer.score_padded`."""
-        return self._sum(self.scorer.parts_of_padded(grades, lengths, unseen))
+    def place_of(self, column: int) -> int:
+        """The index in a flat tally of the sum of one of the `columns`, given by its index."""
+        own = column - len(self.scorer.columns)
+        return FIRST_COLUMN + column if own < 0 else self.engagement_from + own
 
-    def of_packed(self, lists: PackedLists, unseen: UnseenItems | None = None) -> Tally:
-        """The tally of packed lists. Takes the arguments of `Scorer.score_packed`."""
-        return self._sum(self.scorer.parts_of_packed(lists, unseen))
+    def zero(self) -> list[int]:
+        """The flat tally of no lists: the identity of addition."""
+        return [0] * self.width
 
-    def of_list(self, grades: Sequence[float], unseen: Sequence[float] = ()) -> Tally:
-        """The tally of one list of grades in rank order. Takes the arguments of `Scorer.score_list`."""
-        return self.of_ragged(np.asarray(grades, dtype=np.float64), [0, len(grades)], ([0] * len(unseen), unseen) if len(unseen) else None)
+    def means(self, flat: Sequence[int], view: TallyView = "zero") -> dict[str, float]:
+        """The mean of each metric over the lists of a flat tally, by name: one correctly rounded division of integers.
 
-    def empty(self) -> Tally:
-        """The tally of no lists."""
-        return Tally(self, tuple(self.zero()))
+        view: which lists count. `zero`: all. `with_feedback`: lists with some grade > 0. `item_hit_rate` is hits / places in both.
+        Engagement metrics are over all lists, and only in the view `zero`. A metric without lists (or places) is left out.
 
-    def _sum(self, lists: tuple[int, Iterable[KernelPart]]) -> Tally:
-        total = self.zero()
-        for _, facts in lists[1]:
-            part = self._moments(facts) if self.moments else self._sums(facts)
-            total = [left + right for left, right in zip(total, part, strict=True)]
-        return Tally(self, tuple(total))
+        Raises MetricError for an unknown view.
+        """
+        if view not in get_args(TallyView):
+            raise MetricError("view", f"got {view!r}; allowed are {', '.join(get_args(TallyView))}")
+        return {label: top / below for label, top, below in self._ratios(flat, view) if below}
 
-    def _sums(self, facts: ListFacts) -> list[int]:
-        part = self.zero()
-        part[LISTS], part[WITH_FEEDBACK] = facts.lengths.size, int(np.count_nonzero(facts.graded))
-        for family in facts.plan.families:
-            for place, total in self._sums_of_family(facts, family):
-                part[place] = total
-        return part
-
-    def _sums_of_family(self, facts: ListFacts, family: Family) -> Iterator[tuple[int, int]]:
-        """Indices and sums. Each column is summed as soon as it is computed, while it is in the CPU cache."""
-        if family.name in FIRST_RANKED:
-            yield from zip((FIRST_COLUMN + column for column in family.columns), facts.sums_by_first_rank(family.name), strict=True)
-            return
-        for column, row in rows_of_family(facts, family):
-            yield FIRST_COLUMN + column, sum_of_row(row)
-            if column in self.place_columns:
-                yield self._first_place + self.place_columns.index(column), int(row[facts.graded].sum())
-
-    def _moments(self, facts: ListFacts) -> list[int]:
-        columns, graded = columns_of_facts(facts), facts.graded
-        part = [facts.lengths.size, int(np.count_nonzero(graded)), *map(sum_of_row, columns)]
-        part += [int(columns[index][graded].sum()) for index in self.place_columns]
-        part += np.count_nonzero(defined(facts), axis=1).tolist()
-        part += [sum_of_products(row, row) for row in columns]
-        return part + [sum_of_products(columns[one], columns[other]) for one, other in self.pairs]
-
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """The tally of some lists, with its layout. Immutable: every method returns a new tally.
-
-    >>> layout = TallyLayout(Scorer(["mrr@3"]))
-    >>> first, second = layout.of_list([0, 1]), layout.of_list([1])
-    >>> first.merge(second).means(), first.merge(second).revert(first) == second
-    ({'mrr@3': 0.75}, True)
-    >>> first.merge(layout.empty()) == first == Tally.from_bytes(first.to_bytes())
-    True
-    """
-
-    layout: TallyLayout
-    numbers: tuple[int, ...]
-
-    @property
-    def lists(self) -> int:
-        """The number of lists."""
-        return self.layout.lists(self.numbers)
-
-    @property
-    def lists_with_feedback(self) -> int:
-        """Lists with some grade > 0, shown or not."""
-        return self.layout.lists_with_feedback(self.numbers)
-
-    def merge(self, other: Tally) -> Tally:
-        """The tally of the lists of both. Raises MetricError, naming the difference, if the layouts differ."""
-        self.layout.require_same(other.layout)
-        return Tally(self.layout, tuple(left + right for left, right in zip(self.numbers, other.numbers, strict=True)))
-
-    def revert(self, other: Tally) -> Tally:
-        """The tally without the lists of `other`, which must have been merged before. Exact: undoes `merge`."""
-        self.layout.require_same(other.layout)
-        return Tally(self.layout, tuple(left - right for left, right in zip(self.numbers, other.numbers, strict=True)))
-
-    def update(self, before: Tally, after: Tally) -> Tally:
-        """The tally after some lists changed: `before` is their old tally, `after` their new one."""
-        return self.revert(before).merge(after)
-
-    def means(self, view: TallyView | None = None) -> dict[str, float]:
-        """See `TallyLayout.means`."""
-        return self.layout.means(self.numbers, view)
-
-    def covariance(self, one: str | Metric, other: str | Metric | None = None) -> float:
-        """See `TallyLayout.covariance`."""
-        return self.layout.covariance(self.numbers, one, other)
-
-    def to_bytes(self) -> bytes:
-        """A version byte, the header and the numbers. Equal tallies give equal bytes on every machine."""
-        return bytes([VERSION]) + write_varints([len(self.layout.header())]) + self.layout.header() + write_varints(self.numbers)
-
-    @staticmethod
-    def from_bytes(data: bytes) -> Tally:
-        """Read a stored tally. Raises MetricError for another version or arithmetic, and for damaged bytes."""
-        if not data or data[0] != VERSION:
-            raise MetricError("stored tally", f"got version {data[0] if data else 'none'}; allowed is {VERSION}")
-        try:
-            (size,), start = read_varints(data, 1, 1)
-            layout = _layout_of(bytes(data[start : start + size]))
-            numbers, end = read_varints(data, start + size, layout.width)
-        except (ValueError, KeyError, TypeError, IndexError) as error:
-            if isinstance(error, MetricError):
-                raise
-            raise MetricError("stored tally", f"got damaged bytes ({error}); allowed are bytes from to_bytes") from None
-        if end != len(data):
-            raise MetricError("stored tally", f"got {len(data) - end} extra bytes; allowed are bytes from to_bytes")
-        return Tally(layout, tuple(numbers))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tally) and self.numbers == other.numbers and self.layout.header() == other.layout.header()
-
-    def __hash__(self) -> int:
-        return hash(self.numbers)
-
-
-@lru_cache(maxsize=32)
-def _layout_of(header: bytes) -> TallyLayout:
-    stored: dict[str, Any] = json.loads(header)
-    if stored["arithmetic"] != ARITHMETIC:
-        raise MetricError("stored tally", f"got arithmetic {stored['arithmetic']}; allowed is {ARITHMETIC}")
-    scorer = Scorer(stored["metrics"], Spec(**stored["spec"]))
-    engagement = None
-    if "engagement" in stored:
-        satisfied_grade, *names = stored["engagement"]
-        engagement = EngagementLayout(map(parse_metric, names), satisfied_grade)
-    products = [tuple(pair) for pair in stored["products"]]
-    return TallyLayout(scorer, moments=stored["moments"], products=products, engagement=engagement)
+    def _ratios(self, flat: Sequence[int], view: TallyView) -> Iterator[tuple[str, int, int]]:
+        lists = self.lists(flat) if view == "zero" else self.lists_with_feedback(flat)
+        for index, column in enumerate(self.scorer.columns):
+            total = flat[FIRST_COLUMN + index]
+            if column.kind == "places":
+                places = total if view == "zero" else flat[self._first_place + self.place_columns.index(index)]
+                yield str(column.metric), flat[FIRST_COLUMN + index - 1], places
+            elif column.kind == "sum":
+                yield str(column.metric), total, lists << column.scale_bits
+        if self.engagement is not None and view == "zero":
+            yield from self.engagement.ratios(flat[self.engagement_from :], self.lists(flat))

@@ -41,7 +41,7 @@ def places_of(layout: TallyLayout, name: str) -> MeasurePlaces | None:
     """Return where a measure's sums are; None for one that tallies do not have, such as `user_hit_rate@10`.
 
     >>> from streammetrics.metrics import Scorer
-    >>> layout = TallyLayout(Scorer(["hit_rate@10", "item_hit_rate@10"]), moments=False)
+    >>> layout = TallyLayout(Scorer(["hit_rate@10", "item_hit_rate@10"]))
     >>> places_of(layout, "item_hit_rate@10"), places_of(layout, "user_hit_rate@10")
     (MeasurePlaces(lists=0, top=3, bottom=4, scale_bits=0), None)
     """
@@ -58,7 +58,7 @@ def rank_places(layout: TallyLayout, family: str, k: int) -> RankPlaces | None:
     None if no such family has two cut-offs.
 
     >>> from streammetrics.metrics import Scorer
-    >>> layout = TallyLayout(Scorer(["ndcg@10", "mrr@5", "mrr@10"]), moments=False)
+    >>> layout = TallyLayout(Scorer(["ndcg@10", "mrr@5", "mrr@10"]))
     >>> rank_places(layout, "ndcg", 10).family, rank_places(layout, "ndcg", 5)
     ('mrr', None)
     """

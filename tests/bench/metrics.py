@@ -21,7 +21,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.metrics import PackedLists, Scorer, Spec, TallyLayout
+from streammetrics import evaluate, from_run
+from streammetrics.metrics import Scorer, Spec
 from tests.bench import rivals
 from tests.bench.rivals import Lists, Means
 
@@ -57,8 +58,10 @@ class Line:
     check: Callable[[Lists], Means]
 
 
-def tallied(names: list[str], spec: Spec | None = None) -> TallyLayout:
-    return TallyLayout(Scorer(names, spec), moments=False)
+def means(scorer: Scorer, lists: Lists) -> Means:
+    """Score lists and return the mean of each metric."""
+    sums = scorer.score_ragged(lists.flat, lists.offsets).sum(axis=0).tolist()
+    return {str(column.metric): total / (lists.count << column.scale_bits) for column, total in zip(scorer.columns, sums, strict=True)}
 
 
 def check_same(line: Line, theirs: Means) -> None:
@@ -85,21 +88,15 @@ def measure(line: Line, rounds: int) -> tuple[float, float, float]:
 
 
 def lines_of(lists: Lists) -> list[Line]:
-    three, many, ndcg = tallied(THREE), tallied(MANY), tallied(["ndcg@10"])
-    yes_or_no = tallied(THREE, Spec(gain="binary", ideal="full"))
-    packed = PackedLists.from_ragged(lists.flat, lists.offsets)
-    checked = tallied([*dict.fromkeys([*THREE, *MANY]), "mrr"])
-    doubles = lists.flat.astype(np.float64)
-    assert three.of_packed(packed) == three.of_ragged(lists.flat, lists.offsets) == three.of_ragged(doubles, lists.offsets)
+    three, many, ndcg = Scorer(THREE), Scorer(MANY), Scorer(["ndcg@10"])
+    yes_or_no = Scorer(THREE, Spec(gain="binary", ideal="full"))
+    checked = Scorer([*dict.fromkeys([*THREE, *MANY]), "mrr"], items_max=50)
 
-    def read(layout: TallyLayout) -> Callable[[Lists], Means]:
-        return lambda some: layout.of_ragged(some.flat, some.offsets).means()
+    def read(scorer: Scorer) -> Callable[[Lists], Means]:
+        return lambda some: means(scorer, some)
 
-    def ragged(layout: TallyLayout) -> Callable[[], Means]:
-        return lambda: layout.of_ragged(lists.flat, lists.offsets).means()
-
-    def of_packed(layout: TallyLayout) -> Callable[[], Means]:
-        return lambda: layout.of_packed(packed).means()
+    def ragged(scorer: Scorer) -> Callable[[], Means]:
+        return lambda: means(scorer, lists)
 
     threads = os.environ.get("NUMBA_NUM_THREADS", str(os.cpu_count()))
     ranx, trec = f"ranx kernels, {threads} threads", "pytrec_eval"
@@ -111,26 +108,35 @@ def lines_of(lists: Lists) -> list[Line]:
     def trec_many(of: Lists) -> Callable[[], Means]:
         return rivals.pytrec_eval(of, many=True)
 
+    def of_dicts(of: Lists) -> Means:
+        return evaluate(from_run(*rivals.dicts(of)), THREE).means
+
     count = lists.count
+    run, qrels = rivals.dicts(some)
     return [
-        Line("general, 3 values", ranx, "ranx", 7, ragged(three), count, rivals.ranx_kernels, some, read(three)),
-        Line("general, 3 values", trec, "pytrec_eval", 40, ragged(three), count, trec_three, few, read(checked)),
-        Line("general, ndcg", "scikit-learn", "sklearn", 10, ragged(ndcg), count, rivals.sklearn_ndcg, some, read(ndcg)),
+        Line("3 values", ranx, "ranx", 5, ragged(three), count, rivals.ranx_kernels, some, read(three)),
+        Line("3 values", trec, "pytrec_eval", 5, ragged(three), count, trec_three, few, read(checked)),
+        Line("ndcg", "scikit-learn", "sklearn", 5, ragged(ndcg), count, rivals.sklearn_ndcg, some, read(ndcg)),
+        Line("3 values", "RecTools", "rectools", 5, ragged(yes_or_no), count, rivals.rectools, some.graded_only(), read(yes_or_no)),
+        Line("24 values", trec, "pytrec_eval", 5, ragged(many), count, trec_many, few, read(checked)),
         Line(
-            "general, 3 values", "RecTools", "rectools", 35, ragged(yes_or_no), count, rivals.rectools, some.graded_only(), read(yes_or_no)
+            "3 values, from dicts",
+            "pytrec_eval, from dicts",
+            "pytrec_eval",
+            1,
+            lambda: evaluate(from_run(run, qrels), THREE).means,
+            some.count,
+            rivals.pytrec_eval_from_dicts,
+            some,
+            of_dicts,
         ),
-        Line("packed, 3 values", ranx, "ranx", 45, of_packed(three), count, rivals.ranx_kernels, some, read(three)),
-        Line("packed, 24 values", trec, "pytrec_eval", 50, of_packed(many), count, trec_many, few, read(checked)),
-        Line("general, 24 values", trec, "pytrec_eval", 12, ragged(many), count, trec_many, few, read(checked)),
     ]
 
 
 def alone(lists: Lists, rounds: int) -> Table:
-    """Measure what no other library does: means from bytes, from doubles, and of one event."""
-    three = tallied(THREE)
+    """Measure what no other library does: means from doubles, and of one event."""
     some = lists.first(min(lists.count, 200_000))
-    as_bytes, doubles = some.bytes(), some.flat.astype(np.float64)
-    assert three.of_packed(PackedLists.from_bytes(as_bytes)) == three.of_ragged(doubles, some.offsets)
+    doubles = Lists(some.flat.astype(np.float64), some.offsets)
     scorer, chance = Scorer(THREE), random.Random(5)
     events = [(length, {chance.randrange(length): chance.randint(1, 3)}) for length in (chance.randint(10, 50) for _ in range(20_000))]
 
@@ -140,8 +146,7 @@ def alone(lists: Lists, rounds: int) -> Table:
             score(length, hits)
 
     acts: list[tuple[str, Callable[[], object], int]] = [
-        ("bytes per list -> means", lambda: three.of_packed(PackedLists.from_bytes(as_bytes)).means(), some.count),
-        ("general, from doubles", lambda: three.of_ragged(doubles, some.offsets).means(), some.count),
+        ("from doubles", lambda: means(scorer, doubles), some.count),
         ("one list at a time, one graded item", one_by_one, len(events)),
     ]
     took = [[seconds(act) / count for _, act, count in acts] for _ in range(rounds)]

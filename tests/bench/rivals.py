@@ -36,9 +36,6 @@ class Lists:
     def rows(self) -> list[np.ndarray]:
         return np.split(self.flat, self.offsets[1:-1])
 
-    def bytes(self) -> list[bytes]:
-        return [row.tobytes() for row in self.rows()]
-
 
 def made(count: int, seed: int = 1) -> Lists:
     """Lists of 10 to 50 items, of which about a fifth have a grade."""
@@ -70,12 +67,35 @@ def ranx_kernels(lists: Lists) -> Callable[[], Means]:
     return evaluate
 
 
+def dicts(lists: Lists) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, int]]]:
+    """A run and judgments as dicts, with the items of a list in no order."""
+    chance = np.random.default_rng(3)
+    runs, qrels = {}, {}
+    for at, row in enumerate(lists.rows()):
+        runs[str(at)] = {str(item): float(row.size - item) for item in chance.permutation(row.size).tolist()}
+        qrels[str(at)] = {str(item): int(grade) for item, grade in enumerate(row)}
+    return runs, qrels
+
+
+def pytrec_eval_from_dicts(lists: Lists) -> Callable[[], Means]:
+    """pytrec_eval with the reading of its judgments. Its reciprocal rank has no cut-off, so the mean is not compared."""
+    import pytrec_eval as library  # noqa: PLC0415
+
+    runs, qrels = dicts(lists)
+
+    def evaluate() -> Means:
+        found = library.RelevanceEvaluator(qrels, {"ndcg_cut.10", "success.10", "recip_rank"}).evaluate(runs).values()
+        names = {"ndcg_cut_10": "ndcg@10", "success_10": "hit_rate@10"}
+        return {ours: float(np.mean([values[name] for values in found])) for name, ours in names.items()}
+
+    return evaluate
+
+
 def pytrec_eval(lists: Lists, many: bool) -> Callable[[], Means]:
     """pytrec_eval on dicts that are there already; many: all of its measures that have our 24 values, and no others."""
     import pytrec_eval as library  # noqa: PLC0415
 
-    qrels = {str(at): {str(item): int(grade) for item, grade in enumerate(row)} for at, row in enumerate(lists.rows())}
-    runs = {str(at): {str(item): float(row.size - item) for item in range(row.size)} for at, row in enumerate(lists.rows())}
+    runs, qrels = dicts(lists)
     names = (
         {"ndcg_cut": "ndcg", "map_cut": "map", "P": "precision", "recall": "recall", "success": "hit_rate"}
         if many

@@ -44,7 +44,7 @@ def entered(
 
 
 def test_sums_over_all_users_may_exceed_int64() -> None:
-    layout = UserTotalsLayout(TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False), ())
+    layout = UserTotalsLayout(TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)), ())
     (best,) = layout.layout.scorer.score_list([18])
     size = layout.lists_max
     assert 4 * size * best > 1 << 63
@@ -56,7 +56,7 @@ def test_sums_over_all_users_may_exceed_int64() -> None:
 
 
 def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit() -> None:
-    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     layout.lists_max = 3
     of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
     runs, counts, (record,) = entered(layout, [of_user])
@@ -88,7 +88,7 @@ def test_a_visit_across_midnight_is_one_first_exposure_in_all_and_one_for_each_d
 
 
 def test_a_user_of_many_experiments_has_one_entry_for_whole_runs_and_one_for_the_day() -> None:
-    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     labels = tuple((f"e{number:02}", "a") for number in range(16))
     runs, _, (record,) = entered(layout, [[list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)]])
     assert [len(scopes.variants) for scopes in record.entries] == [16, 16]
@@ -97,7 +97,7 @@ def test_a_user_of_many_experiments_has_one_entry_for_whole_runs_and_one_for_the
 
 def test_a_user_of_many_rollouts_has_one_entry_for_each_stage_and_the_same_cross_moments_in_each_rollout() -> None:
     """The last rollout has other stages, so it is split off where its stages begin."""
-    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     stages, later = (StagePlan((("", NEVER), ("5", NOON_MS + at))) for at in (5, 7))
     names = [f"e{number:02}" for number in range(16)]
     labels = tuple((name, "ab"[number % 2]) for number, name in enumerate(names))
@@ -114,7 +114,7 @@ def test_a_user_of_many_rollouts_has_one_entry_for_each_stage_and_the_same_cross
 
 
 def test_scopes_are_split_where_a_list_shows_other_variants_or_fewer_experiments() -> None:
-    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"]), moments=False), ())
+    layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     both, other = (("layout", "x"), ("ranker", "a")), (("layout", "x"), ("ranker", "b"))
     runs, _, (record,) = entered(layout, [[list_of(NOON_MS, both), list_of(NOON_MS + 1, RANKER), list_of(NOON_MS + 2, other)]])
     ranker, layouts = (runs.of_name[name][0] for name in ("ranker", "layout"))

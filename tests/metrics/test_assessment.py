@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.metrics import Metric, MetricError, Scorer, Tally, TallyLayout
+from streammetrics.metrics import Metric, MetricError, Scorer, TallyLayout
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES
@@ -72,14 +72,10 @@ def test_the_values_of_a_list_are_rounded_to_the_stated_units() -> None:
     assert thirds.row(("a", "b"), ()) == [366_503_875_925, 1]  # 2**40 / 3
 
 
-def test_they_are_the_last_columns_of_a_tally_and_stored_with_it() -> None:
+def test_they_are_the_last_columns_of_a_tally() -> None:
     assessment = AssessmentLayout(METRICS, CATALOGUE)
     engagement = EngagementLayout([Metric("zero_result_rate"), Metric("time_to_first_click_p50")], 2.0, assessment)
-    layout = TallyLayout(Scorer(["mrr@3"]), moments=False, engagement=engagement)
-    tally = layout.of_list([0, 1])
-    restored = Tally.from_bytes(tally.to_bytes())
-    assert restored == tally
-    assert restored.layout.columns == layout.columns
+    layout = TallyLayout(Scorer(["mrr@3"]), engagement=engagement)
     assert [str(column.metric) for column in layout.columns[-9:]] == [
         *(f"{name}@3" for name in ASSESSMENT_NAMES[:-1] for _ in range(2)),
         "fallback_share",

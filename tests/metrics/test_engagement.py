@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from streammetrics.metrics import Metric, MetricError, Scorer, Tally, TallyLayout
+from streammetrics.metrics import Metric, MetricError, Scorer, TallyLayout
 from streammetrics.metrics.engagement import BOUNDS_MS, EngagementFacts, EngagementLayout
 from streammetrics.metrics.names import ENGAGEMENT_NAMES
 
@@ -53,8 +53,8 @@ def test_the_worked_example() -> None:
 
 def test_engagement_metrics_are_the_last_numbers_of_a_tally() -> None:
     scorer, engagement = Scorer(["mrr@3"]), EngagementLayout(METRICS)
-    layout = TallyLayout(scorer, moments=False, engagement=engagement)
-    plain = TallyLayout(scorer, moments=False)
+    layout = TallyLayout(scorer, engagement=engagement)
+    plain = TallyLayout(scorer)
     rows = layout.rows_of_hits([0, 10, 10, 5], [2, 3], [0, 2], [1, 3])
     rows[:, layout.engagement_from :] += engagement.rows(facts(FOUR_LISTS))
     total = rows.sum(axis=0).tolist()
@@ -84,18 +84,8 @@ def test_the_bounds_of_the_histogram_have_the_stated_resolution() -> None:
 
 
 def test_a_ratio_of_no_clicks_is_left_out() -> None:
-    layout = TallyLayout(Scorer(["mrr@3"]), moments=False, engagement=EngagementLayout([Metric("first_click_rank")]))
+    layout = TallyLayout(Scorer(["mrr@3"]), engagement=EngagementLayout([Metric("first_click_rank")]))
     assert layout.means([2, 0, 0, 0, 0]) == {"mrr@3": 0.0}
-
-
-def test_a_stored_tally_keeps_its_engagement_metrics() -> None:
-    tally = TallyLayout(Scorer(["mrr@3"]), moments=False, engagement=EngagementLayout(METRICS, 3.0)).of_list([0, 1])
-    restored = Tally.from_bytes(tally.to_bytes())
-    assert restored == tally
-    assert restored.layout.engagement is not None
-    assert restored.layout.engagement.satisfied_grade == 3.0
-    with pytest.raises(MetricError, match="tally metrics"):
-        tally.merge(TallyLayout(Scorer(["mrr@3"]), moments=False).of_list([0, 1]))
 
 
 @pytest.mark.parametrize("name", ENGAGEMENT_NAMES)
@@ -108,7 +98,5 @@ def test_only_the_share_of_first_clicks_has_a_cut_off(name: str) -> None:
 def test_wrong_layouts_are_rejected() -> None:
     with pytest.raises(MetricError, match="engagement metric: got ndcg@3"):
         EngagementLayout([Metric("ndcg", 3)])
-    with pytest.raises(MetricError, match="allowed is moments=False"):
-        TallyLayout(Scorer(["mrr@3"]), engagement=EngagementLayout(METRICS))
     with pytest.raises(MetricError, match="needs the times of clicks"):
         Scorer(["zero_result_rate"])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from streammetrics.errors import StreammetricsError
-from streammetrics.metrics import ALL_METRIC_NAMES, Metric, MetricError, PackedLists, Scorer, Spec, parse_metric
+from streammetrics.metrics import ALL_METRIC_NAMES, Metric, MetricError, Scorer, Spec, parse_metric
 from streammetrics.metrics.inputs.frames import from_wide_frame
 from streammetrics.metrics.names import WHOLE_LIST_NAMES
 
@@ -191,23 +191,8 @@ def test_a_metric_is_checked_when_constructed(name: str, k: int) -> None:
         ),
         (lambda s: TABLE.score_ragged([3], [0, 1]), "grade: got 3 at list 0, position 0; allowed are finite numbers 0..2"),
         (lambda s: TABLE.score_list([0, 1.5]), "grade: got 1.5; allowed are whole numbers 0..2, because gains are a table"),
-        (
-            lambda s: PackedLists.from_ragged([1, 2, 4], [0, 2, 3]),
-            "grade: got 4 at list 1, position 0; allowed in packed lists are 0, 1, 2, 3",
-        ),
-        (lambda s: PackedLists.from_ragged([1, math.nan], [0, 0, 2]), "grade: got nan at list 1, position 1"),
-        (lambda s: PackedLists.from_ragged([1, 0.5], [0, 2]), "grade: got 0.5 at list 0, position 1"),
-        (lambda s: PackedLists.from_ragged([1], [0, 2]), "offsets: got 0..2"),
-        (lambda s: PackedLists.from_ragged([0] * 1025, [0, 1025]), "length: got 1025 at list 0; allowed are whole numbers 0..1024"),
-        (lambda s: PackedLists.from_bytes(["a"]), "lists: got sequence item 0: expected a bytes-like object, str found"),
-        (lambda s: s.score_packed(PackedLists.from_bytes([bytes(51)])), "length: got 51 at list 0"),
-        (
-            lambda s: Scorer(["mrr@1"], grade_max=2).score_packed(PackedLists.from_bytes([b"", bytes([0, 3])])),
-            "grade: got 3 at list 1, position 1; allowed are finite numbers 0..2",
-        ),
         (lambda s: s.score_list([[1]]), "grade: got [1]; allowed are finite numbers 0..7"),
         (lambda s: s.score_list("12"), "grade: got '1'"),
-        (lambda s: s.score_packed([b"1"]), "lists: got list; allowed are PackedLists"),
         (lambda s: s.score_ragged(np.ma.array([1, 2], mask=[0, 1]), [0, 2]), "grades: got a masked array"),
         (lambda s: s.score_ragged([1], np.array([0, 1 << 63], dtype=np.uint64)), "offsets: got 9223372036854775808 at index 1"),
         (lambda s: s.score_ragged(np.array([1j]), [0, 1]), "grades: got dtype complex128; allowed are real numbers"),

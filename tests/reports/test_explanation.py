@@ -24,8 +24,9 @@ from streammetrics.reports.report import Report
 from streammetrics.windows.pane_trail import TrailSpan
 from streammetrics.windows.panes import Group
 from tests.support.committed_state import HOUR_MS, MINUTE_MS, START_MS, two_variants
+from tests.support.tallies import tally_of
 
-LAYOUT = TallyLayout(Scorer(["ndcg@10", "item_hit_rate@1", "item_hit_rate@3", "item_hit_rate@10"]), moments=False)
+LAYOUT = TallyLayout(Scorer(["ndcg@10", "item_hit_rate@1", "item_hit_rate@3", "item_hit_rate@10"]))
 DECIDING = ("ndcg@10", "item_hit_rate@10")
 Chances = Callable[[str, str, int, int], float]
 """The chance of a hit by variant, surface, rank (from 0) and minute."""
@@ -47,7 +48,7 @@ def recent_lists(
                 count = random.poisson(lists_per_minute / len(surfaces))
                 hit = np.array([chances(variant, surface, rank, minute) for rank in range(10)])
                 grades = (random.random((count, 10)) < hit).astype(float)
-                numbers = list(LAYOUT.of_padded(grades).numbers) if count else LAYOUT.zero()
+                numbers = tally_of(LAYOUT, grades.tolist())
                 whole = [one + other for one, other in zip(whole, numbers, strict=True)]
                 group = Group("ranker", variant, "surface", surface)
                 tallies[group] = [one + other for one, other in zip(tallies.get(group, LAYOUT.zero()), numbers, strict=True)]
@@ -196,7 +197,7 @@ def test_a_rise_against_the_drop_is_told() -> None:
 def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
     recent = recent_lists(planted)
     few = {
-        Group("ranker", variant, "surface", "rare"): list(LAYOUT.of_padded(np.full((LISTS_MIN - 1, 10), hit)).numbers)
+        Group("ranker", variant, "surface", "rare"): tally_of(LAYOUT, [[hit] * 10] * (LISTS_MIN - 1))
         for variant, hit in (("control", 1.0), ("treatment", 0.0))
     }
     (ndcg, _) = explained(replace(recent, tallies={**recent.tallies, **few}))

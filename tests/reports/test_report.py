@@ -55,7 +55,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         user_windows=(UniqueUserWindow(18, 19, True, (UserCounts(("ranker", "new"), 20, {5: 10}),)),),
     )
     of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
-    assert report.to_json(TallyLayout(Scorer(["mrr@5"]), moments=False)) == {
+    assert report.to_json(TallyLayout(Scorer(["mrr@5"]))) == {
         "warnings": [
             f"50.0 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list. Fix: {FIX}.",
             "None of 14 events is a list. Do the inputs hold the lists that users saw?",

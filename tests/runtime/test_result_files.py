@@ -20,15 +20,16 @@ from streammetrics.runtime.result_files import ResultFiles
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import Group, Pane
 from tests.servers.process import wait_until
+from tests.support.tallies import tally_of
 
-LAYOUT = TallyLayout(Scorer(["hit_rate@2"]), moments=False)
+LAYOUT = TallyLayout(Scorer(["hit_rate@2"]))
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 START = 1_732_183_200_000  # 2024-11-21 10:00 UTC
 REPORT: Any = SimpleNamespace(experiments=(), entered_ms=None)
 
 
 def pane(lists: int) -> Pane:
-    return {Group("x", "a"): list(LAYOUT.of_ragged([1] * lists, range(lists + 1)).numbers)}
+    return {Group("x", "a"): tally_of(LAYOUT, [[1]] * lists)}
 
 
 class Stored:

@@ -19,20 +19,14 @@ from streammetrics.runtime.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import Group, Pane
 from tests.servers.process import wait_until
+from tests.support.tallies import tally_of
 
-LAYOUT = TallyLayout(Scorer(["hit_rate@2", "item_hit_rate@2"]), moments=False)
+LAYOUT = TallyLayout(Scorer(["hit_rate@2", "item_hit_rate@2"]))
 REPORT: Any = SimpleNamespace(experiments=(), entered_ms=None, is_settled=True)
 
 
 def pane(*lists: list[int]) -> Pane:
-    return {Group("x", "a"): list(LAYOUT.of_ragged([grade for one in lists for grade in one], [0, *_ends(lists)]).numbers)}
-
-
-def _ends(lists: Iterable[list[int]]) -> Iterator[int]:
-    total = 0
-    for one in lists:
-        total += len(one)
-        yield total
+    return {Group("x", "a"): tally_of(LAYOUT, lists)}
 
 
 class Panes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.windows.panes import Group, add_to
 
-LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]), moments=False)
+LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]))
 ONE_LIST = [1] + [0] * (LAYOUT.width - 1)
 
 

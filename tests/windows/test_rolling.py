@@ -15,7 +15,7 @@ from streammetrics.windows.panes import Group, Pane, WindowRules
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 
-LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]), moments=False)
+LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]))
 RULES = WindowRules(pane_ms=10, windows_ms=(20,), lateness_ms=2, attribution_ms=5)
 ALL = Group()
 

@@ -9,7 +9,7 @@ from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.sessions.state import ShownList
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
-HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18), moments=False)
+HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18))
 (BEST,) = HIGHEST.scorer.score_list([18])
 
 

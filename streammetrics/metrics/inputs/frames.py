@@ -1,7 +1,6 @@
 """Reads data frames (pandas, polars, pyarrow, DuckDB, ...) and dicts of columns into judged lists. Imports none of them.
 
-A frame is read through `__arrow_c_stream__` if that works, otherwise column by column as `frame[name]`. The latter covers dicts
-of sequences or arrays, and pandas without pyarrow.
+A column is `frame[name]` as numpy reads it. What is no array but has an Arrow stream, such as a relation of DuckDB, is read by pyarrow.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
-from streammetrics.metrics.inputs.arrow import ArrowStreamError, read_columns
 from streammetrics.metrics.inputs.grades import from_padded, from_ragged
 from streammetrics.metrics.inputs.judged import Judged, Users, judge
 from streammetrics.metrics.inputs.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
 from streammetrics.metrics.inputs.overlap import require_common_lists
 from streammetrics.metrics.inputs.ranking import ItemLists, NegativeGrades, TieRule
 from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.optional import optional
 
 
 def from_frame(
@@ -201,14 +200,10 @@ def _ranks(columns: Mapping[str, AnyArray], rank: str | None) -> tuple[str, Numb
 
 
 def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
-    if hasattr(frame, "__arrow_c_stream__"):
-        try:
-            return read_columns(frame, dict.fromkeys(names))
-        except ArrowStreamError as error:  # pandas needs pyarrow, which fails if it cannot convert every column
-            if not hasattr(frame, "__getitem__"):
-                raise MetricError("frame", f"{error}; allowed is a frame that can be read") from None
+    if hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "__array__"):
+        frame = _arrow_table(frame)
     if not hasattr(frame, "__getitem__"):
-        raise MetricError("frame", f"got {type(frame).__name__}; allowed is what has __arrow_c_stream__, or columns by name")
+        raise MetricError("frame", f"got {type(frame).__name__}; allowed is what has columns by name, or an Arrow stream")
     columns = {name: _column(frame, name) for name in names}
     sizes = {name: column.size for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
@@ -218,14 +213,24 @@ def _columns(frame: Any, names: Sequence[str]) -> dict[str, AnyArray]:
     return columns
 
 
+def _arrow_table(frame: Any) -> Any:
+    pyarrow = optional("pyarrow", "frame")
+    try:
+        return pyarrow.table(frame)
+    except Exception as error:  # whatever the library behind the stream raises
+        raise MetricError(
+            "frame", f"got {type(frame).__name__} that cannot be read ({type(error).__name__}: {error}); allowed is a whole table"
+        ) from error
+
+
 def _column(frame: Any, name: str) -> AnyArray:
     try:
         given = frame[name]
         values = np.asarray(given)
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except Exception as error:  # each library has errors of its own
         raise MetricError(
             f"column {name!r}", f"cannot be read ({type(error).__name__}: {error}); allowed is a column of that name"
-        ) from None
+        ) from error
     if values.ndim != 1:
         raise MetricError(f"column {name!r}", f"got {values.ndim} dimensions; allowed is 1")
     require_not_rounded(f"column {name!r}", given, values, _row)

@@ -120,7 +120,7 @@ def _relevant_items(relevant: Any, name: Hashable) -> Mapping[Any, float]:
 
 
 def _mapping(judgments: Any, name: Hashable) -> Mapping[Any, float]:
-    if not isinstance(judgments, Mapping):
+    if type(judgments) is not dict and not isinstance(judgments, Mapping):
         raise MetricError("qrels", f"got {type(judgments).__name__} for list {name!r}; allowed is a mapping of item id to grade")
     return judgments
 
@@ -128,7 +128,7 @@ def _mapping(judgments: Any, name: Hashable) -> Mapping[Any, float]:
 def _flattened(lists: Sequence[Any], names: Sequence[Hashable]) -> tuple[Ints, Sequence[Hashable], Numbers]:
     """The offsets, items and scores of the lists of a run."""
     for one, name in zip(lists, names, strict=True):
-        if not isinstance(one, Mapping):
+        if type(one) is not dict and not isinstance(one, Mapping):  # the second check takes long
             raise MetricError("run", f"got {type(one).__name__} for list {name!r}; allowed is a mapping of item id to score")
     offsets = offsets_of(map(len, lists))
     items = list(chain.from_iterable(lists))

@@ -10,14 +10,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from streammetrics.metrics.arrays import Ints
-from streammetrics.metrics.exact_integers import exact_sum
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
-from streammetrics.metrics.offline.evaluate import Evaluation
+from streammetrics.metrics.offline.evaluate import Evaluation, exact_sum
 from streammetrics.metrics.offline.judgments import AGGREGATES
 from streammetrics.metrics.offline.randomisation import PValue, check_sampling, sign_flip_test, swap_test
-from streammetrics.metrics.offline.student_t import critical_value, two_sided_p_value
 from streammetrics.metrics.offline.tables import DataTable
+from streammetrics.metrics.optional import optional
 
 Unpaired: TypeAlias = Literal["error", "drop"]
 Correction: TypeAlias = Literal["none", "holm"]
@@ -127,7 +126,7 @@ def compare(
     freedom. Without users this is the paired t test. The randomisation test flips the sign of a cluster's differences (Smucker,
     Allan and Carterette 2007). For `item_hit_rate`, a ratio of sums, it swaps the cluster's two counts.
 
-    Raises MetricError, naming the difference, if the evaluations have different specs, metrics, lists or users.
+    Raises MetricError, naming the difference, if the evaluations have different specs, metrics, lists or users, and without scipy.
 
     >>> from streammetrics.metrics.offline.evaluate import evaluate
     >>> from streammetrics.metrics.inputs.grades import from_grades
@@ -158,7 +157,7 @@ class _Pairs:
 
 
 def check_choices(unpaired: str, level: float, samples: int, seed: int, correction: str) -> None:
-    """Raise MetricError for invalid options of `compare`, without evaluations."""
+    """Raise MetricError for invalid options of `compare`, and if scipy is not installed, without evaluations."""
     if unpaired not in ("error", "drop"):
         raise MetricError("unpaired", f"got {unpaired!r}; allowed are error, drop")
     if correction not in ("none", "holm"):
@@ -166,6 +165,7 @@ def check_choices(unpaired: str, level: float, samples: int, seed: int, correcti
     if not 0 < level < 1:
         raise MetricError("confidence level", f"got {level!r}; allowed are 0 < level < 1")
     check_sampling(samples, seed)
+    _scipy_special()
 
 
 def _require_alike(a: Evaluation, b: Evaluation) -> None:
@@ -237,13 +237,18 @@ def _means(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...]) -> tuple[float, float
     return above_a / below_a, above_b / below_b, (above_b * below_a - above_a * below_b) / (below_a * below_b)
 
 
+def _scipy_special() -> Any:
+    return optional("scipy.special", "compare", "'streammetrics[compare]'")
+
+
 def _student(gap: float, error: float, clusters: int, level: float) -> tuple[float, float, float]:
     """t, its two-sided p-value, and half the width of the interval."""
     if math.isnan(error):
         return math.nan, math.nan, math.nan
     if error == 0:
         return (math.copysign(math.inf, gap), 0.0, 0.0) if gap else (0.0, 1.0, 0.0)
-    return gap / error, two_sided_p_value(gap / error, clusters - 1), error * critical_value(level, clusters - 1)
+    tails, t = _scipy_special(), gap / error
+    return t, 2 * float(tails.stdtr(clusters - 1, -abs(t))), -error * float(tails.stdtrit(clusters - 1, (1 - level) / 2))
 
 
 def _randomised(of_a: tuple[Ints, ...], of_b: tuple[Ints, ...], clusters: Clusters, *, is_ratio: bool, chance: tuple[int, int]) -> PValue:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from streammetrics.metrics.arrays import Bools, Floats, Ints
-from streammetrics.metrics.exact_integers import exact_sum
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
 from streammetrics.metrics.offline.clustered import Clusters, influence, standard_error
@@ -228,6 +227,15 @@ def _mean(evaluation: Evaluation, metric: Metric) -> float:
         return float(np.exp(_logarithms(evaluation.values(metric)[counted]).mean())) if counted.any() else math.nan
     above, below = (exact_sum(part[counted]) for part in evaluation.parts(metric))
     return above / below if below else math.nan
+
+
+def exact_sum(values: Ints) -> int:
+    """The exact sum of int64 numbers of either sign. The upper and lower halves are summed apart, so nothing overflows.
+
+    >>> exact_sum(np.full(4, -1 << 62)) == -1 << 64
+    True
+    """
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
 def summary(evaluation: Evaluation) -> list[Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from streammetrics.metrics.arrays import Bools, Ints
 from streammetrics.metrics.inputs.judged import Judged
 from streammetrics.metrics.inputs.ranking import TieGroups
-from streammetrics.metrics.kernels.formulas import columns_of_facts, defined
+from streammetrics.metrics.kernel.formulas import columns_of_facts, defined
 from streammetrics.metrics.names import EVALUATE_NAMES, Column, Metric, MetricError
 from streammetrics.metrics.offline.judgments import JudgedCounts, defined_by, scale_bits, values_of
 from streammetrics.metrics.offline.requests import Request
@@ -90,12 +90,12 @@ def _by_scorer(judged: Judged, metrics: Sequence[Metric], spec: Spec) -> Scored:
 
 def _score(scorer: Scorer, judged: Judged) -> Scored:
     unseen = (judged.unseen_rows, judged.unseen_grades)
-    count, parts = scorer.parts_of_hits(judged.lengths, judged.rows, judged.positions, judged.grades, unseen)
+    count, blocks = scorer.blocks_of_hits(judged.lengths, judged.rows, judged.positions, judged.grades, unseen)
     rows = np.empty((count, len(scorer.columns)), dtype=np.int64)
     relevant = np.empty(count, dtype=np.bool_)
     sums = [column.metric for column in scorer.columns if column.kind == "sum"]
     defining = np.empty((len(sums), count), dtype=np.bool_)
-    for first, facts in parts:
+    for first, facts in blocks:
         part = slice(first, first + facts.lengths.size)
         rows[part] = columns_of_facts(facts).T
         relevant[part] = facts.relevant > 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import Any, Final
 
 from streammetrics.metrics.names import MetricError
+from streammetrics.metrics.optional import optional
 
 ROWS_SHOWN: Final = 20
 
@@ -73,15 +73,15 @@ class DataTable(Mapping[str, Sequence[Any]]):
 
     def to_pandas(self) -> Any:
         """A pandas.DataFrame. Raises MetricError if pandas is not installed."""
-        return _library("pandas", "to_pandas").DataFrame(self._columns)
+        return optional("pandas", "to_pandas").DataFrame(self._columns)
 
     def to_polars(self) -> Any:
         """A polars.DataFrame. Raises MetricError if polars is not installed."""
-        return _library("polars", "to_polars").DataFrame(self._columns, strict=False, infer_schema_length=None)
+        return optional("polars", "to_polars").DataFrame(self._columns, strict=False, infer_schema_length=None)
 
     def to_arrow(self) -> Any:
         """A pyarrow.Table. Raises MetricError if pyarrow is not installed."""
-        return _library("pyarrow", "to_arrow").table(self._columns)
+        return optional("pyarrow", "to_arrow").table(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The Arrow PyCapsule interface: polars, DuckDB, pandas and others read the table without a conversion. It needs pyarrow."""
@@ -107,13 +107,6 @@ class DataTable(Mapping[str, Sequence[Any]]):
     def _more(self) -> list[str]:
         rows, _ = self.shape
         return [f"... {rows - ROWS_SHOWN} more rows"] if rows > ROWS_SHOWN else []
-
-
-def _library(name: str, method: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise MetricError(method, f"got no {name}; allowed is an environment with it: pip install {name}") from None
 
 
 def _html_row(tag: str, cells: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import re
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import product
@@ -248,3 +249,12 @@ def test_arguments_that_are_not_evaluations_are_rejected() -> None:
     for sides, message in (((judged, evaluated), "a: got Judged"), ((evaluated, judged), "b: got Judged")):
         with pytest.raises(MetricError, match=f"{message}; allowed is what evaluate returns"):
             compare(*sides)
+
+
+def test_a_comparison_needs_scipy_and_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = evaluate(from_grades([[1], [0, 1]]), ["mrr@5"])
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(
+        MetricError, match=r"compare: got no scipy; allowed is an environment with it: pip install 'streammetrics\[compare\]'"
+    ):
+        compare(one, one)

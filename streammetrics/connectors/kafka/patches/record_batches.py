@@ -19,9 +19,9 @@ import numpy as np
 from kafka.errors import CorruptRecordError
 from numpy.typing import NDArray
 
+from streammetrics.connectors.kafka.patches.varints import read_varint, read_varints_at
 from streammetrics.connectors.source import Record
 from streammetrics.events.encodings.sent_value import SentValue
-from streammetrics.metrics.varints import read_varint, read_varints_at
 
 LOG_APPEND_TIME = 1
 COLUMNS_FROM = 128

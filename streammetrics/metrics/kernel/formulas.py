@@ -1,4 +1,4 @@
-"""The formula of each metric, written once for all kernels. Formulas read ListFacts and return integers per list.
+"""The formula of each metric. Formulas read ListFacts and return integers per list.
 
 Notation: DCG@k = sum of gain / discount over ranks i <= k; h relevant items among the first k; R relevant items in all; n items
 shown. Each division divides two doubles and is rounded once to units of a value.
@@ -6,74 +6,15 @@ shown. Each division divides two doubles and is rounded once to units of a value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from streammetrics.metrics.arrays import Floats, Ints, Numbers
-from streammetrics.metrics.plan import WHOLE, Family, ScoringPlan, gain_of
-from streammetrics.metrics.spec import Gain
+from streammetrics.metrics.arrays import Bools, Floats, Ints, Numbers
+from streammetrics.metrics.kernel.facts import ListFacts
+from streammetrics.metrics.plan import WHOLE, Family, gain_of
 from streammetrics.metrics.units import AP_BITS, DISCOUNT_BITS, GRADE_BITS, RBP_BITS, SUM_BITS, VALUE_BITS, VALUE_ONE, shift_half_even
-
-
-class ListFacts(Protocol):
-    """Facts about some lists. Arrays have shape (cutoffs, lists) unless a property says otherwise."""
-
-    @property
-    def plan(self) -> ScoringPlan: ...
-    @property
-    def lengths(self) -> Ints:
-        """Items shown: shape (lists,)."""
-
-    @property
-    def graded(self) -> npt.NDArray[np.bool_]:
-        """Whether some item, shown or unseen, has a grade above 0: shape (lists,)."""
-
-    @property
-    def relevant(self) -> Numbers:
-        """The number of relevant items R, at any rank or unseen: shape (lists,)."""
-
-    @property
-    def hits(self) -> Numbers:
-        """The number of relevant items among the first k."""
-
-    @property
-    def hits_at_relevant(self) -> Numbers:
-        """The number of relevant items among the first R: shape (lists,)."""
-
-    @property
-    def first_rank(self) -> Numbers:
-        """The rank (from 1) of the first relevant item, depth + 1 if it is beyond the depth, 0 if there is none: shape (lists,)."""
-
-    def sums_by_first_rank(self, name: str) -> list[int]:
-        """The sums over lists of mrr or hit_rate, one per cut-off (see `ScoringPlan.by_first_rank`). int64 holds the sum of 2**22 lists."""
-
-    @property
-    def precision_sums(self) -> Numbers:
-        """The sum of the precisions at the relevant ranks up to k, in units of 2**-42."""
-
-    @property
-    def gain_sums(self) -> Numbers:
-        """The sum of the gains of the first k items, in units of 2**-40."""
-
-    @property
-    def weighted(self) -> Mapping[Gain, Numbers]:
-        """DCG@k per gain, in units of 2**-44."""
-
-    @property
-    def ideal(self) -> Mapping[Gain, Numbers]:
-        """The ideal DCG@k per gain, over the items that the spec counts, in units of 2**-44."""
-
-    @property
-    def persistence_sums(self) -> Numbers:
-        """The sum of the RBP weights of the relevant items among the first k, in units of 2**-52."""
-
-    @property
-    def satisfaction_sums(self) -> Numbers:
-        """The sum over ranks i <= k of P(user stops at i) / i, in units of 2**-42."""
-
 
 Formula: TypeAlias = Callable[[ListFacts, Family], Numbers]
 
@@ -81,26 +22,16 @@ _NOTHING: Final = 2.0**-60
 """Added to denominators: too small to change a double >= 1, and turns 0 / 0 into 0."""
 
 
-def shares(numerators: Numbers, denominators: Numbers, scale: float = VALUE_ONE) -> Floats:
+def shares(numerators: Ints, denominators: Ints, scale: float = VALUE_ONE) -> Floats:
     """numerators / denominators, rounded half to even to units of a value; 0 / 0 is 0."""
-    below = np.add(denominators, _NOTHING, dtype=np.float64)
-    ratio = np.divide(numerators, below, dtype=np.float64)
+    ratio: Floats = np.divide(numerators, denominators + _NOTHING, dtype=np.float64)
     ratio *= scale
     return np.rint(ratio, out=ratio)
 
 
-def _shifted(sums: Numbers, bits: int) -> Numbers:
-    """Sums in units that are 2**bits larger, rounded half to even."""
-    return np.rint(sums * 2.0**-bits) if sums.dtype.kind == "f" else shift_half_even(sums.astype(np.int64, copy=False), bits)
-
-
-def _rows(array: Numbers, family: Family) -> Numbers:
+def _rows(array: Ints, family: Family) -> Ints:
     """The rows of a family's cut-offs; not copied if it has all of them."""
     return array if family.in_order else array[list(family.cutoffs)]
-
-
-def _least(counts: Numbers, bounds: Numbers) -> Numbers:
-    return np.minimum(counts, bounds)
 
 
 def _ndcg(facts: ListFacts, family: Family) -> Numbers:
@@ -111,12 +42,12 @@ def _ndcg(facts: ListFacts, family: Family) -> Numbers:
 
 def _dcg(facts: ListFacts, family: Family) -> Numbers:
     """DCG@k, the sum of gain / discount over ranks i <= k (Jarvelin and Kekalainen 2002)."""
-    return _shifted(_rows(facts.weighted[gain_of(family.name, facts.plan.spec)], family), DISCOUNT_BITS - SUM_BITS)
+    return shift_half_even(_rows(facts.weighted[gain_of(family.name, facts.plan.spec)], family), DISCOUNT_BITS - SUM_BITS)
 
 
 def _cg(facts: ListFacts, family: Family) -> Numbers:
     """CG@k, the sum of gains over ranks i <= k (Jarvelin and Kekalainen 2002)."""
-    return _shifted(_rows(facts.gain_sums, family), GRADE_BITS - SUM_BITS)
+    return shift_half_even(_rows(facts.gain_sums, family), GRADE_BITS - SUM_BITS)
 
 
 def _by_first_rank(facts: ListFacts, family: Family) -> Numbers:
@@ -151,8 +82,8 @@ def _recall(facts: ListFacts, family: Family) -> Numbers:
 
 def _f1(facts: ListFacts, family: Family) -> Numbers:
     """2 h / (p + r), the harmonic mean of precision h / p and recall h / r (van Rijsbergen 1979)."""
-    below = _precision_denominators(facts, family) + _recall_denominators(facts, family).astype(np.int64)
-    return shares(2 * _rows(facts.hits, family).astype(np.int64), below)
+    below = _precision_denominators(facts, family) + _recall_denominators(facts, family)
+    return shares(2 * _rows(facts.hits, family), below)
 
 
 def _r_precision(facts: ListFacts, family: Family) -> Numbers:
@@ -165,7 +96,7 @@ def _map(facts: ListFacts, family: Family) -> Numbers:
     ks, relevant = family.ks, facts.relevant
     match facts.plan.spec.ap_denominator:
         case "min(R,k)":
-            below = _least(relevant, ks)
+            below = np.minimum(relevant, ks)
         case "R":
             below = relevant[None, :]
         case "k":
@@ -173,18 +104,18 @@ def _map(facts: ListFacts, family: Family) -> Numbers:
         case "hits":
             below = _rows(facts.hits, family)
         case "min(R,n,k)":
-            below = _least(_least(relevant, facts.lengths), ks)
+            below = np.minimum(np.minimum(relevant, facts.lengths), ks)
     return shares(_rows(facts.precision_sums, family), below, 2.0 ** (VALUE_BITS - AP_BITS))
 
 
 def _rbp(facts: ListFacts, family: Family) -> Numbers:
     """(1 - p) x the sum of p**(i - 1) over relevant ranks i <= k (Moffat and Zobel 2008)."""
-    return _shifted(_rows(facts.persistence_sums, family), RBP_BITS - VALUE_BITS)
+    return shift_half_even(_rows(facts.persistence_sums, family), RBP_BITS - VALUE_BITS)
 
 
 def _err(facts: ListFacts, family: Family) -> Numbers:
     """The sum over ranks i <= k of P(user stops at i) / i (Chapelle et al. 2009)."""
-    return _shifted(_rows(facts.satisfaction_sums, family), AP_BITS - VALUE_BITS)
+    return shift_half_even(_rows(facts.satisfaction_sums, family), AP_BITS - VALUE_BITS)
 
 
 FORMULAS: Final[Mapping[str, Formula]] = {
@@ -207,23 +138,17 @@ FORMULAS: Final[Mapping[str, Formula]] = {
 """The formula of each metric: facts -> integers, shape (cutoffs of the family, lists)."""
 
 
-def rows_of_family(facts: ListFacts, family: Family) -> Iterator[tuple[int, Numbers]]:
-    """The column indices of a family and their integers, shape (lists,) each."""
-    yield from zip(family.columns, FORMULAS[family.name](facts, family), strict=True)
-    for index, column in zip(family.cutoffs, family.place_columns, strict=False):
-        yield column, np.minimum(facts.lengths, facts.plan.cutoffs[index])
-
-
 def columns_of_facts(facts: ListFacts) -> Ints:
     """All columns of the plan for these lists: int64, shape (columns, lists)."""
     out = np.empty((len(facts.plan.columns), facts.lengths.size), dtype=np.int64)
     for family in facts.plan.families:
-        for column, row in rows_of_family(facts, family):
-            out[column] = row
+        out[list(family.columns)] = FORMULAS[family.name](facts, family)
+        for index, column in zip(family.cutoffs, family.place_columns, strict=False):
+            out[column] = np.minimum(facts.lengths, facts.plan.cutoffs[index])
     return out
 
 
-def defined(facts: ListFacts) -> Numbers:
+def defined(facts: ListFacts) -> Bools:
     """Which lists define each `sum` column, in the order of the columns: booleans, shape (columns of kind sum, lists).
 
     A list defines an NDCG if its ideal is above 0, `err` if some grade is above 0, and dcg and cg always. It defines all other

@@ -1,4 +1,4 @@
-"""The sparse kernel: facts about lists from their graded items (hits). Takes any grades. Time and memory grow with lists + hits.
+"""Facts about lists, computed from their graded items (hits). Takes any grades.
 
 Hits are sorted by list, then position. Each fact is a cumulative sum over the hits, read at the ends of the lists, so one pass
 serves all cut-offs. A cumulative sum may wrap around; differences are still right, because the sum of each list fits int64.
@@ -6,23 +6,18 @@ serves all cut-offs. A cumulative sum may wrap around; differences are still rig
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from streammetrics.metrics.arrays import Ints
-from streammetrics.metrics.kernels.grade_codes import Levels
+from streammetrics.metrics.kernel.grade_levels import Levels
 from streammetrics.metrics.plan import ScoringPlan
 from streammetrics.metrics.spec import Gain
 from streammetrics.metrics.units import AP_ONE, carry
-
-BLOCK_HITS: Final = 16_384
-BLOCK_LISTS: Final = 8_192
-"""Lists are scored in blocks of about this many hits and lists, so that cumulative sums stay in the CPU cache."""
 
 
 class Hits(NamedTuple):
@@ -41,10 +36,10 @@ class Hits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Block:
-    """The facts about some lists, computed from their hits: implements `formulas.ListFacts`.
+class ListFacts:
+    """Facts about some lists: int64 with the shape (cutoffs, lists), unless a property says otherwise.
 
-    `unseen` are graded items that were not shown; their positions have no meaning.
+    lengths: items shown, shape (lists,). shown: the hits. unseen: graded items that were not shown; their positions have no meaning.
     """
 
     plan: ScoringPlan
@@ -55,14 +50,17 @@ class Block:
 
     @cached_property
     def counts(self) -> Ints:
+        """The number of hits: shape (lists,)."""
         return np.bincount(self.shown.rows, minlength=self.lengths.size)
 
     @cached_property
     def ends(self) -> Ints:
+        """The index after the last hit: shape (lists,)."""
         return np.cumsum(self.counts)
 
     @cached_property
     def starts(self) -> Ints:
+        """The index of the first hit: shape (lists,)."""
         return self.ends - self.counts
 
     @cached_property
@@ -81,6 +79,7 @@ class Block:
 
     @cached_property
     def graded(self) -> npt.NDArray[np.bool_]:
+        """Whether some item, shown or unseen, has a grade above 0: shape (lists,)."""
         above = self._between(_running(self.levels.above_zero[self.shown.codes]), self.ends)
         return np.asarray(above + self._count_unseen(self.levels.above_zero) > 0)
 
@@ -94,15 +93,18 @@ class Block:
 
     @cached_property
     def relevant(self) -> Ints:
+        """The number of relevant items R, at any rank or unseen: shape (lists,)."""
         shown = self._between(self._relevant_running, self.ends)
         return shown + self._count_unseen(self.levels.relevant) if self.unseen.rows.size else shown
 
     @cached_property
     def hits(self) -> Ints:
+        """The number of relevant items among the first k."""
         return self._between(self._relevant_running, self.shown_ends)
 
     @cached_property
     def hits_at_relevant(self) -> Ints:
+        """The number of relevant items among the first R: shape (lists,)."""
         within = (self.shown.positions < self.relevant[self.shown.rows]) & (self.levels.relevant[self.shown.codes] > 0)
         return self._between(_running(within), self.ends)
 
@@ -114,23 +116,28 @@ class Block:
 
     @cached_property
     def first_rank(self) -> Ints:
-        ranks = (self.ranks + 1) * (self._relevant_so_far == 1)
-        return self._between(_running(ranks), self.ends)
-
-    def sums_by_first_rank(self, name: str) -> list[int]:
-        return [int(row.sum()) for row in self.plan.by_first_rank[name].take(self.first_rank, axis=1)]
+        """The rank (from 1) of the first relevant item, depth + 1 if it is beyond the depth, 0 if there is none: shape (lists,)."""
+        relevant = np.flatnonzero(self.levels.relevant[self.shown.codes])
+        if not relevant.size:
+            return np.zeros(self.lengths.size, dtype=np.int64)
+        running = self._relevant_running
+        first = relevant.take(running[self.starts], mode="clip")
+        return (self.ranks[first] + 1) * (running[self.starts] < running[self.ends])
 
     @cached_property
     def precision_sums(self) -> Ints:
+        """The sum of the precisions at the relevant ranks up to k, in units of 2**-42."""
         precisions = self._relevant_so_far / (self.shown.positions + 1)
         return self._between(_running(np.rint(precisions * AP_ONE).astype(np.int64)), self.shown_ends)
 
     @cached_property
     def gain_sums(self) -> Ints:
+        """The sum of the gains of the first k items, in units of 2**-40."""
         return self._between(_running(self.levels.gains[self.plan.spec.gain][self.shown.codes]), self.shown_ends)
 
     @cached_property
     def weighted(self) -> dict[Gain, Ints]:
+        """DCG@k per gain, in units of 2**-44."""
         sums = {}
         for gain in self.plan.weighted_gains:
             whole, rest = self.levels.weighted(gain, self.shown.codes, self.ranks)
@@ -140,12 +147,16 @@ class Block:
 
     @cached_property
     def persistence_sums(self) -> Ints:
+        """The sum of the RBP weights of the relevant items among the first k, in units of 2**-52."""
         weights = self.plan.persistences[self.ranks] * self.levels.relevant[self.shown.codes]
         return self._between(_running(weights), self.shown_ends)
 
     @cached_property
     def satisfaction_sums(self) -> Ints:
-        """One step per hit, for all lists in parallel, because each probability depends on the hits before it."""
+        """The sum over ranks i <= k of P(user stops at i) / i, in units of 2**-42.
+
+        One step per hit, for all lists in parallel, because each probability depends on the hits before it.
+        """
         chances = self.levels.satisfactions[self.shown.codes]
         stops = np.zeros(chances.size)
         going_on = np.ones(self.lengths.size)
@@ -162,6 +173,7 @@ class Block:
 
     @cached_property
     def ideal(self) -> dict[Gain, Ints]:
+        """The ideal DCG@k per gain, over the items that the spec counts, in units of 2**-44."""
         return {gain: self._ideal(gain) for gain in self.plan.ideal_gains}
 
     def _ideal(self, gain: Gain) -> Ints:
@@ -219,17 +231,3 @@ def _running(terms: Ints | npt.NDArray[np.bool_]) -> Ints:
     out[0] = 0
     np.cumsum(terms, out=out[1:])
     return out
-
-
-def blocks(plan: ScoringPlan, levels: Levels, lengths: Ints, shown: Hits, unseen: Hits) -> Iterator[Block]:
-    """Cut lists and their hits (valid and sorted) into consecutive blocks that fit the CPU cache."""
-    if lengths.size <= BLOCK_LISTS and shown.rows.size <= BLOCK_HITS:
-        if lengths.size:
-            yield Block(plan, levels, lengths, shown, unseen)
-        return
-    ends = np.cumsum(np.bincount(shown.rows, minlength=lengths.size))
-    low = first = 0
-    while low < lengths.size:
-        high = min(low + BLOCK_LISTS, max(low + 1, int(np.searchsorted(ends, first + BLOCK_HITS, side="right"))))
-        yield Block(plan, levels, lengths[low:high], shown.of_rows(low, high), unseen.of_rows(low, high))
-        low, first = high, int(ends[high - 1])
