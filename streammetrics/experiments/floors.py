@@ -10,7 +10,7 @@ expected number of users with a hit in the smaller arm is (H_t + H_c) * K_min / 
 pools both arms on purpose: a floor on the arm's own hits would never pass for a ranker that kills all clicks. A measure that is almost
 always at its ceiling has the same fault on the other side: there users below the ceiling are rare. So these are counted in the same way.
 
-Both floors are empirical: README.md has the measurements.
+Both floors are empirical: measurements.md has the measurements.
 """
 
 from __future__ import annotations
