@@ -18,7 +18,7 @@ from streammetrics.engine.user_codec import decode_user, save_user
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Impression
 from streammetrics.sessions.open_sessions import close_before, next_close
-from streammetrics.sessions.session_events import lists_from, untangle
+from streammetrics.sessions.session_events import lists_from, outcomes, untangle
 from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, REPEATED, TOO_MANY_ITEMS, ChangedLists, Session, User
 
 CHECKED_PER_EVICTION: Final = 4
@@ -186,7 +186,7 @@ class SessionStore:
     def _count_outcomes(self, session: Session) -> tuple[int, int]:
         """Count what became of the events of a session that has closed. Returns the number of matched and of unmatched feedback."""
         matched = unmatched = 0
-        for at, count in session.outcomes.items():
+        for at, count in outcomes(session).items():
             topic, outcome = divmod(at, KINDS)
             if count:
                 self._counts[OUTCOMES[outcome], topic] += count

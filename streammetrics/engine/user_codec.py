@@ -17,11 +17,10 @@ from streammetrics.engine.codec import VERSION, check_version, refusal
 from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.events.event_time import FOREVER
 from streammetrics.sessions.exposures import StoredExposures, UserExposures
-from streammetrics.sessions.join_rules import join
 from streammetrics.sessions.msgpack import array_head, pack, values_of
 from streammetrics.sessions.open_sessions import set_sessions
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session_events import decode_entries, set_joined
+from streammetrics.sessions.session_events import decode_entries, join_log
 from streammetrics.sessions.state import UNCHANGED, LogEntry, LogLabels, Session, User
 
 GROWING_BYTES: Final = 1_024
@@ -150,7 +149,7 @@ def _session(first: int, last: int, entries: list[LogEntry], log: bytes, rules: 
     relabels = sum([type(entry) is LogLabels for entry in entries])
     size = len(entries) - relabels
     session = Session(first, last, size, relabels, bytearray(log), len(log), len(entries))
-    set_joined(session, join(entries, rules))
+    join_log(session, entries, rules, [])
     for shown in session.lists.values():
         shown.tallied = UNCHANGED
     return session

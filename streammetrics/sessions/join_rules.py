@@ -1,15 +1,16 @@
 """The exact rules of one session: its log -> its lists with their reactions, and what became of every event. Pure.
 
-A plain event needs no `join`: a whole list with a new id, and feedback that names a list, are taken one by one, and `answer` gives the
+A plain event needs no join: a whole list with a new id, and feedback that names a list, are taken one by one, and `answer` gives the
 feedback to its list. Copies, fragments, sessions that become one and sessions that come back from the store are joined here.
+
+`join_again` joins the ids that new events touch. When a log was just read, these are all of them. So a long session costs what its new
+events touch.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator, Sequence
 
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.sessions.copies import Formed, form
@@ -24,49 +25,83 @@ from streammetrics.sessions.state import (
     TOO_OLD,
     UNCHANGED,
     ChangedLists,
+    JoinedId,
+    JoinedLog,
     LogEntry,
     LogFeedback,
     LogLabels,
     LogList,
+    LogMark,
+    Showing,
     ShownList,
+    UnnamedFeedback,
     mark_changed,
 )
 
 
-class JoinResult(NamedTuple):
-    """What a log says. The fields of `Session` with these names explain them."""
-
-    lists: dict[str, ShownList]
-    outcomes: dict[int, int]
-    duplicates: dict[int, int]
-    waiting: dict[str, list[LogFeedback]]
-    pieces: dict[str, int]
-    unnamed_last: int
-
-
-def join(log: Iterable[LogEntry], rules: JoinRules) -> JoinResult:
-    """Join all events of a session."""
-    copies: dict[str, list[LogList]] = {}
-    labels: dict[tuple[str, int], LogLabels] = {}
-    answers: list[LogFeedback] = []
+def add(joined: JoinedLog, log: Iterable[LogEntry]) -> None:
+    """Add entries of the log, and note what they touch."""
+    ids, touched = joined.ids, joined.touched
     for entry in log:
+        if type(entry) is LogMark:
+            continue
+        name = entry.impression_id  # type: ignore[union-attr]  # not a mark
+        if name is None:
+            _add_unnamed(joined, entry)  # type: ignore[arg-type]  # all others have an id
+            continue
+        touched[name] = None
+        of_id = ids.get(name)
+        if of_id is None:
+            of_id = ids[name] = JoinedId()
         if type(entry) is LogFeedback:
-            answers.append(entry)
+            of_id.named.append(entry)
         elif type(entry) is LogList:
-            copies.setdefault(entry.impression_id, []).append(entry)
+            of_id.copies.append(entry)
         elif type(entry) is LogLabels:
-            labels[entry.impression_id, entry.ts] = entry
-    joined = JoinResult({}, {}, {}, {}, {}, max([each.ts for each in answers if each.impression_id is None], default=NEVER))
-    formed = {name: _add_list(name, of_name, joined, rules) for name, of_name in copies.items()}
-    for shown in joined.lists.values():
-        if labels and (given := labels.get((shown.impression_id, shown.ts))) is not None:
-            shown.experiments, shown.segments = given.experiments, given.segments
-    begins = {name: min([copy.ts for copy in of_name]) for name, of_name in copies.items()}
-    _add_answers(answers, joined, formed, begins, rules)
+            of_id.labels[entry.ts] = entry
+
+
+def _add_unnamed(joined: JoinedLog, feedback: LogFeedback) -> None:
+    """Add feedback without an id. From the first one on, it must be known which lists show an item."""
+    item, ts = feedback.item_id, feedback.ts
+    if not joined.unnamed:
+        joined.touched.update(dict.fromkeys(joined.ids))
+    of_item = joined.unnamed.get(item)
+    if of_item is None:
+        joined.unnamed[item] = UnnamedFeedback([feedback], [None])
+    else:
+        at = bisect_right(of_item.feedback, ts, key=_ts)
+        of_item.feedback.insert(at, feedback)
+        of_item.ids.insert(at, None)
+    if ts > joined.unnamed_last:
+        joined.unnamed_last = ts
+    _touch_item(joined, item, ts)
+
+
+def _ts(feedback: LogFeedback) -> int:
+    return feedback.ts
+
+
+def _touch_item(joined: JoinedLog, item: str, since: int) -> None:
+    """Note that feedback on an item, from a time on, may belong to another list now."""
+    if since < joined.touched_items.get(item, FOREVER):
+        joined.touched_items[item] = since
+
+
+def join_again(joined: JoinedLog, rules: JoinRules) -> dict[str, ShownList | None]:
+    """Join what was touched. Returns the new lists of all ids whose lists may have changed; None for an id without a list."""
+    lists: dict[str, ShownList | None] = {}
+    _form_touched(joined, lists, rules)
+    _find_ids(joined)
     if rules.engagement is not None:
-        _link(joined.lists, begins, rules.engagement)
-    ordered = sorted(joined.lists.values(), key=lambda shown: (shown.ts, shown.impression_id))
-    return joined._replace(lists={shown.impression_id: shown for shown in ordered})
+        _touch_first(joined)
+    _form_touched(joined, lists, rules)
+    for name, shown in lists.items():
+        _add_answers(joined.ids[name], shown, rules)
+        if shown is not None and rules.engagement is not None:
+            _link(shown, joined, rules.engagement)
+    joined.touched, joined.touched_items = {}, {}
+    return lists
 
 
 def new_list(shown: LogList) -> ShownList:
@@ -74,52 +109,143 @@ def new_list(shown: LogList) -> ShownList:
     return ShownList(shown.ts, shown.impression_id, shown.items, shown.experiments, shown.segments, shown.topic, shown.teams)
 
 
-def _add_list(name: str, copies: Sequence[LogList], joined: JoinResult, rules: JoinRules) -> Formed | None:
-    """Add the list that copies form, and count the others. Returns what they form if there are several, or fragments."""
+def _form_touched(joined: JoinedLog, lists: dict[str, ShownList | None], rules: JoinRules) -> None:
+    """Form the lists of the touched ids that are not formed yet. This may touch their neighbours."""
+    while len(joined.touched) > len(lists):
+        for name in [name for name in joined.touched if name not in lists]:
+            of_id = joined.ids[name]
+            lists[name] = shown = _form(name, of_id, joined, rules)
+            if of_id.labels and shown is not None and (given := of_id.labels.get(shown.ts)) is not None:
+                shown.experiments, shown.segments = given.experiments, given.segments
+
+
+def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> ShownList | None:
+    """Return the list that the copies of an id form, without answers, and count the other copies."""
+    copies = of_id.copies
+    of_id.outcomes, of_id.has_list = {} if joined.is_kept else joined.outcomes, False
+    if not copies:  # feedback that names a list which has not come
+        return None
     first = copies[0]
+    begin = first.ts if len(copies) == 1 else min([copy.ts for copy in copies])
+    if of_id.begin != begin:
+        _set_begin(name, of_id, begin, joined, rules)
     if len(copies) == 1 and first.positions is None:  # most lists
-        joined.lists[name] = new_list(first)
-        return None
+        of_id.has_list = True
+        if joined.unnamed:
+            _set_showing(of_id, [(item, (begin, FOREVER, begin, name)) for item in _wanted(joined, first.items)], joined)
+        return new_list(first)
     formed = form(copies, rules)
-    base, fits = formed.base, formed.whole is not None or len(formed.items) <= rules.items_max
-    if fits:
-        joined.lists[name] = ShownList(base.ts, name, formed.items, base.experiments, base.segments, base.topic, formed.teams)
-    for events, weight in ((copies, 1), (formed.counting, -1)):
+    base = formed.base
+    of_id.has_list = formed.whole is not None or len(formed.items) <= rules.items_max
+    _count_duplicates(of_id, formed, joined)
+    pieces = [len(copy.positions) for copy in copies if copy.positions is not None]
+    of_id.pieces = sum(pieces) if pieces else None
+    if joined.unnamed:
+        _set_showing(of_id, list(_showing(name, formed, joined)), joined)
+    if of_id.has_list:
+        return ShownList(base.ts, name, formed.items, base.experiments, base.segments, base.topic, formed.teams)
+    for copy in formed.counting:
+        count_outcome(of_id.outcomes, copy, TOO_MANY_ITEMS)
+    return None
+
+
+def _count_duplicates(of_id: JoinedId, formed: Formed, joined: JoinedLog) -> None:
+    found: dict[int, int] = {}
+    for events, weight in ((of_id.copies, 1), (formed.counting, -1)):
         for copy in events:
-            joined.duplicates[copy.topic] = joined.duplicates.get(copy.topic, 0) + weight
-    if not fits:
-        for copy in formed.counting:
-            count_outcome(joined.outcomes, copy, TOO_MANY_ITEMS)
-    if all(copy.positions is None for copy in copies):
-        return None
-    joined.pieces[name] = sum([len(copy.positions) for copy in copies if copy.positions is not None])
-    return formed
+            found[copy.topic] = found.get(copy.topic, 0) + weight
+    for counts, weight in ((found, 1), (of_id.duplicates, -1)):
+        for topic, count in counts.items():
+            joined.duplicates[topic] = joined.duplicates.get(topic, 0) + weight * count
+    of_id.duplicates = found
 
 
-def _add_answers(
-    answers: Sequence[LogFeedback], joined: JoinResult, formed: Mapping[str, Formed | None], begins: Mapping[str, int], rules: JoinRules
-) -> None:
-    """Give all feedback to the lists that it belongs to."""
-    index = None
-    unchanged: ChangedLists = []
-    for feedback in answers:
-        name = feedback.impression_id
-        if name is None:
-            if index is None:
-                items = {each.item_id for each in answers if each.impression_id is None}
-                index = _index(items, joined.lists, formed)
-                begun = min([begins[each] for each in joined.lists], default=FOREVER)
-            name = _latest(index.get(feedback.item_id, ()), feedback.ts)
-            if name is None:
-                count_outcome(joined.outcomes, feedback, OUT_OF_LIST if begun <= feedback.ts else ORPHAN)
-                continue
-        shown = joined.lists.get(name)
-        if shown is not None:
-            answer(shown, feedback, rules, joined.outcomes, unchanged)
+def _wanted(joined: JoinedLog, items: Iterable[str]) -> Iterable[str]:
+    """Return those items, each once, of which it must be known when they are shown: all if the joined log is kept."""
+    return dict.fromkeys(items) if joined.is_kept else joined.unnamed.keys() & items
+
+
+def _showing(name: str, formed: Formed, joined: JoinedLog) -> Iterator[tuple[str, Showing]]:
+    """Return when a list shows its items: at a given time, only events dated at or before it count.
+
+    Later copies must not move older feedback between lists, because those lists may be final. So a list of fragments shows an item from
+    some time on, and perhaps until a whole copy takes precedence. Fragments with too many items keep the feedback that finds them.
+    """
+    whole = formed.whole
+    until, known = FOREVER if whole is None else whole.ts, set[str]()
+    for fragment in formed.fragments:
+        if fragment.ts < until:
+            for item in _wanted(joined, fragment.items):
+                if item not in known:
+                    known.add(item)
+                    yield item, (fragment.ts, until, formed.fragments[0].ts, name)
+    for item in _wanted(joined, () if whole is None else whole.items):
+        yield item, (until, FOREVER, until, name)
+
+
+def _set_showing(of_id: JoinedId, now: list[tuple[str, Showing]], joined: JoinedLog) -> None:
+    """Set when an id shows its items. Feedback from the times on that have changed may belong to another list."""
+    before, of_id.showing = of_id.showing, now
+    if before == now:
+        return
+    if before:
+        ended = set(before).difference(now)
+        now = [each for each in now if each not in set(before)]
+        for item, showing in ended:
+            known = joined.showing[item]
+            del known[bisect_left(known, showing)]
+            _touch_item(joined, item, showing[0])
+    for item, showing in now:
+        if item in joined.showing:
+            insort(joined.showing[item], showing)
+        else:
+            joined.showing[item] = [showing]
+        if joined.is_kept:  # if not, everything is joined
+            _touch_item(joined, item, showing[0])
+
+
+def _find_ids(joined: JoinedLog) -> None:
+    """Find the list of the feedback without an id that may belong to another one now."""
+    for item, since in joined.touched_items.items():
+        of_item = joined.unnamed.get(item)
+        if of_item is None:
             continue
-        count_outcome(joined.outcomes, feedback, ORPHAN)
-        if feedback.impression_id is not None:
-            joined.waiting.setdefault(name, []).append(feedback)
+        showing = joined.showing.get(item, ())
+        first = bisect_left(of_item.feedback, since, key=_ts) if joined.is_kept else 0
+        for at in range(first, len(of_item.feedback)):
+            feedback, before = of_item.feedback[at], of_item.ids[at]
+            now = _latest(showing, feedback.ts)
+            if now == before:
+                continue
+            of_item.ids[at] = now
+            if before is not None:
+                joined.ids[before].unnamed.remove(feedback)
+                joined.touched[before] = None
+            if now is not None:
+                joined.ids[now].unnamed.append(feedback)
+                joined.touched[now] = None
+
+
+def _latest(showing: Sequence[Showing], ts: int) -> str | None:
+    """Return the id of the latest list that shows an item at a time (same time: the greatest id), or None."""
+    best = (NEVER, "")
+    for at in range(bisect_left(showing, (ts + 1,)) - 1, -1, -1):
+        since, until, of_list, name = showing[at]
+        if since < best[0]:  # no list begins after it shows an item
+            break
+        if ts < until and (of_list, name) > best:
+            best = of_list, name
+    return best[1] or None
+
+
+def _add_answers(of_id: JoinedId, shown: ShownList | None, rules: JoinRules) -> None:
+    """Give all feedback of an id to its list."""
+    unchanged: ChangedLists = []
+    for feedback in [*of_id.named, *of_id.unnamed] if of_id.unnamed else of_id.named:
+        if shown is None:
+            count_outcome(of_id.outcomes, feedback, ORPHAN)
+        else:
+            answer(shown, feedback, rules, of_id.outcomes, unchanged)
 
 
 def answer(shown: ShownList, feedback: LogFeedback, rules: JoinRules, outcomes: dict[int, int], changed: ChangedLists) -> None:
@@ -159,57 +285,57 @@ def count_outcome(outcomes: dict[int, int], event: LogFeedback | LogList, outcom
     outcomes[at] = outcomes.get(at, 0) + 1
 
 
-Showing = tuple[int, int, int, str]
-"""From when, and until when, a list shows an item; the list's time then, and its id."""
+def outcomes_of(joined: JoinedLog) -> dict[int, int]:
+    """Return what became of all events that were joined."""
+    total = dict(joined.outcomes)
+    for of_id in joined.ids.values() if joined.is_kept else ():
+        for at, count in of_id.outcomes.items():
+            total[at] = total.get(at, 0) + count
+    if not joined.unnamed:
+        return total
+    begun = min([of_id.begin for of_id in joined.ids.values() if of_id.has_list], default=FOREVER)
+    for of_item in joined.unnamed.values():
+        for feedback, name in zip(of_item.feedback, of_item.ids, strict=True):
+            if name is None:
+                count_outcome(total, feedback, OUT_OF_LIST if begun <= feedback.ts else ORPHAN)
+    return total
 
 
-def _index(wanted: set[str], lists: Mapping[str, ShownList], formed: Mapping[str, Formed | None]) -> dict[str, list[Showing]]:
-    """Return which lists show these items at a given time: at that time, only events dated at or before it count.
-
-    Later copies must not move older feedback between lists, because those lists may be final. So a list of fragments shows an item from
-    some time on, and perhaps until a whole copy takes precedence. Fragments with too many items keep the feedback that finds them.
-    """
-    index: dict[str, list[Showing]] = {}
-    for name, copies in formed.items():
-        if copies is None:
-            shown = lists[name]
-            for item in wanted.intersection(shown.items):
-                index.setdefault(item, []).append((shown.ts, FOREVER, shown.ts, name))
-            continue
-        whole = copies.whole
-        until, known = FOREVER if whole is None else whole.ts, set[str]()
-        for fragment in copies.fragments:
-            if fragment.ts < until:
-                for item in wanted.intersection(fragment.items) - known:
-                    index.setdefault(item, []).append((fragment.ts, until, copies.fragments[0].ts, name))
-                    known.add(item)
-        for item in wanted.intersection(() if whole is None else whole.items):
-            index.setdefault(item, []).append((until, FOREVER, until, name))
-    for showing in index.values():
-        showing.sort()
-    return index
+def _set_begin(name: str, of_id: JoinedId, begin: int, joined: JoinedLog, rules: JoinRules) -> None:
+    """Set the time of the earliest event of an id. What stands before it in the session gets another next list."""
+    before, of_id.begin = of_id.begin, begin
+    if rules.engagement is None:
+        return
+    order = joined.order
+    at = bisect_left(order, (before, name))
+    if before != FOREVER:
+        del order[at]
+        _touch_previous(joined, at)
+    at = bisect_left(order, (begin, name))
+    order.insert(at, (begin, name))
+    _touch_previous(joined, at)
 
 
-def _latest(showing: Sequence[Showing], ts: int) -> str | None:
-    """Return the id of the latest list that shows an item at a time (same time: the greatest id), or None."""
-    best = (NEVER, "")
-    for at in range(bisect_left(showing, (ts + 1,)) - 1, -1, -1):
-        since, until, of_list, name = showing[at]
-        if since < best[0]:  # no list begins after it shows an item
-            break
-        if ts < until and (of_list, name) > best:
-            best = of_list, name
-    return best[1] or None
+def _touch_previous(joined: JoinedLog, at: int) -> None:
+    if at > 0:
+        joined.touched[joined.order[at - 1][1]] = None
 
 
-def _link(lists: Mapping[str, ShownList], begins: Mapping[str, int], rules: EngagementRules) -> None:
-    """Find where each list stands in its session: which is the first, and which are followed by another list soon.
+def _touch_first(joined: JoinedLog) -> None:
+    """Find the first list of the session. If it is another one now, both are touched."""
+    first = next((name for _, name in joined.order if joined.ids[name].has_list), None)
+    if first != joined.first:
+        joined.touched.update({name: None for name in (first, joined.first) if name is not None})
+        joined.first = first
+
+
+def _link(shown: ShownList, joined: JoinedLog, rules: EngagementRules) -> None:
+    """Note where a list stands in its session: whether it is the first, and whether it is followed by another list soon.
 
     Lists are in order of (begin, id). A list begins with the earliest event of its id, even if a later copy replaces it: what comes before
     or soon after a final list can then no longer change. Fragments with too many items begin, too, though they form no list.
     """
-    ordered = sorted((ts, name) for name, ts in begins.items())
-    soon = {name for (begin, name), (later, _) in pairwise(ordered) if later - begin <= rules.reformulation_ms}
-    first = next((name for _, name in ordered if name in lists), None)
-    for name, shown in lists.items():
-        shown.engagement = shown.engagement.linked(name == first, name in soon)
+    begin, order = joined.ids[shown.impression_id].begin, joined.order
+    at = bisect_left(order, (begin, shown.impression_id)) + 1
+    soon = at < len(order) and order[at][0] - begin <= rules.reformulation_ms
+    shown.engagement = shown.engagement.linked(shown.impression_id == joined.first, soon)

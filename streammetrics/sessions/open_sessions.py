@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
+from streammetrics.sessions.join_rules import add
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session_events import remove_list
+from streammetrics.sessions.session_events import log_of, remove_list
 from streammetrics.sessions.state import ChangedLists, Session, User
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -38,8 +39,8 @@ def session_at(user: User, ts: int, rules: JoinRules, changed: ChangedLists) -> 
         session = Session(ts, ts)
         set_sessions(user, sorted([*user.sessions, session], key=lambda opened: opened.first))
     else:
-        session, *others = found
-        for other in others:  # there is at most one
+        session = max(found, key=lambda each: each.size)
+        for other in [each for each in found if each is not session]:  # there is at most one
             _merge(session, other, changed)
             set_sessions(user, [each for each in user.sessions if each is not other])
     session.first, session.last, session.size = min(session.first, ts), max(session.last, ts), session.size + 1
@@ -47,17 +48,24 @@ def session_at(user: User, ts: int, rules: JoinRules, changed: ChangedLists) -> 
 
 
 def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
-    """Add another session to this one: their logs are one log. What is stored of both stays in front."""
-    session.first, session.last, session.size = min(session.first, other.first), max(session.last, other.last), session.size + other.size
+    """Add a shorter session to this one: their logs are one log. What is stored of both stays in front."""
+    if session.joined is not None:
+        add(session.joined, log_of(other))
+    early, late = (session, other) if session.first < other.first else (other, session)
+    lists = {**early.lists, **late.lists} if early is other else session.lists
+    for name, shown in other.lists.items():
+        if (kept := session.lists.get(name, shown)) is not shown:
+            remove_list(shown, changed)
+        lists[name] = kept
+    session.lists, session.shown_last, session.older = lists, max(session.shown_last, other.shown_last), early.older
+    session.first, session.last, session.size = early.first, max(session.last, other.last), session.size + other.size
     session.relabels += other.relabels
     session.log[session.saved_bytes : session.saved_bytes] = other.log[: other.saved_bytes]
     session.log += other.log[other.saved_bytes :]
     session.saved_bytes += other.saved_bytes
     session.saved_entries += other.saved_entries
+    session.unnamed_last = max(session.unnamed_last, other.unnamed_last)
     session.duplicates, session.pieces = _sums(session.duplicates, other.duplicates), _sums(session.pieces, other.pieces)
-    for name, shown in other.lists.items():
-        if session.lists.setdefault(name, shown) is not shown:
-            remove_list(shown, changed)
     session.is_stale = True
 
 

@@ -49,6 +49,8 @@ class JoinRules:
     `engagement`: None if no engagement metric is computed. Lists then have no engagement.
     `exposures`: None if lists have only the variants that they were sent with.
     `absolute_positions`: the position of an item, from 0, is its place. Lists then have an empty text at each place without an item.
+    `joined_whole_max`: a session of so many events is joined as a whole each time. A longer one keeps what was joined. No result depends
+    on it.
     """
 
     gap_ms: int = 1_800_000
@@ -59,3 +61,4 @@ class JoinRules:
     engagement: EngagementRules | None = None
     exposures: ExposureRules | None = None
     absolute_positions: bool = False
+    joined_whole_max: int = 60

@@ -1,20 +1,21 @@
 """One open session and its events. Each event is added to the log. A plain one also updates the lists at once.
 
-Any other event (a copy, a fragment, a list before feedback without an id) leaves the session stale, and `untangle` joins its log again. So
-a session is joined at most once between two commits, however many such events it has.
+Any other event (a copy, a fragment, a list before feedback without an id) leaves the session stale, and `untangle` joins it again, at most
+once between two commits. A long session then keeps what was joined, so that later only the lists that events touch are joined again.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Impression, Labels
-from streammetrics.sessions.join_rules import JoinResult, answer, count_outcome, join, new_list
+from streammetrics.sessions.join_rules import add, answer, count_outcome, join_again, new_list, outcomes_of
 from streammetrics.sessions.msgpack import array_head, pack_into
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
@@ -23,6 +24,7 @@ from streammetrics.sessions.state import (
     ORPHAN,
     OUT_OF_LIST,
     ChangedLists,
+    JoinedLog,
     LogEntry,
     LogFeedback,
     LogLabels,
@@ -32,6 +34,8 @@ from streammetrics.sessions.state import (
     ShownList,
     mark_changed,
 )
+
+T = TypeVar("T")
 
 decode_entries: Final = msgspec.msgpack.Decoder(list[LogEntry]).decode
 """Decode the entries of a log from their array. Raises msgspec.DecodeError for other bytes."""
@@ -48,6 +52,9 @@ def add_feedback(session: Session, feedback: LogFeedback, rules: JoinRules, chan
     name = feedback.impression_id
     if name is None and session.unnamed_last < feedback.ts:
         session.unnamed_last = feedback.ts
+    if session.joined is not None:
+        _add_to_joined(session, session.joined, feedback, rules, changed)
+        return
     if session.is_stale:
         return
     if name is not None:
@@ -69,6 +76,19 @@ def add_feedback(session: Session, feedback: LogFeedback, rules: JoinRules, chan
         session.waiting.setdefault(name, []).append(feedback)
 
 
+def _add_to_joined(session: Session, joined: JoinedLog, feedback: LogFeedback, rules: JoinRules, changed: ChangedLists) -> None:
+    """Add one feedback to a session that keeps what was joined: at once if it names a list that nothing touches."""
+    name = feedback.impression_id
+    shown = None if name is None or name in joined.touched else session.lists.get(name)
+    if name is None or shown is None:
+        add(joined, (feedback,))
+        session.is_stale = True
+        return
+    of_id = joined.ids[name]
+    of_id.named.append(feedback)
+    answer(shown, feedback, rules, of_id.outcomes, changed)
+
+
 def _latest(session: Session, feedback: LogFeedback) -> ShownList | None:
     """Return the latest list, at or before a feedback, that shows its item. Lists are in order."""
     for shown in reversed(session.lists.values()):
@@ -81,7 +101,8 @@ def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, 
     """Add one list or fragment. Returns whether it is a copy that is later than its list, which is a duplicate."""
     name, ts = event.impression_id, event.ts
     entry = LogList(ts, name, event.items, event.experiments, event.segments, topic, event.teams, event.positions)
-    if session.is_stale or name in session.lists or name in session.pieces or event.positions is not None:
+    may_be_copy = name in session.lists or name in session.pieces or event.positions is not None
+    if may_be_copy or session.is_stale or session.joined is not None:
         return _add_copy(session, entry)
     pack_into(entry, session.log, -1)
     shown = new_list(entry)
@@ -103,9 +124,11 @@ def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, 
 
 
 def _add_copy(session: Session, entry: LogList) -> bool:
-    """Add a copy or a fragment of a list, or any list of a stale session."""
-    name = entry.impression_id
-    if not session.is_stale and entry.positions is None and name not in session.pieces and _is_later(entry, session.lists[name]):
+    """Add a copy or a fragment of a list, or any list of a session that is stale or keeps what was joined."""
+    name, joined = entry.impression_id, session.joined
+    is_untouched = not session.is_stale if joined is None else name not in joined.touched
+    shown = session.lists.get(name) if is_untouched and name not in session.pieces and entry.positions is None else None
+    if shown is not None and _is_later(entry, shown):
         add_mark(session, entry.ts)
         return True
     pack_into(entry, session.log, -1)
@@ -113,6 +136,8 @@ def _add_copy(session: Session, entry: LogList) -> bool:
         session.pieces = {}
     session.pieces[name] = session.pieces.get(name, 0) + len(entry.positions or ())
     session.is_stale = True
+    if joined is not None:
+        add(joined, (entry,))
     return False
 
 
@@ -139,8 +164,11 @@ def _link_new(session: Session, new: ShownList, rules: EngagementRules, changed:
 
 def relabel(session: Session, shown: ShownList, experiments: Labels, segments: Labels, changed: ChangedLists) -> None:
     """Give a list other experiments and segments. No event before it may arrive any more, so it keeps them."""
-    pack_into(LogLabels(shown.ts, shown.impression_id, experiments, segments), session.log, -1)
+    entry = LogLabels(shown.ts, shown.impression_id, experiments, segments)
+    pack_into(entry, session.log, -1)
     session.relabels += 1
+    if session.joined is not None:
+        session.joined.ids[shown.impression_id].labels[shown.ts] = entry
     mark_changed(shown, changed)
     shown.experiments, shown.segments = experiments, segments
 
@@ -149,29 +177,85 @@ def untangle(session: Session, rules: JoinRules, changed: ChangedLists) -> dict[
     """Bring a stale session up to date with its log. Returns the duplicates that this reveals, by topic."""
     if not session.is_stale:
         return NOTHING
-    known, lists = session.duplicates, session.lists
-    set_joined(session, join(decode_entries(array_head(session.size + session.relabels) + session.log), rules))
-    for name, shown in lists.items():
-        if name not in session.lists:
-            remove_list(shown, changed)
-    for name, new in session.lists.items():
-        shown = session.lists[name] = lists.get(name, new)
-        if shown is new:
-            changed.append(new)
-            continue
-        if shown.facts() != new.facts():
-            mark_changed(shown, changed)
-            shown.ts, shown.items, shown.experiments, shown.segments, shown.reactions, shown.engagement = new.facts()
-        shown.topic, shown.teams = new.topic, new.teams
+    known = session.duplicates
+    if session.joined is None:
+        join_log(session, log_of(session), rules, changed)
+    else:
+        _join_again(session, session.joined, rules, changed)
     return {topic: more for topic, count in session.duplicates.items() if (more := count - known.get(topic, 0))}
 
 
-def set_joined(session: Session, joined: JoinResult) -> None:
-    """Set all fields of a session that follow from its log."""
-    session.lists, session.outcomes, session.duplicates = joined.lists, joined.outcomes, joined.duplicates
-    session.waiting, session.pieces = joined.waiting or NOTHING, joined.pieces or NOTHING
-    session.unnamed_last, session.shown_last = joined.unnamed_last, max([shown.ts for shown in joined.lists.values()], default=NEVER)
-    session.older, session.is_stale = 0, False
+def log_of(session: Session) -> list[LogEntry]:
+    """Return the entries of a session's log."""
+    return decode_entries(array_head(session.size + session.relabels) + session.log)
+
+
+def join_log(session: Session, log: Iterable[LogEntry], rules: JoinRules, changed: ChangedLists) -> None:
+    """Join the whole log of a session. Everything that follows from it is set. A session that was just read keeps nothing more."""
+    joined = JoinedLog(session.is_stale and session.size > rules.joined_whole_max)
+    add(joined, log)
+    _join_again(session, joined, rules, changed)
+    if joined.is_kept:
+        session.joined, session.outcomes = joined, NOTHING
+    else:
+        session.outcomes = outcomes_of(joined)
+
+
+def _join_again(session: Session, joined: JoinedLog, rules: JoinRules, changed: ChangedLists) -> None:
+    lists = join_again(joined, rules)
+    _set_lists(session, lists, changed)
+    waiting, pieces = dict[str, list[LogFeedback]](), dict[str, int]()
+    for name, shown in lists.items():
+        of_id = joined.ids[name]
+        if shown is None and of_id.named:
+            waiting[name] = of_id.named
+        if of_id.pieces is not None:
+            pieces[name] = of_id.pieces
+    if waiting or session.waiting:
+        session.waiting = _updated(session.waiting, lists, waiting)
+    if pieces or session.pieces:
+        session.pieces = _updated(session.pieces, lists, pieces)
+    session.duplicates, session.unnamed_last, session.is_stale = dict(joined.duplicates), joined.unnamed_last, False
+
+
+def _updated(known: dict[str, T], names: Iterable[str], now: dict[str, T]) -> dict[str, T]:
+    """Return what is known by name after some names have changed."""
+    if not known:
+        return now
+    for name in names:
+        known.pop(name, None)
+    known.update(now)
+    return known
+
+
+def _set_lists(session: Session, lists: Mapping[str, ShownList | None], changed: ChangedLists) -> None:
+    """Replace lists of a session. A list that stays is changed in place, because others know it."""
+    in_place = True
+    for name, new in lists.items():
+        shown = session.lists.get(name)
+        if new is None:
+            if shown is not None:
+                remove_list(session.lists.pop(name), changed)
+                in_place = False
+        elif shown is None:
+            session.lists[name] = new
+            changed.append(new)
+            in_place &= new.ts > session.shown_last
+            session.shown_last = new.ts
+        else:
+            if shown.facts() != new.facts():
+                in_place &= shown.ts == new.ts
+                mark_changed(shown, changed)
+                shown.ts, shown.items, shown.experiments, shown.segments, shown.reactions, shown.engagement = new.facts()
+            shown.topic, shown.teams = new.topic, new.teams
+    if not in_place:
+        session.lists, session.older = in_order(session.lists), 0
+        session.shown_last = next(reversed(session.lists.values())).ts if session.lists else NEVER
+
+
+def outcomes(session: Session) -> dict[int, int]:
+    """Return what became of the events of a session that is not stale, by `KINDS` * topic + outcome."""
+    return session.outcomes if session.joined is None else outcomes_of(session.joined)
 
 
 def in_order(lists: dict[str, ShownList]) -> dict[str, ShownList]:

@@ -147,14 +147,67 @@ def pairs_of(hits: GradedPositions) -> Iterable[tuple[float, float]]:
     return zip(hits[::2], hits[1::2], strict=True)
 
 
+Showing: TypeAlias = tuple[int, int, int, str]
+"""From when, and until when, a list shows an item; the list's time then, and its id."""
+
+
+class JoinedId(msgspec.Struct, gc=False, eq=False):
+    """The events of one impression id, and what follows from them.
+
+    `named` is feedback with the id, `unnamed` feedback without an id that belongs to it. `labels` are those that exposures gave, by the
+    list's time. `showing` says when the id shows which item, as far as that is asked. `begin` is the time of its earliest copy.
+    `pieces` is the number of items of its fragments; None if it has none.
+    """
+
+    copies: list[LogList] = []
+    named: list[LogFeedback] = []
+    unnamed: list[LogFeedback] = []
+    labels: dict[int, LogLabels] = {}
+    showing: list[tuple[str, Showing]] = []
+    begin: int = FOREVER
+    pieces: int | None = None
+    has_list: bool = False
+    outcomes: dict[int, int] = {}
+    duplicates: dict[int, int] = {}
+
+
+class UnnamedFeedback(msgspec.Struct, gc=False, eq=False):
+    """The feedback without an id on one item, in order of time, and the id that each belongs to."""
+
+    feedback: list[LogFeedback] = msgspec.field(default_factory=list)
+    ids: list[str | None] = msgspec.field(default_factory=list)
+
+
+class JoinedLog(msgspec.Struct, gc=False, eq=False):
+    """A log by ids and items, as it was joined last, and what events touch since.
+
+    `touched` are ids to be joined again, `touched_items` the items whose feedback from some time on may belong to another list. `showing`
+    says which ids show an item, in order of time. `order` are the ids with a list or fragments by (begin, id), `first` is the id of the
+    first list; both only if engagement is computed. `is_kept`: further events will be added. Otherwise all ids share `outcomes`.
+    """
+
+    is_kept: bool
+    ids: dict[str, JoinedId] = msgspec.field(default_factory=dict)
+    unnamed: dict[str, UnnamedFeedback] = msgspec.field(default_factory=dict)
+    unnamed_last: int = NEVER
+    showing: dict[str, list[Showing]] = msgspec.field(default_factory=dict)
+    order: list[tuple[int, str]] = msgspec.field(default_factory=list)
+    first: str | None = None
+    duplicates: dict[int, int] = msgspec.field(default_factory=dict)
+    outcomes: dict[int, int] = msgspec.field(default_factory=dict)
+    touched: dict[str, None] = msgspec.field(default_factory=dict)
+    touched_items: dict[str, int] = msgspec.field(default_factory=dict)
+
+
 class Session(msgspec.Struct, gc=False, eq=False):
     """One user's events without a gap longer than `gap_ms`, from `first` to `last`, inclusive.
 
     `size` counts the events, `relabels` the other entries of `log`. `saved_bytes` and `saved_entries` are how much of it is stored.
     Everything below follows from the log. `is_stale`: it does not say yet what the log says, and `untangle` must be called before it
-    is used. Only `pieces` is always right.
+    is used. Only `pieces` is always right. `joined` is how the log was joined, kept in a long session with copies or fragments.
 
-    `lists` are in order of (time, id), the latest is at `shown_last`. `outcomes` counts by `KINDS` * topic + outcome. `duplicates` has the
+    `lists` are in order of (time, id), the latest is at `shown_last`. `outcomes` counts by `KINDS` * topic + outcome, unless `joined` does.
+    `duplicates` has the
     copies that were found by a join, by topic. `waiting` is feedback that names a list which has not come, by the list's id. `pieces` are
     the ids with fragments, or with copies that were not joined yet, and how many items the fragments have. `unnamed_last` is the time of
     the latest feedback without an id. `older`: so many first lists are never asked for again.
@@ -168,6 +221,7 @@ class Session(msgspec.Struct, gc=False, eq=False):
     saved_bytes: int = 0
     saved_entries: int = 0
     is_stale: bool = False
+    joined: JoinedLog | None = None
     lists: dict[str, ShownList] = msgspec.field(default_factory=dict)
     shown_last: int = NEVER
     outcomes: dict[int, int] = msgspec.field(default_factory=dict)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.table import Table
 
 from streammetrics.runtime.rules import WorkerRules
-from tests.bench import commit, decoding, decoding_encoded, growth_tables, importing, parts, replaying
+from tests.bench import commit, decoding, decoding_encoded, growth_tables, importing, one_user, parts, replaying
 from tests.bench.shown import Say, console, goal
 
 COMMIT_USERS = 2_000
@@ -35,6 +35,14 @@ def part_growth(quick: bool, rounds: int, say: Say) -> None:
     console.print(goal(found.aof_bytes <= 600, f"{found.aof_bytes:,.0f} bytes per event in the append-only file, wanted at most 600"))
     flat = f"a session of {growth_tables.MINUTES} minutes writes {found.aof_growth:.2f} times the bytes per event of its first half"
     console.print(goal(found.aof_growth <= 1.25, f"{flat}, wanted at most 1.25"))
+
+
+def part_one_user(quick: bool, rounds: int, say: Say) -> None:
+    table, checked, steepest = one_user.measure(1 if quick else rounds, say)
+    console.print(f"\n[bold]One user[/bold], processor µs of the engine for each event (answer checked: {checked:,} clicks matched)")
+    console.print(table)
+    words = f"an event of the longest session costs {steepest:.2f} times that of the shortest"
+    console.print(goal(steepest <= 1.5, f"{words}, wanted at most 1.5"))
 
 
 def part_decoding(quick: bool, rounds: int, say: Say) -> None:

@@ -23,7 +23,7 @@ from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.engine.user_codec import decode_user, encode_user
 from streammetrics.errors import StateError
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session_events import untangle
+from streammetrics.sessions.session_events import outcomes, untangle
 from streammetrics.sessions.state import User
 from streammetrics.windows.panes import Group
 from tests.support.brute_force import machine_for
@@ -38,7 +38,7 @@ def facts_of(user: User) -> list[object]:
             session.size,
             session.relabels,
             [(name, shown.facts()[:4], set(shown.reactions), shown.engagement) for name, shown in session.lists.items()],
-            {outcome: count for outcome, count in session.outcomes.items() if count},
+            {outcome: count for outcome, count in outcomes(session).items() if count},
             {name: set(waiting) for name, waiting in session.waiting.items() if waiting},
             session.pieces,
             session.unnamed_last,

@@ -11,17 +11,14 @@ from hypothesis import strategies as st
 
 from streammetrics.events.model import Impression
 from streammetrics.sessions.engagement import Engagement
-from streammetrics.sessions.join_rules import join
-from streammetrics.sessions.msgpack import array_head
 from streammetrics.sessions.open_sessions import session_at, set_sessions
 from streammetrics.sessions.rules import EngagementRules, JoinRules
-from streammetrics.sessions.session_events import add_feedback, add_list, add_mark, decode_entries, relabel, set_joined, untangle
+from streammetrics.sessions.session_events import add_feedback, add_list, add_mark, join_log, log_of, outcomes, relabel, untangle
 from streammetrics.sessions.state import (
     KINDS,
     OUTCOMES,
     UNCHANGED,
     ChangedLists,
-    LogEntry,
     LogFeedback,
     Session,
     ShownList,
@@ -50,25 +47,21 @@ def shown(*lists: tuple[str, int, tuple[str, ...]]) -> Session:
     return sent(Session(0, 100), *[Impression(identity, "u", ts, items) for identity, ts, items in lists])
 
 
-def log_of(session: Session) -> list[LogEntry]:
-    return decode_entries(array_head(session.size + session.relabels) + session.log)
-
-
 def joined_again(session: Session, rules: JoinRules) -> Session:
     """Return the session that follows from the log alone."""
     again = Session(session.first, session.last, session.size, session.relabels, session.log)
-    set_joined(again, join(log_of(session), rules))
+    join_log(again, log_of(session), rules, [])
     return again
 
 
-def outcomes(session: Session) -> dict[tuple[str, int], int]:
-    return {(OUTCOMES[at % KINDS], at // KINDS): count for at, count in session.outcomes.items() if count}
+def named_outcomes(session: Session) -> dict[tuple[str, int], int]:
+    return {(OUTCOMES[at % KINDS], at // KINDS): count for at, count in outcomes(session).items() if count}
 
 
 def outcome_of(session: Session, ts: int, item: str, identity: str | None = None, action: str = "click") -> str:
     """Add one feedback and return its outcome."""
-    before = Counter(outcomes(session))
-    ((reason, _),) = Counter(outcomes(sent(session, LogFeedback(ts, identity, item, action, 1, 0)))) - before
+    before = Counter(named_outcomes(session))
+    ((reason, _),) = Counter(named_outcomes(sent(session, LogFeedback(ts, identity, item, action, 1, 0)))) - before
     return reason
 
 
@@ -123,7 +116,7 @@ def test_of_two_fragment_lists_at_the_same_time_the_greatest_id_gets_the_feedbac
 def test_the_outcome_of_feedback_at_every_boundary(ts: int, item: str, identity: str | None, outcome: str) -> None:
     session = shown(("x", 4, ("a", "b")))
     assert outcome_of(session, ts, item, identity) == outcome
-    assert outcomes(joined_again(session, RULES)) == {(outcome, 0): 1}
+    assert named_outcomes(joined_again(session, RULES)) == {(outcome, 0): 1}
 
 
 def test_a_repeated_item_is_graded_at_its_first_place() -> None:
@@ -138,13 +131,13 @@ def test_a_repeated_item_is_graded_at_its_first_place() -> None:
 def test_of_equal_feedback_from_two_topics_the_later_one_is_repeated(answers: tuple[tuple[int, int], ...], repeated: int) -> None:
     session = shown(("x", 4, ("a",)))
     sent(session, *[LogFeedback(ts, "x", "a", "click", 1, topic) for ts, topic in answers])
-    assert outcomes(session) == {("matched", 0): 1, ("matched", 1): 1, ("repeated", repeated): 1}
+    assert named_outcomes(session) == {("matched", 0): 1, ("matched", 1): 1, ("repeated", repeated): 1}
 
 
 def test_fragments_with_exactly_items_max_items_form_a_list() -> None:
     session = sent(Session(0, 100), *[Impression("x", "u", 1, (item,), positions=(place,)) for place, item in enumerate("abc")])
     assert session.lists["x"].items == ("a", "b", "c")
-    assert outcomes(session) == {}
+    assert named_outcomes(session) == {}
 
 
 def test_the_team_of_an_item_comes_from_the_first_fragment() -> None:
@@ -156,7 +149,7 @@ def test_the_team_of_an_item_comes_from_the_first_fragment() -> None:
 def test_fragments_with_too_many_items_form_no_list_and_are_counted() -> None:
     session = sent(Session(0, 100), *[Impression("x", "u", 1, (item,), positions=(place,)) for place, item in enumerate("abcd")])
     assert session.lists == {}
-    assert outcomes(session) == {("too_many_items", 0): 4}
+    assert named_outcomes(session) == {("too_many_items", 0): 4}
 
 
 @pytest.mark.parametrize("topic", [0, 1])
@@ -231,14 +224,14 @@ def facts(each: ShownList) -> tuple[object, ...]:
 def state_of(session: Session) -> tuple[object, ...]:
     waiting = {name: Counter(map(repr, found)) for name, found in session.waiting.items() if found}
     lists = [(name, facts(each)) for name, each in session.lists.items()]
-    return lists, outcomes(session), waiting, session.pieces, session.unnamed_last, session.shown_last
+    return lists, named_outcomes(session), waiting, session.pieces, session.unnamed_last, session.shown_last
 
 
-@given(steps, st.booleans(), st.sampled_from([None, EngagementRules(reformulation_ms=3)]))
+@given(steps, st.booleans(), st.sampled_from([None, EngagementRules(reformulation_ms=3)]), st.sampled_from([0, 5, 100]))
 def test_event_by_event_gives_what_all_together_give(
-    given_steps: list[Impression | LogFeedback | str], absolute: bool, engagement: EngagementRules | None
+    given_steps: list[Impression | LogFeedback | str], absolute: bool, engagement: EngagementRules | None, whole_max: int
 ) -> None:
-    rules = replace(RULES, attribution_ms=6, items_max=5, absolute_positions=absolute, engagement=engagement)
+    rules = replace(RULES, attribution_ms=6, items_max=5, absolute_positions=absolute, engagement=engagement, joined_whole_max=whole_max)
     session, changed, in_panes, duplicates, marked = Session(0, 12), ChangedLists(), Counter[Told](), 0, 0
     lists = sum(isinstance(step, Impression) for step in given_steps)
     for step in [*given_steps, "commit"]:
@@ -262,7 +255,7 @@ def test_event_by_event_gives_what_all_together_give(
             assert {each: count for each, count in in_panes.items() if count} == Counter(
                 told(each.ts, each.items, each.experiments, each.reactions, each.engagement) for each in session.lists.values()
             )
-            again = joined_again(session, rules)
+            again = joined_again(session, replace(rules, joined_whole_max=100))
             assert state_of(again) == state_of(session)
             assert duplicates == sum(again.duplicates.values())
             if step == "restore":
@@ -279,12 +272,15 @@ def test_the_order_of_arrival_does_not_matter(events: list[Impression | LogFeedb
     assert state_of(one)[:3] == state_of(two)[:3]
 
 
-@given(st.lists(wholes | fragments() | feedbacks, max_size=20), st.integers(0, 12))
-def test_sessions_that_become_one_are_joined_as_one(events: list[Impression | LogFeedback], border: int) -> None:
-    rules = replace(RULES, attribution_ms=6, items_max=5, gap_ms=100, session_events_max=100)
+@given(st.lists(wholes | fragments() | feedbacks, max_size=20), st.integers(0, 12), st.sampled_from([0, 100]))
+def test_sessions_that_become_one_are_joined_as_one(events: list[Impression | LogFeedback], border: int, whole_max: int) -> None:
+    engagement = EngagementRules(reformulation_ms=3)
+    rules = replace(
+        RULES, attribution_ms=6, items_max=5, gap_ms=100, session_events_max=100, engagement=engagement, joined_whole_max=whole_max
+    )
     user, changed = User(), ChangedLists()
     sides = [[event for event in events if (event.ts < border) is first] for first in (True, False)]
-    sessions = [sent(Session(0, 12), *side, rules=rules) for side in sides]
+    sessions = [sent(Session(*span), *side, rules=rules) for span, side in zip(((-1, border - 1), (border, 12)), sides, strict=True)]
     set_sessions(user, sessions)
     merged = session_at(user, 6, rules, changed)
     assert merged is not None

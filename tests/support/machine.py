@@ -64,6 +64,7 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
             if engagement
             else None,
             absolute_positions=settings.absolute_positions,
+            joined_whole_max=4 if settings.gap_ms % 2 else 60,  # no result may depend on it
             exposures=None if settings.validity_ms is None else ExposureRules(settings.validity_ms, exposures_max),
         ),
         out_of_orderness_ms=settings.out_of_orderness_ms,
