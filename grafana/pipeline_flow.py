@@ -130,11 +130,14 @@ def refused_panels() -> tuple[Block, ...]:
         lines(
             "Late, ahead and duplicate",
             "Per second: late events, events that were ahead of all others of their input, and impressions that repeat an earlier one of "
-            "their session (dashed).",
+            "their session (dashed). Also lists with the id of another list of their session, and lists in parts of which two items claim "
+            "one place: their ranks are not what users saw.",
             "cps",
             Query(state_rate("streammetrics_late_total", ["topic"]), "late, {{topic}}"),
             Query(state_rate("streammetrics_duplicates_total", ["topic"]), "duplicate, {{topic}}"),
             Query(state_rate("streammetrics_events_ahead_total", ["topic"]), "ahead, {{topic}}"),
+            Query(state_rate("streammetrics_list_ids_reused_total", ["topic"]), "id of another list, {{topic}}"),
+            Query(state_rate("streammetrics_place_conflicts_total", ["topic"]), "two items at one place, {{topic}}"),
             least=0,
             rules=(dashed("B"),),
             empty=NO_STATE,

@@ -122,6 +122,11 @@ class EventSettings(Section):
         " lists count as 0 in ranking metrics.",
     )
     ubi_exposure: Text = setting("impression", "With ubi: the action_name of events that show an item, such as view.", "an action name")
+    ubi_page_start: OptionalText = setting(
+        None,
+        "With ubi: the field with the number of items on earlier pages, such as from. It is for queries with several pages.",
+        "a field's name, or empty for none",
+    )
     ubi_experiment: OptionalText = setting(
         None, "With ubi: name of the experiment that the events' variant belongs to.", "a name, or empty for none"
     )

@@ -19,7 +19,7 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Impression
 from streammetrics.sessions.open_sessions import close_before, next_close
 from streammetrics.sessions.session_events import lists_from, outcomes, untangle
-from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, REPEATED, TOO_MANY_ITEMS, ChangedLists, Session, User
+from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, User
 
 CHECKED_PER_EVICTION: Final = 4
 """How many users `evict` checks for each one that is too many. This bounds the time of a call, even if all users were saved lately. Fewer
@@ -192,7 +192,7 @@ class SessionStore:
                 self._counts[OUTCOMES[outcome], topic] += count
             if outcome == MATCHED:
                 matched += count
-            elif outcome not in (REPEATED, TOO_MANY_ITEMS):
+            elif outcome in UNMATCHED:
                 unmatched += count
         return matched, unmatched
 

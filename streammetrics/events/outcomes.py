@@ -16,7 +16,7 @@ OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "un
     refused     it is valid, but its time or a limit excludes it; it counts in no metric
     feedback    it is feedback: matched, repeated, or with an unknown action
     unmatched   it is feedback that belongs to no list
-    marked      it is used, repeats a used event, or is ignored by a mapping, and is counted for that reason
+    marked      it is used, shares the id of a used list, or is ignored by a mapping, and is counted for that reason
     label       it is a list that is used without one of its labels; counted once per label, or per list with folded groups
 """
 
@@ -77,6 +77,8 @@ OUTCOMES: Final = (
     Outcome("too_old", "unmatched"),
     Outcome("unknown_action", "feedback", "feedback_unknown_action"),
     Outcome("duplicate", "marked", "duplicates"),
+    Outcome("list_id_reused", "marked", "list_ids_reused"),
+    Outcome("place_conflict", "marked", "place_conflicts"),
     Outcome(IGNORED, "marked", "ignored"),
     Outcome("ahead", "marked", "events_ahead"),
     Outcome("exposure", "marked", "exposures"),

@@ -15,7 +15,7 @@ The result:
 | document | `lists_from = "impressions"` | `lists_from = "hit_ids"` |
 |---|---|---|
 | event `impression` (see `exposure`) with an object | a fragment of one item: `query_id`, `object_id`, its place | no event |
-| query with `query_response_hit_ids` (before 1.3: `query_response_object_ids`) | no event | a whole list of them |
+| query with `query_response_hit_ids` (before 1.3: `query_response_object_ids`) | no event | a whole list of them, or a page of it |
 | query with none, or an empty array | no event | no event |
 | any other event | feedback | feedback |
 
@@ -26,6 +26,7 @@ A feedback takes its action from `action_name`, its list from `query_id` (null o
 `event_attributes.object.object_id`. Without an object (a search, a page view) the item is NO_ITEM, which no list shows. Such
 an event moves the watermark and matches nothing. Ordinals give the order only, so 0-based and 1-based trackers may be mixed,
 unless `events.positions` makes them places.
+With `page_start`, one `query_id` may have several pages. Each is a part of its list, after so many items of earlier pages.
 An id may be an integer; it is read as its decimal text. Times, ids, labels
 and limits follow the rules of the native schema. Null and "" count as absent.
 
@@ -42,7 +43,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields, UsableLabels
-from streammetrics.events.items import place_of
+from streammetrics.events.items import moved, place_of
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
@@ -171,12 +172,14 @@ class _Reader:
             return None
         hits = self.top.array(name)
         if not hits and self.settings.empty_lists:
-            return self._impression((), None if by_hits else ())  # a fragment, so that impression events of the query still form its list
+            return self._impression(
+                (), None if by_hits and self.settings.page_start is None else ()
+            )  # a fragment, so that impression events of the query still form its list
         if not hits or not by_hits:
             return None
         fields.check_count(len(hits), self.limits)
         items = tuple(self._shown(f"{name}[{index}]", raw) for index, raw in enumerate(hits))
-        return self._impression(items, None)
+        return self._impression(items, self._on_page(tuple(range(len(items)))))
 
     def event(self) -> Event | None:
         action = self.top.label("action_name")
@@ -192,7 +195,15 @@ class _Reader:
         if position is None:
             rule = "an impression must have a position.ordinal or a rank"
             raise malformed("bad_position", rule, None, "send the item's position in the list")
-        return self._impression((self._shown(*item),), (place_of(position, self.limits),))
+        place = (place_of(position, self.limits),)
+        return self._impression((self._shown(*item),), self._on_page(place) or place)
+
+    def _on_page(self, places: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the places of items after those of earlier pages; None without pages."""
+        if self.settings.page_start is None:
+            return None
+        found = self._found(self.settings.page_start)
+        return moved(places, 0 if found is None else fields.read_position(*found), self.limits)
 
     def _impression(self, items: tuple[str, ...], positions: tuple[int, ...] | None) -> Impression:
         experiments, segments = self._experiments(), self._segments()

@@ -33,8 +33,10 @@ class _Position(Struct, gc=False):
 def fast_decoder(limits: EventLimits, settings: UbiSettings) -> Callable[[bytes], Event | None] | None:
     """Return the fast decoder of one document (its result None: no event). It raises NOT_ACCEPTED (see `fallback`) otherwise.
 
-    Return None for settings that only the reference decoder supports: a field used twice, or more labels than the limits allow.
+    Return None for settings that only the reference decoder supports: pages, a field used twice, or more labels than the limits allow.
     """
+    if settings.page_start is not None:
+        return None
     named = [settings.user_field, *settings.segments, *filter(None, (settings.experiment_from, settings.value_from))]
     if len({*named, *_FIXED}) < len(named) + len(_FIXED) or not all(0 < len(name) <= limits.label_chars_max for name in named):
         return None

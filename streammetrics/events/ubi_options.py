@@ -17,6 +17,7 @@ class UbiSettings(msgspec.Struct, frozen=True, kw_only=True):
     user. `segments`: fields that become segments of the same name. `experiment_from`: a field with an object experiment -> variant, or
     with a variant of the experiment named like the field. `value_from`: a field with the number that becomes a feedback's value (such
     as `dwell_time`). `exposure`: the action of an event that shows an item. `empty_lists`: a query without hits is an empty list.
+    `page_start`: the field with the number of items on earlier pages; a query_id may then have several pages, which are parts of its list.
     """
 
     lists_from: Literal["impressions", "hit_ids"] = "impressions"
@@ -26,3 +27,4 @@ class UbiSettings(msgspec.Struct, frozen=True, kw_only=True):
     value_from: str | None = None
     exposure: str = "impression"
     empty_lists: bool = False
+    page_start: str | None = None

@@ -22,6 +22,8 @@ FEEDBACK_MIN: Final = 100
 """Feedback that a stream needs for a sentence about it. A file that has ended needs none."""
 FOLDED_SHARE_MAX: Final = 0.01
 """The share of lists in the value `_other` of a segment, of all events, that has a sentence."""
+CONFLICT_SHARE_MAX: Final = 0.01
+"""The share of events, of a topic, whose list id belongs to another list, or whose places are taken, that has a sentence."""
 NAMED_MIN: Final = 1_000
 """Events that a stream needs for a sentence about an experiment without lists."""
 NAMES_MAX: Final = 5
@@ -88,6 +90,37 @@ def _examples(names: Sequence[UnknownName]) -> str:
     shown = [each for each in names if each.kind == "action" and each.name is not None][:NAMES_MAX]
     words = (f"{isolated(str(each.name))}" + (f" (did you mean {each.meant}?)" if each.meant else "") for each in shown)
     return f", such as {', '.join(words)}" if shown else ""
+
+
+def list_id_sentences(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield sentences about list ids that name several lists, and about lists of which two items claim one place.
+
+    `topics` are counts by topic.
+
+    >>> print(*list_id_sentences({"shop": {"events": 90, "list_id_reused": 7}}))
+    7 lists of shop have the id of another list of their session, but other items. They count for nothing, nor does feedback on their \
+items. Send an own id with each list, or compose one in a mapping, such as impression_id = "{search}/{page}". For pages of one \
+list set page_start, or events.ubi_page_start.
+    >>> print(*list_id_sentences({"shop": {"events": 90, "place_conflict": 1}}))
+    1 list of shop has two items that claim one place, so its ranks are not what users saw. If pages begin at the first place again, set \
+page_start, or events.ubi_page_start.
+    """
+    for topic, counts in topics.items():
+        few, of_topic = CONFLICT_SHARE_MAX * counts.get("events", 0), isolated(topic)
+        reused, taken = counts.get("list_id_reused", 0), counts.get("place_conflict", 0)
+        if reused > few:
+            have = "has" if reused == 1 else "have"
+            yield (
+                f"{counted(reused, 'list')} of {of_topic} {have} the id of another list of their session, but other items. They count for"
+                " nothing, nor does feedback on their items. Send an own id with each list, or compose one in a mapping, such as"
+                ' impression_id = "{search}/{page}". For pages of one list set page_start, or events.ubi_page_start.'
+            )
+        if taken > few:
+            have, its = ("has", "its") if taken == 1 else ("have", "their")
+            yield (
+                f"{counted(taken, 'list')} of {of_topic} {have} two items that claim one place, so {its} ranks are not what users saw. If"
+                " pages begin at the first place again, set page_start, or events.ubi_page_start."
+            )
 
 
 def no_list_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], refused: int, *, ended: bool) -> Iterator[str]:

@@ -22,6 +22,7 @@ from streammetrics.reports.data_warnings import (
     experiment_sentences,
     feedback_sentences,
     folded_sentences,
+    list_id_sentences,
     no_list_sentences,
     refused_sentences,
     seconds_sentences,
@@ -132,6 +133,7 @@ class Report:
     def _warnings_of_counts(self) -> Iterator[str]:
         topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
         yield from refused_sentences({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()})
+        yield from list_id_sentences(topics)
         if not self.totals and not any(window.groups for window in self.windows):
             refused = sum(refused_counts(reasons).values())
             yield from no_list_sentences(reasons, self.unknown_names, refused, ended=self.ended)

@@ -15,8 +15,9 @@ from streammetrics.sessions.state import LogList
 class Formed(NamedTuple):
     """What the events of one id form. `base` gives the list its time, labels and topic.
 
-    `counting` are the events that are no duplicates. `shows` are the events that gave the list its items over time, in order: fragments,
-    and `whole` if a whole copy counts.
+    `counting` are the events that form the list. `reused` are whole copies that show something else, one of each. All other events are
+    duplicates. `has_conflict`: two items claim one place. `fragments`, and `whole` if a whole copy counts, gave the list its items over
+    time, in order.
     """
 
     base: LogList
@@ -25,6 +26,8 @@ class Formed(NamedTuple):
     whole: LogList | None
     fragments: Sequence[LogList]
     counting: Sequence[LogList]
+    reused: Sequence[LogList] = ()
+    has_conflict: bool = False
 
 
 def form(copies: Sequence[LogList], rules: JoinRules) -> Formed:
@@ -44,11 +47,23 @@ def form(copies: Sequence[LogList], rules: JoinRules) -> Formed:
                 place_of.update(new)
                 fragments.append(copy)
     if whole is not None:
-        return Formed(whole, whole.items, whole.teams, whole, fragments, (whole,))
+        return Formed(whole, whole.items, whole.teams, whole, fragments, (whole,), _others(copies, whole))
     items = _in_order(place_of, rules.absolute_positions)
     teams = _teams(items, place_of, fragments) if any(fragment.teams for fragment in fragments) else ()
     any_whole = any(copy.positions is None for copy in copies)  # it came too late to count: all are duplicates
-    return Formed(fragments[0], items, teams, None, fragments, () if any_whole else fragments)
+    has_conflict = len(set(place_of.values())) < len(place_of)
+    return Formed(fragments[0], items, teams, None, fragments, () if any_whole else fragments, (), has_conflict)
+
+
+def _others(copies: Sequence[LogList], whole: LogList) -> Sequence[LogList]:
+    """Return the least whole copy of each sequence of items that the list does not show."""
+    if all(copy.items == whole.items or copy.positions is not None for copy in copies):
+        return ()
+    least: dict[tuple[str, ...], LogList] = {}
+    for copy in sorted(copies, key=_ts_and_content):
+        if copy.positions is None and copy.items != whole.items:
+            least.setdefault(copy.items, copy)
+    return tuple(least.values())
 
 
 def _ts_and_content(copy: LogList) -> tuple[object, ...]:

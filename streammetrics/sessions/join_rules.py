@@ -17,9 +17,11 @@ from streammetrics.sessions.copies import Formed, form
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
     KINDS,
+    LIST_ID_REUSED,
     MATCHED,
     ORPHAN,
     OUT_OF_LIST,
+    PLACE_CONFLICT,
     REPEATED,
     TOO_MANY_ITEMS,
     TOO_OLD,
@@ -142,7 +144,11 @@ def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> Sh
     of_id.pieces = sum(pieces) if pieces else None
     if joined.unnamed:
         _set_showing(of_id, list(_showing(name, formed, joined)), joined)
+    for copy in formed.reused:
+        count_outcome(of_id.outcomes, copy, LIST_ID_REUSED)
     if of_id.has_list:
+        if formed.has_conflict:
+            count_outcome(of_id.outcomes, base, PLACE_CONFLICT)
         return ShownList(base.ts, name, formed.items, base.experiments, base.segments, base.topic, formed.teams)
     for copy in formed.counting:
         count_outcome(of_id.outcomes, copy, TOO_MANY_ITEMS)
@@ -151,7 +157,7 @@ def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> Sh
 
 def _count_duplicates(of_id: JoinedId, formed: Formed, joined: JoinedLog) -> None:
     found: dict[int, int] = {}
-    for events, weight in ((of_id.copies, 1), (formed.counting, -1)):
+    for events, weight in ((of_id.copies, 1), (formed.counting, -1), (formed.reused, -1)):
         for copy in events:
             found[copy.topic] = found.get(copy.topic, 0) + weight
     for counts, weight in ((found, 1), (of_id.duplicates, -1)):

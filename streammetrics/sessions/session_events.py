@@ -98,7 +98,7 @@ def _latest(session: Session, feedback: LogFeedback) -> ShownList | None:
 
 
 def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, changed: ChangedLists) -> bool:
-    """Add one list or fragment. Returns whether it is a copy that is later than its list, which is a duplicate."""
+    """Add one list or fragment. Returns whether it is a later copy with the items of its list, which is a duplicate."""
     name, ts = event.impression_id, event.ts
     entry = LogList(ts, name, event.items, event.experiments, event.segments, topic, event.teams, event.positions)
     may_be_copy = name in session.lists or name in session.pieces or event.positions is not None
@@ -142,11 +142,13 @@ def _add_copy(session: Session, entry: LogList) -> bool:
 
 
 def _is_later(copy: LogList, shown: ShownList) -> bool:
-    """Whether a whole copy is surely not the least one: it has a later time, or the same content."""
+    """Whether a whole copy surely repeats an earlier one: it has its items, and a later time or the same content."""
+    if copy.items != shown.items:
+        return False
     if copy.ts != shown.ts:
         return copy.ts > shown.ts
     labels = copy.experiments, copy.segments
-    return copy.topic >= shown.topic and (copy.items, *labels, copy.teams) == (shown.items, shown.experiments, shown.segments, shown.teams)
+    return copy.topic >= shown.topic and (*labels, copy.teams) == (shown.experiments, shown.segments, shown.teams)
 
 
 def _link_new(session: Session, new: ShownList, rules: EngagementRules, changed: ChangedLists) -> None:

@@ -16,10 +16,11 @@ from streammetrics.events.model import Labels
 from streammetrics.sessions.engagement import NEW_LIST, Engagement
 from streammetrics.sessions.exposures import UserExposures
 
-OUTCOMES: Final = ("matched", "repeated", "orphan", "out_of_list", "too_old", "too_many_items")
+OUTCOMES: Final = ("matched", "repeated", "orphan", "out_of_list", "too_old", "too_many_items", "list_id_reused", "place_conflict")
 """What is counted when a session closes. A session counts by `KINDS` * topic + outcome."""
 KINDS: Final = len(OUTCOMES)
-MATCHED, REPEATED, ORPHAN, OUT_OF_LIST, TOO_OLD, TOO_MANY_ITEMS = range(KINDS)
+MATCHED, REPEATED, ORPHAN, OUT_OF_LIST, TOO_OLD, TOO_MANY_ITEMS, LIST_ID_REUSED, PLACE_CONFLICT = range(KINDS)
+UNMATCHED: Final = frozenset((ORPHAN, OUT_OF_LIST, TOO_OLD))
 NOTHING: Final[dict[Any, Any]] = {}
 """Never modified. Most sessions have no waiting feedback and no fragments."""
 

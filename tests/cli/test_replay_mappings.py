@@ -182,3 +182,37 @@ class TestTopicsOfFiles:
         warned = called("check-config", "--config", config).stderr
         assert "mapping 2 is for shop, which `run` does not read: kafka.topics is web.searches" in warned
         assert "mapping 1" not in warned
+
+
+PAGED: dict[str, Any] = {"kind": "impression", "when": {"kind": "page"}, "user_id": "user", "ts": "at", "impression_id": "search"}
+PAGED |= {"items": "hits"}
+CLICKS: dict[str, Any] = {"kind": "feedback", "when": {"kind": "click"}, "user_id": "user", "ts": "at", "item_id": "hit"}
+CLICKS |= {"action": "kind", "impression_id": "search"}
+PAGES = [
+    {"kind": "page", "user": "u", "at": NOON * 1_000, "search": "s", "hits": ["a", "b"]},
+    {"kind": "page", "user": "u", "at": NOON * 1_000 + 5, "search": "s", "hits": ["c", "d"], "from": 2},
+    {"kind": "click", "user": "u", "at": NOON * 1_000 + 9, "search": "s", "hit": "d"},
+]
+
+
+@pytest.mark.parametrize(
+    ("own", "counters"),
+    [
+        ({"page_start": "from"}, {"events": 3, "matched": 1}),
+        ({}, {"events": 3, "list_id_reused": 1, "out_of_list": 1}),
+        ({"page_start": "skip"}, {"events": 3, "matched": 1, "place_conflict": 1}),
+    ],
+    ids=["pages", "one id for two lists", "two items at one place"],
+)
+def test_a_report_warns_if_pages_of_one_list_are_not_read_as_such(tmp_path: Path, own: dict[str, Any], counters: dict[str, int]) -> None:
+    report, mappings = tmp_path / "report.json", json.dumps([PAGED | own, CLICKS])
+    done = called("replay", lines(tmp_path / "pages.ndjson", *PAGES), "--set", f"events.mappings={mappings}", "--report", report)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(report.read_bytes())["counters"] == counters
+    assert ("page_start" in done.stderr) is ("matched" not in counters or "place_conflict" in counters)
+
+
+def test_the_rank_of_an_item_on_a_later_page_is_that_of_the_whole_list(tmp_path: Path) -> None:
+    mappings = json.dumps([PAGED | {"page_start": "from"}, CLICKS])
+    done = called("replay", lines(tmp_path / "pages.ndjson", *PAGES), "--set", f"events.mappings={mappings}")
+    assert "0.2500" in done.stdout  # the mrr of rank 4

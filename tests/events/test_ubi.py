@@ -136,6 +136,21 @@ def test_a_query_without_hits_is_an_empty_list_if_wanted():
     )
 
 
+def test_pages_of_a_query_are_parts_of_its_list():
+    by_pages = UbiSettings(lists_from="hit_ids", page_start="from", empty_lists=True)
+    pages = [sent(QUERY, query_attributes=attributes) for attributes in (..., {"from": 10})]
+    found = [only(page, by_pages) for page in (*pages, sent(QUERY, query_response_hit_ids=[], query_attributes={"from": 20}))]
+    assert [(each.items, each.positions) for each in found] == [(("B09", "B07"), (0, 1)), (("B09", "B07"), (10, 11)), ((), ())]
+    assert only(sent(QUERY, query_attributes={"from": "x"}), by_pages) == "bad_position"
+
+
+def test_ordinals_that_begin_again_on_each_page_are_moved():
+    attributes = {"object": {"object_id": "B07"}, "position": {"ordinal": 2}, "from": 10}
+    shown = only(sent(SHOWN, event_attributes=attributes), UbiSettings(page_start="from"))
+    assert isinstance(shown, Impression)
+    assert shown.positions == (12,)
+
+
 def test_with_hit_ids_a_query_is_a_list_and_an_impression_is_no_event():
     assert only(sent(QUERY), BY_HITS) == Impression("q1", "c1", 1732183200123, ("B09", "B07"), segments=(("application", "shop"),))
     assert of(sent(SHOWN), BY_HITS) == []

@@ -23,8 +23,9 @@ Where the written semantics leave room, these are the choices made:
    an open session with that many events is refused as `session_full`. It is not admitted, so it neither merges sessions nor
    moves the end of a flushed window. It moves w like any event that decodes.
 4. Copies and fragments more than `attribution_ms` after the least ts of their id in the session do not count and are
-   `duplicate`, because a final list may not change. The least ts is over whole copies and fragments. A whole copy makes all
-   fragments `duplicate`, even if it is too late to count and they form the list. So a duplicate stays one whatever arrives, and
+   `duplicate`, because a final list may not change. For whole copies with other items than the list, see 13. The least ts is over
+   whole copies and fragments. A whole copy makes all fragments
+   `duplicate`, even if it is too late to count and they form the list. So a duplicate stays one whatever arrives, and
    its counter never decreases.
 5. Of events with equal (ts, content), the one on the input first in `Settings.inputs` counts, then the one that came first.
 6. `repeated` follows the same order: of matched feedback with one (list, item, action), the least (ts, input) is not counted.
@@ -42,6 +43,9 @@ Where the written semantics leave room, these are the choices made:
     events form it, must show the item and be recent enough. Otherwise a later fragment or whole copy could move such feedback
     between lists that are final. So fragments that form no list, or stop forming one, keep the feedback that finds them. It is
     `orphan`.
+13. If a whole copy counts, each further sequence of items in whole copies is `list_id_reused` once: for its least (ts, content). All
+    other copies are `duplicate`.
+14. A list of fragments has a `place_conflict` if two of its items have the same least position. It is counted once, on the list's input.
 """
 
 from __future__ import annotations

@@ -144,4 +144,5 @@ def _count(
                 counters[outcome, arrivals[number].input] += 1
         if is_closed:
             counters.update(("repeated", arrivals[number].input) for number in joined.repeated)
+            counters.update(("place_conflict", of_list) for of_list in joined.conflicts)
     return dict(counters)

@@ -41,7 +41,7 @@ class Resolved:
 
     `grades` is by (impression_id, item). `begins` is the time of the earliest event of each impression_id. `answers` is the matched
     feedback with a grade above 0, by impression_id. `first_reactions` are the times of the first matched feedback, by impression_id, item
-    and action. `outcomes` and `repeated` are by arrival number.
+    and action. `outcomes` and `repeated` are by arrival number. `conflicts` are the inputs of the lists in which two items claim one place.
     """
 
     lists: dict[str, List] = field(default_factory=dict)
@@ -51,6 +51,7 @@ class Resolved:
     first_reactions: dict[tuple[str, str, str], int] = field(default_factory=dict)
     outcomes: dict[int, str] = field(default_factory=dict)
     repeated: set[int] = field(default_factory=set)
+    conflicts: list[str] = field(default_factory=list)
 
 
 def resolve(session: Sequence[Admitted], settings: Settings) -> Resolved:
@@ -67,8 +68,12 @@ def resolve(session: Sequence[Admitted], settings: Settings) -> Resolved:
             resolved.lists[impression_id] = shown
         events_by_id[impression_id] = of_one_id
         resolved.begins[impression_id] = min(one.event.ts for one in of_one_id)
+        reused = _reused(of_one_id, shown.items, settings) if is_whole else set()
         for one in of_one_id:
-            resolved.outcomes[one.number] = "duplicate" if one.number not in counting else "shown" if fits else "too_many_items"
+            unused = "list_id_reused" if one.number in reused else "duplicate"
+            resolved.outcomes[one.number] = unused if one.number not in counting else "shown" if fits else "too_many_items"
+        if fits and not is_whole and _has_conflict(_in_time(of_one_id, settings)):
+            resolved.conflicts.append(shown.input)
     for one in sorted(session, key=lambda one: (one.event.ts, settings.inputs.index(one.input), one.number)):
         if isinstance(one.event, Feedback):
             _join(one.number, one.event, resolved, events_by_id, settings)
@@ -82,9 +87,7 @@ def _impression(one: Admitted) -> Impression:
 
 def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, set[int]]:
     """Return the list of an impression_id in its session, and the numbers of the events that count for it."""
-    least_ts = min(one.event.ts for one in of_one_id)
-    in_time = [one for one in of_one_id if one.event.ts <= least_ts + settings.attribution_ms]
-    in_order = sorted(in_time, key=lambda one: (_ts_and_content(_impression(one)), settings.inputs.index(one.input), one.number))
+    in_order = _in_time(of_one_id, settings)
     wholes = [one for one in in_order if _impression(one).positions is None]
     if wholes:
         best = _impression(wholes[0])
@@ -93,6 +96,34 @@ def _list_of(of_one_id: Sequence[Admitted], settings: Settings) -> tuple[List, s
     shown, counting = _union(in_order, settings.absolute_positions)
     has_whole_copy = any(_impression(one).positions is None for one in of_one_id)
     return shown, set() if has_whole_copy else counting
+
+
+def _in_time(of_one_id: Sequence[Admitted], settings: Settings) -> list[Admitted]:
+    """Return the events of an impression_id that are not too long after the first one, least (ts, content) first."""
+    least_ts = min(one.event.ts for one in of_one_id)
+    return _sorted((one for one in of_one_id if one.event.ts <= least_ts + settings.attribution_ms), settings)
+
+
+def _sorted(events: Iterable[Admitted], settings: Settings) -> list[Admitted]:
+    return sorted(events, key=lambda one: (_ts_and_content(_impression(one)), settings.inputs.index(one.input), one.number))
+
+
+def _reused(of_one_id: Sequence[Admitted], shown: tuple[str, ...], settings: Settings) -> set[int]:
+    """Return the numbers of the whole copies that are the first of their items, if these are not the items of the list."""
+    wholes = [one for one in _sorted(of_one_id, settings) if _impression(one).positions is None]
+    first = {_impression(one).items: one.number for one in reversed(wholes)}
+    return {number for items, number in first.items() if items != shown}
+
+
+def _has_conflict(fragments: Sequence[Admitted]) -> bool:
+    """Return whether two items have the same place, each at its least position."""
+    places: dict[str, set[int]] = {}
+    for one in fragments:
+        impression = _impression(one)
+        for item, position in zip(impression.items, impression.positions or (), strict=True):
+            places.setdefault(item, set()).add(position)
+    least = [min(of_item) for of_item in places.values()]
+    return len(least) != len(set(least))
 
 
 def _ts_and_content(impression: Impression) -> tuple[object, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from streammetrics.events.model import Impression
 from tests.oracle import (
     Arrival,
@@ -45,11 +47,15 @@ class TestSessions:
 class TestLists:
     def test_of_whole_copies_the_earliest_counts_in_any_order(self) -> None:
         trace = (show("x", 5, "ab"), show("x", 4, "cd"))
-        assert outcomes(*trace) == ["duplicate", "shown"]
+        assert outcomes(*trace) == ["list_id_reused", "shown"]
         assert [(one.ts, one.items) for one in lists(*trace)] == [(4, ("c", "d"))]
 
     def test_of_whole_copies_at_one_time_the_least_content_counts(self) -> None:
-        assert outcomes(show("x", 4, "b"), show("x", 4, "ab"), show("x", 4, "abc")) == ["duplicate", "shown", "duplicate"]
+        assert outcomes(show("x", 4, "b"), show("x", 4, "ab"), show("x", 4, "abc")) == ["list_id_reused", "shown", "list_id_reused"]
+
+    def test_copies_of_a_list_with_a_reused_id_are_duplicates(self) -> None:
+        trace = (show("x", 2, "cd"), show("x", 1, "ab"), show("x", 3, "cd"), show("x", 9, "ba"))
+        assert outcomes(*trace) == ["list_id_reused", "shown", "duplicate", "list_id_reused"]
 
     def test_content_compares_items_then_experiments_then_segments(self) -> None:
         control, treatment = (("ranker", "control"),), (("ranker", "treatment"),)
@@ -90,6 +96,11 @@ class TestFragments:
 
     def test_two_items_at_one_position_are_ordered_by_id(self) -> None:
         assert lists(fragment("x", 0, ("b", 1)), fragment("x", 1, ("a", 1)))[0].items == ("a", "b")
+
+    @pytest.mark.parametrize(("place", "count"), [(1, 1), (2, 0)])
+    def test_a_list_with_two_items_at_one_place_has_a_conflict(self, place: int, count: int) -> None:
+        trace = (fragment("x", 0, ("b", 3)), fragment("x", 1, ("a", 1)), fragment("x", 2, ("b", place)), fragment("x", 2, ("c", 4)))
+        assert expected_result(trace, ONE, flush=True).totals["place_conflict"] == count
 
     def test_experiments_and_segments_come_from_the_least_fragment(self) -> None:
         early, late = (("ranker", "early"),), (("ranker", "late"),)

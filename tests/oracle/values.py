@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.events.model import Event
 from tests.oracle.grades import Rule, parse_rules
 
-OUTCOMES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items")
+OUTCOMES_AT_CLOSE = ("orphan", "out_of_list", "too_old", "matched", "too_many_items", "list_id_reused")
 """Outcomes that are counted when the session closes, like `repeated`."""
 
 LISTS_AT_CLOSE = ("list_exposed", "list_unexposed")
@@ -17,10 +17,10 @@ LISTS_AT_CLOSE = ("list_exposed", "list_unexposed")
 
 REASONS = (
     *("events", "ahead", "future", "late", "session_full", "duplicate", "unknown_action", *OUTCOMES_AT_CLOSE, "repeated"),
-    *("exposure", *LISTS_AT_CLOSE),
+    *("exposure", *LISTS_AT_CLOSE, "place_conflict"),
 )
 """All counters. `events` counts all arrivals. `ahead` and `repeated` are counted on top, and so is `exposure`: all admitted exposures,
-duplicates included. Each event has at most one of the others."""
+duplicates included. `place_conflict` counts lists. Each event has at most one of the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,8 +160,25 @@ def test_a_copy_that_is_surely_later_needs_no_join(topic: int) -> None:
     assert not session.is_stale
     assert not add_list(session, Impression("x", "u", 3, ("b",)), topic, RULES, [])
     session.size += 3
-    assert untangle(session, RULES, []) == {0: 1}
+    assert untangle(session, RULES, []) == {}
+    assert named_outcomes(session) == {("list_id_reused", 0): 1}
     assert session.lists["x"].items == ("b",)
+
+
+def test_a_list_with_the_id_of_another_one_is_no_duplicate_but_its_copies_are() -> None:
+    session = shown(("x", 4, ("a", "b")))
+    duplicates = [
+        add_list(session, Impression("x", "u", ts, items), 0, RULES, []) for ts, items in ((5, ("c",)), (6, ("c",)), (7, ("a", "b")))
+    ]
+    session.size += 3
+    assert (duplicates, untangle(session, RULES, [])) == ([False] * 3, {0: 2})
+    assert named_outcomes(session) == {("list_id_reused", 0): 1}
+
+
+@pytest.mark.parametrize(("place", "conflicts"), [(0, {("place_conflict", 0): 1}), (2, {})], ids=["starts again", "follows"])
+def test_a_list_with_two_items_at_one_place_is_counted_once(place: int, conflicts: dict[tuple[str, int], int]) -> None:
+    pages = [Impression("x", "u", 1, ("b", "c"), positions=(0, 1)), Impression("x", "u", 2, ("a",), positions=(place,))]
+    assert named_outcomes(sent(Session(0, 100), *pages)) == conflicts
 
 
 def test_the_first_reaction_of_each_place_is_kept_and_the_others_count_by_their_grade() -> None:

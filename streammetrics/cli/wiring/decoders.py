@@ -38,6 +38,7 @@ def _build_decoder(settings: Settings, topic: str, *, is_watched: bool) -> Decod
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,
         empty_lists=events.ubi_empty_lists,
+        page_start=events.ubi_page_start,
     )
     rules = parse_mappings(events.mappings)
     if events.envelope == "debezium":
@@ -77,6 +78,7 @@ _LATER_SETTINGS = (
     "positions",
     "ubi_empty_lists",
     "ubi_exposure",
+    "ubi_page_start",
     "encoding",
     "frame",
     "schema_message",

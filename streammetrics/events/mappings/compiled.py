@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
-from streammetrics.events.items import Item, ranked
+from streammetrics.events.items import Item, moved, ranked
 from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
 from streammetrics.events.mappings.nearest import nearest_path
@@ -101,7 +101,7 @@ def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build
     time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
     inside = _element_access(rule, access)
     items_of = _items(rule, access, inside, limits)
-    rank = _ranker(rule, inside, limits)
+    rank, on_page = _ranker(rule, inside, limits), _pages(rule, access, limits)
     experiments_of, segments_of = labels_reader("experiments", rule, access, limits), labels_reader("segments", rule, access, limits)
 
     def build(record: Any, value: bytes) -> Sequence[Event]:
@@ -111,6 +111,8 @@ def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build
         ts = time_of(record)
         elements, ids = items_of(record)
         items, positions, teams = (tuple(ids), None, ()) if rank is None else rank(elements, ids)
+        if on_page is not None and positions:
+            positions = on_page(record, positions)
         experiments, notes = NO_LABELS if experiments_of is None else experiments_of(record)
         segments, more_notes = NO_LABELS if segments_of is None else segments_of(record)
         return (Impression(impression_id, user_id, ts, items, experiments, segments, positions, teams, notes + more_notes),)
@@ -261,7 +263,7 @@ def _item(where: str, found: object, chars_max: int, absent: frozenset[str]) -> 
 
 def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[Sequence[Any], list[str]], Any] | None:
     """Return a function that puts items in the order of their positions, or None if the mapping has neither positions nor teams."""
-    if rule.item_position is None and rule.item_team is None:
+    if rule.item_position is None and rule.item_team is None and rule.page_start is None:
         return None
     absent, is_fragment = rule.absent, rule.fragment
     position_of = None if rule.item_position is None else reader_of(rule.item_position, inside, absent)
@@ -270,10 +272,14 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
     )
     where = f"item_position ({rule.item_position})"
     needs_positions = position_of is not None and not rule.order_counts
+    first = None if rule.page_start is None else limits.first_place or 0  # pages need no positions
     order_is_enough = team_of is None and not is_fragment and limits.first_place is None
 
     def rank(elements: Sequence[Any], ids: list[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
-        positions: list[Any] = [None] * len(ids) if position_of is None else [position_of(element) for element in elements]
+        if position_of is None:
+            positions: list[Any] = [None] * len(ids) if first is None else [*range(first, first + len(ids))]
+        else:
+            positions = [position_of(element) for element in elements]
         if order_is_enough and _are_ascending(positions):
             return tuple(ids), None, ()
         checked = [checked_position(where, position, absent) for position in positions]
@@ -287,6 +293,31 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
             raise malformed(error.reason, f"{where}: {error.detail}", shown(checked), advice) from None
 
     return rank
+
+
+def _pages(rule: MappingRule, access: Access, limits: EventLimits) -> Callable[[Any, tuple[int, ...]], tuple[int, ...]] | None:
+    """Return a function that adds the items of earlier pages to the positions of a record, or None if the mapping has no pages."""
+    page, absent = rule.page_start, rule.absent
+    if page is None:
+        return None
+    number_of, where = reader_of(page.number, access, absent), f"page_start ({page.number})"
+    size_of = None if page.size is None else reader_of(page.size, access, absent)
+    first = 0 if page.size is None else page.first
+
+    def shift(record: Any, positions: tuple[int, ...]) -> tuple[int, ...]:
+        number = checked_position(where, number_of(record), absent)
+        start = 0 if number is None else number - first
+        if start > 0 and size_of is not None:
+            size = checked_position(f"{where}, size ({page.size})", size_of(record), absent)
+            if not size:
+                missing(f"{where}, size ({page.size})")
+            start *= size
+        try:
+            return moved(positions, start, limits)
+        except MalformedEvent as error:
+            raise MalformedEvent(error.reason, f"{where}: {error.detail}") from None
+
+    return shift
 
 
 def _without_position(rule: MappingRule, element: Any) -> MalformedEvent:

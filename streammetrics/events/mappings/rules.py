@@ -29,7 +29,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _COMMON = ("name", "kind", "topics", "when", "absent")
 _FIELDS = ("user_id", "ts", "ts_unit", "impression_id", "items", "item_separator", "item_id")
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "impression": (*_COMMON, *_FIELDS, "item_position", "item_team", "fragment", "experiments", "segments"),
+    "impression": (*_COMMON, *_FIELDS, "item_position", "item_team", "fragment", "page_start", "experiments", "segments"),
     "feedback": (*_COMMON, *_FIELDS, "action", "value", "item_action", "item_value"),
     "exposure": (*_COMMON, "user_id", "ts", "ts_unit", "experiment", "variant"),
     "ignore": _COMMON,
@@ -65,6 +65,14 @@ class FieldSource(msgspec.Struct, frozen=True):
         return ", ".join(alternative.text for alternative in self.alternatives)
 
 
+class PageStart(msgspec.Struct, frozen=True):
+    """How many items come before those of a record: a number, or (if `size` is given) that of a page, counted from `first`."""
+
+    number: FieldSource
+    size: FieldSource | None = None
+    first: int = 1
+
+
 class Condition(msgspec.Struct, frozen=True):
     """A condition on the value at a path: one of `values`, or (if `values` is None) that the value is present or absent."""
 
@@ -93,6 +101,7 @@ class MappingRule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a list without any position has the order of its array."""
     item_team: FieldSource | None = None
     fragment: bool = False
+    page_start: PageStart | None = None
     action: FieldSource | None = None
     value: FieldSource | None = None
     item_action: FieldSource | None = None
@@ -163,7 +172,8 @@ class _TableReader:
             absent=frozenset({"", *self._texts("absent")}),
             ts_unit=self._unit(),
             item_separator=self._text("item_separator"),
-            fragment=self._flag("fragment"),
+            fragment=self._flag("fragment") or "page_start" in self.table,
+            page_start=self._page_start(),
             experiments=self._labels("experiments"),
             segments=self._labels("segments"),
             order_counts=_has_order(self.table.get("item_position")),
@@ -212,8 +222,8 @@ class _TableReader:
             self.add("action is required")
         if rule.kind == "impression" and "items" not in given and not rule.fragment:
             self.add("a list of one item from each record is a list in parts: set fragment = true, or give items")
-        if rule.kind == "impression" and rule.fragment and "item_position" not in given:
-            self.add("fragment = true needs item_position")
+        if rule.kind == "impression" and rule.fragment and "item_position" not in given and not given >= {"items", "page_start"}:
+            self.add("fragment = true needs item_position, or page_start with items")
         if "items" not in given:
             for key in ("item_action", "item_value", "item_separator"):
                 if key in given:
@@ -278,6 +288,21 @@ class _TableReader:
         if "" in labels:
             self.add(f"{key}: a name must not be empty")
         return labels
+
+    def _page_start(self) -> PageStart | None:
+        found = self.table.get("page_start")
+        if not (isinstance(found, Mapping) and "page" in found):
+            start = self._source("page_start", found)
+            return None if start is None else PageStart(start)
+        size, first = found.get("size"), found.get("first", 1)
+        is_whole = type(size) is int and size > 0
+        if not found.keys() <= {"page", "size", "first"} or not (is_whole or isinstance(size, str)) or type(first) is not int or first < 0:
+            self.add(
+                "page_start must be a path, or { page = …, size = … }: size is a path or a whole number above 0, first is 1 if not given"
+            )
+            return None
+        number, of_size = self._source("page_start", found["page"]), self._source("page_start", {"value": size} if is_whole else size)
+        return None if number is None or of_size is None else PageStart(number, of_size, first)
 
     def _source(self, key: str, given: object) -> FieldSource | None:
         if given is None:

@@ -64,6 +64,8 @@ TABLE: tuple[Series, ...] = (
     counter("variants_as_text", "Variants of lists that were sent as a number or a boolean and are read as text.", "topic"),
     counter("late", "Events older than the watermark minus the allowed lateness.", "topic"),
     counter("duplicates", "Impressions that repeat an earlier one of their session, and exposures that were sent before.", "topic"),
+    counter("list_ids_reused", "Whole lists with the id of another list of their session, but other items. They are not used.", "topic"),
+    counter("place_conflicts", "Lists in parts of which two items claim one place.", "topic"),
     counter("ignored", "Records that a mapping with kind = ignore leaves out, and exposures to experiments that are not read.", "topic"),
     counter("exposures", "Exposures that were used, duplicates included.", "topic"),
     counter("lists_exposed", "With exposures: lists of ended sessions that have a variant of some experiment.", "topic"),

@@ -18,6 +18,8 @@ _EXPLAINS: Final = {
     "too_many_lists": "lists beyond the limit of a user count nowhere",
     "matched": "feedback that grades a list; counted when its session closes",
     "duplicate": "a list or an exposure that was sent twice counts once; more copies change no number",
+    "list_id_reused": "a list with the id of another one of its session, but other items, counts nowhere; counted when its session closes",
+    "place_conflict": "two items of a list claim one place and are ordered by id; counted when its session closes",
     "exposure": "exposures give lists their variants",
     "list_exposed": "lists with a variant; counted when their session closes",
     "list_unexposed": "lists without a variant, for lack of an exposure; counted when their session closes",

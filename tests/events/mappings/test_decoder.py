@@ -66,6 +66,64 @@ def test_one_item_of_each_record_is_a_fragment() -> None:
     assert (found.items, found.positions) == (("a",), (3,))
 
 
+@pytest.mark.parametrize(
+    ("page_start", "record", "positions"),
+    [
+        ("from", {"from": 10}, (10, 11)),
+        ("from", {}, (0, 1)),
+        ({"page": "page", "size": 20}, {"page": 3}, (40, 41)),
+        ({"page": "page", "size": 20}, {"page": "1"}, (0, 1)),
+        ({"page": "page", "size": "per_page", "first": 0}, {"page": 1, "per_page": 2}, (2, 3)),
+    ],
+)
+def test_a_page_is_a_part_of_a_list_after_the_items_of_earlier_pages(page_start: object, record: Any, positions: tuple[int, ...]) -> None:
+    found = only(LIST | {"page_start": page_start}, SHOWN | record)
+    assert (found.items, found.positions) == (("a", "b"), positions)
+
+
+def test_places_that_begin_again_on_each_page_are_moved() -> None:
+    table = LIST | {"item_id": "sku", "item_position": "rank", "page_start": "from"}
+    found = only(table, SHOWN | {"skus": [{"sku": "a", "rank": 2}, {"sku": "b", "rank": 1}], "from": 2})
+    assert (found.items, found.positions) == (("b", "a"), (3, 4))
+
+
+def test_places_of_pages_may_be_ranks() -> None:
+    rules = parse_mappings([LIST | {"page_start": "from"}, LIST | {"item_id": "sku", "item_position": "rank", "page_start": "from"}])
+    ranks = EventLimits(items_max=5, first_place=1)
+    for rule, skus in zip(rules, (["a", "b"], [{"sku": "a", "rank": 1}, {"sku": "b", "rank": 2}]), strict=True):
+        decode = mapped_decoder([rule], ranks, {})
+        of_page = [decode(json.dumps(SHOWN | {"skus": skus, "from": start}).encode())[0] for start in (3, 4)]
+        assert isinstance(of_page[0], Impression)
+        assert isinstance(of_page[1], MalformedEvent)
+        assert (of_page[0].positions, of_page[1].reason) == ((3, 4), "bad_position")
+
+
+@pytest.mark.parametrize(
+    ("record", "reason", "words"),
+    [
+        ({"page": 0}, "bad_position", "page_start (page): the items of a page must have places in 0"),
+        ({"page": 1.5}, "bad_position", "page_start (page) must be a whole number"),
+        ({"page": 2}, "missing_field", "page_start (page), size (size) is required"),
+    ],
+)
+def test_a_page_that_cannot_be_is_refused(record: Any, reason: str, words: str) -> None:
+    found = why(LIST | {"page_start": {"page": "page", "size": "size"}}, SHOWN | record)
+    assert found[0] == reason
+    assert words in found[1]
+
+
+@pytest.mark.parametrize(
+    ("ts", "record"),
+    [
+        ("{date}T{time}{offset}", {"date": "2026-03-01", "time": "12:00", "offset": "+01:00"}),
+        ("{at}{zone}", {"at": "2026-03-01 12:00:00", "zone": "+0100"}),
+        ("{date}T{time}Z", {"date": "20260301", "time": "110000"}),
+    ],
+)
+def test_a_time_may_be_in_two_fields(ts: str, record: Any) -> None:
+    assert only(CLICK | {"ts": ts}, CLICKED | record).ts == 1_772_362_800_000
+
+
 def test_a_feedback_comes_from_single_fields() -> None:
     table = CLICK | {"impression_id": "list", "value": "seconds", "action": "what"}
     assert only(table, CLICKED | {"list": "r", "seconds": "1.5", "what": "watch"}) == Feedback("u", 5, "a", "watch", 1.5, "r")

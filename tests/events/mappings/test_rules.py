@@ -55,6 +55,13 @@ def test_all_problems_of_all_mappings_are_reported() -> None:
         (LIST | {"impression_id": ["a", {"value": []}]}, "impression_id: { value = [] } is for items only"),
         (LIST | {"fragment": 1}, "fragment must be true or false"),
         (LIST | {"fragment": True}, "fragment = true needs item_position"),
+        (LIST | {"page_start": {"page": "p"}}, "page_start must be a path, or { page = …, size = … }"),
+        (LIST | {"page_start": {"page": "p", "size": 0}}, "page_start must be a path, or { page = …, size = … }"),
+        (LIST | {"page_start": "a..b"}, "page_start: 'a..b' is not a path"),
+        (
+            {"kind": "impression", "user_id": "u", "ts": "t", "impression_id": "i", "item_id": "s", "page_start": "from"},
+            "fragment = true needs item_position, or page_start with items",
+        ),
         (LIST | {"items": None, "item_id": "sku"}, ""),
         (LIST | {"experiments": {"": "x"}}, "experiments: a name must not be empty"),
     ],

@@ -535,7 +535,7 @@ class TestExperiments:
         assert {name for name, labels in samples(exposition) if "scope" in dict(labels)} == set()
 
     def test_the_limit_cuts_measures_before_verdicts(self, pipeline: Pipeline) -> None:
-        exposition = pipeline.exposition(series_max=141)
+        exposition = pipeline.exposition(series_max=145)
         exposition.show(with_experiments(pipeline.report(), ranker()))
         on_page = samples(exposition)
         assert value(on_page, "experiment_verdict", experiment="ranker", variant="", metric="", k="", scope="start") == -1
