@@ -20,25 +20,23 @@ from streammetrics.metrics import (
     TallyLayout,
     parse_metric,
 )
+from streammetrics.version import __version__
 
 if TYPE_CHECKING:
-    from streammetrics.cli import spark as spark
-    from streammetrics.cli.notebook.replayed import replay
-    from streammetrics.cli.notebook.report_tables import read_report
     from streammetrics.metrics.corrected_dcg import corrected_dcg
-    from streammetrics.metrics.inputs.frames import from_frame, from_frames, from_wide_frame
-    from streammetrics.metrics.inputs.grades import from_grades, from_padded, from_ragged
-    from streammetrics.metrics.inputs.item_ids import from_lists, from_run
-    from streammetrics.metrics.inputs.judged import Judged
-    from streammetrics.metrics.inputs.trec import from_trec
-    from streammetrics.metrics.offline.assessment import Popularity, assess_lists
-    from streammetrics.metrics.offline.compare import compare
-    from streammetrics.metrics.offline.evaluate import evaluate
-    from streammetrics.metrics.offline.position_bias import position_bias
     from streammetrics.metrics.presets import preset
-
-__version__ = "0.1.0"
-"""The version. Packaging, `--version`, the report and `streammetrics_build_info` read it from here."""
+    from streammetrics.offline import spark as spark
+    from streammetrics.offline.evaluation.assessment import Popularity, assess_lists
+    from streammetrics.offline.evaluation.compare import compare
+    from streammetrics.offline.evaluation.evaluate import evaluate
+    from streammetrics.offline.evaluation.position_bias import position_bias
+    from streammetrics.offline.inputs.frames import from_frame, from_frames, from_wide_frame
+    from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
+    from streammetrics.offline.inputs.item_ids import from_lists, from_run
+    from streammetrics.offline.inputs.judged import Judged
+    from streammetrics.offline.inputs.trec import from_trec
+    from streammetrics.offline.notebook.replayed import replay
+    from streammetrics.offline.notebook.report_tables import read_report
 
 __all__ = [
     "ALL_METRIC_NAMES",
@@ -74,19 +72,19 @@ __all__ = [
 ]
 
 _LATER = {
-    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "metrics.inputs.frames"),
-    **dict.fromkeys(("from_grades", "from_padded", "from_ragged"), "metrics.inputs.grades"),
-    **dict.fromkeys(("from_lists", "from_run"), "metrics.inputs.item_ids"),
-    "Judged": "metrics.inputs.judged",
-    **dict.fromkeys(("Popularity", "assess_lists"), "metrics.offline.assessment"),
-    "compare": "metrics.offline.compare",
+    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "offline.inputs.frames"),
+    **dict.fromkeys(("from_grades", "from_padded", "from_ragged"), "offline.inputs.grades"),
+    **dict.fromkeys(("from_lists", "from_run"), "offline.inputs.item_ids"),
+    "Judged": "offline.inputs.judged",
+    **dict.fromkeys(("Popularity", "assess_lists"), "offline.evaluation.assessment"),
+    "compare": "offline.evaluation.compare",
     "corrected_dcg": "metrics.corrected_dcg",
-    "evaluate": "metrics.offline.evaluate",
-    "from_trec": "metrics.inputs.trec",
-    "position_bias": "metrics.offline.position_bias",
+    "evaluate": "offline.evaluation.evaluate",
+    "from_trec": "offline.inputs.trec",
+    "position_bias": "offline.evaluation.position_bias",
     "preset": "metrics.presets",
-    "read_report": "cli.notebook.report_tables",
-    "replay": "cli.notebook.replayed",
+    "read_report": "offline.notebook.report_tables",
+    "replay": "offline.notebook.replayed",
 }
 
 
@@ -97,7 +95,7 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "spark":
-        return import_module("streammetrics.cli.spark")
+        return import_module("streammetrics.offline.spark")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"streammetrics.{_LATER[name]}"), name)

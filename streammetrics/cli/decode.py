@@ -13,11 +13,7 @@ import click
 
 from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
 from streammetrics.cli.output.standard_output import standard_output
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.suggestions import SampleRecord, inner_values, suggestion_lines
-from streammetrics.cli.wiring.connections import kafka_connection
-from streammetrics.cli.wiring.decoders import build_watched_decoder, is_mapped
-from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
 from streammetrics.connectors.file_formats.reader import STDIN
@@ -34,6 +30,10 @@ from streammetrics.events.unknown_names import ACTION
 from streammetrics.reports.path_counts import counted_paths, path_sentences
 from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import merge_names
+from streammetrics.wiring.connections import kafka_connection
+from streammetrics.wiring.decoders import build_watched_decoder, is_mapped
+from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.wiring.registry import build_schemas
 
 ITEMS_SHOWN_MAX = 8
 _SEEMS_MANY = re.compile(r"""[\s,;|"\[\]]""")

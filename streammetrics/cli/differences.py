@@ -14,12 +14,12 @@ from streammetrics.cli.output.difference_lines import difference_lines
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, read_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
-from streammetrics.reports.differences.comparison import ComparedSide, find_differences
-from streammetrics.reports.differences.pane_sums import PaneSums
+from streammetrics.offline.differences.comparison import ComparedSide, find_differences
+from streammetrics.offline.differences.pane_sums import PaneSums
+from streammetrics.wiring.logs import configure_quiet_logs
 
 _NEEDED: Final = frozenset({"settings", "counters", "counters_by_topic", "windows", "totals", "experiments", "final_ms", "ended"})
 _PANES_ADVICE: Final = "give a file from `replay --panes`, `report --panes` or kafka.results_topic"

@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from streammetrics.cli.evaluate_options import EvaluateRequest, ignored_option, parser, request_of, unreadable_files
-from streammetrics.metrics.inputs.item_ids import from_run
-from streammetrics.metrics.inputs.judged import Judged
-from streammetrics.metrics.inputs.trec import TrecTable, read_qrels, read_tagged_run, read_users
-from streammetrics.metrics.inputs.trec_lines import Progress
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.offline.compare import compare
-from streammetrics.metrics.offline.evaluate import Evaluation, evaluate_requests
-from streammetrics.metrics.offline.text_output import comparison_text, evaluation_text
+from streammetrics.offline.evaluation.compare import compare
+from streammetrics.offline.evaluation.evaluate import Evaluation, evaluate_requests
+from streammetrics.offline.evaluation.text_output import comparison_text, evaluation_text
+from streammetrics.offline.inputs.item_ids import from_run
+from streammetrics.offline.inputs.judged import Judged
+from streammetrics.offline.inputs.trec import TrecTable, read_qrels, read_tagged_run, read_users
+from streammetrics.offline.inputs.trec_lines import Progress
 from streammetrics.reports.text import counted
 
 _OPTIONS: Final = {

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from streammetrics.metrics.inputs.ranking import TIE_RULES
 from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES, Metric, MetricError
-from streammetrics.metrics.offline.compare import SAMPLES_DEFAULT, check_choices, require_means
-from streammetrics.metrics.offline.requests import Request, check_requests
-from streammetrics.metrics.offline.trec_names import asked_for
 from streammetrics.metrics.presets import PRESETS, preset
 from streammetrics.metrics.spec import Spec
+from streammetrics.offline.evaluation.compare import SAMPLES_DEFAULT, check_choices, require_means
+from streammetrics.offline.evaluation.requests import Request, check_requests
+from streammetrics.offline.evaluation.trec_names import asked_for
+from streammetrics.offline.inputs.ranking import TIE_RULES
 
 DEFAULT_METRICS: Final = ("ndcg@10", "mrr@10", "recall@100", "map")
 

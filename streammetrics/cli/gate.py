@@ -21,7 +21,6 @@ from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console, print_lines
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
@@ -29,6 +28,7 @@ from streammetrics.experiments.gate import GateWord
 from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, as_stale, find_experiment
 from streammetrics.reports.time_text import span_text
+from streammetrics.wiring.logs import configure_quiet_logs
 
 EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
 

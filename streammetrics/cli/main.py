@@ -7,7 +7,6 @@ from typing import Final
 
 import click
 
-from streammetrics import __version__
 from streammetrics.cli.command import CONTEXT
 from streammetrics.cli.commands.check_config import check_config
 from streammetrics.cli.commands.config import config
@@ -30,6 +29,7 @@ from streammetrics.cli.commands.schema import schema
 from streammetrics.cli.commands.simulate import simulate
 from streammetrics.cli.commands.spark import spark
 from streammetrics.cli.exit_codes import CommandGroup
+from streammetrics.version import __version__
 
 SENTENCE_MAX: Final = 200
 """Characters of the longest sentence that stands beside a command."""

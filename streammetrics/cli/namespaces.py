@@ -12,12 +12,12 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.terminal import FittingTable, output_console
-from streammetrics.cli.process.logs import configure_quiet_logs
-from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.namespaces import Namespace, Progress, RedisNamespaces
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.text import counted
+from streammetrics.wiring.connections import redis_connection
+from streammetrics.wiring.logs import configure_quiet_logs
 
 
 def list_namespaces(settings: Settings) -> None:

@@ -14,7 +14,6 @@ from streammetrics.cli.output.plan_tables import DetectableRow, ExperimentPlan, 
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.report import read_plain
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
@@ -23,6 +22,7 @@ from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift, plan
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import users_per_hour
+from streammetrics.wiring.logs import configure_quiet_logs
 
 DAYS = (1, 2, 7, 14, 28)
 """Durations for which the smallest detectable drop is shown."""

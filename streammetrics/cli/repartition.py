@@ -8,11 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
-from streammetrics.cli.wiring.connections import kafka_connection
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.registry import build_schemas
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs
@@ -21,6 +17,10 @@ from streammetrics.connectors.source import Record
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.reports.text import counted
+from streammetrics.wiring.connections import kafka_connection
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.wiring.registry import build_schemas
 
 SAY_SECONDS = 10.0
 

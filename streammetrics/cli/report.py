@@ -9,21 +9,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from streammetrics import __version__
 from streammetrics.cli.exporter_client import ExporterClient
-from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console, print_lines
 from streammetrics.cli.output.verdict_tables import verdict_lines
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.stored_panes import write_stored_panes
 from streammetrics.config import Settings
+from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
 from streammetrics.reports.outlook import report_json
 from streammetrics.reports.text import fit, isolated
+from streammetrics.version import __version__
+from streammetrics.wiring.logs import configure_quiet_logs
 
 STDIN = Path("-")
 
@@ -87,13 +87,13 @@ def page_of(results: ExperimentResults, plain: object, where: str, *, whole: boo
 
 def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
     """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there."""
-    from streammetrics.cli.wiring.connections import redis_connection  # noqa: PLC0415
-    from streammetrics.cli.wiring.engine import build_engine  # noqa: PLC0415
-    from streammetrics.cli.wiring.reports import build_report_builder  # noqa: PLC0415
     from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
     from streammetrics.runtime.committed_state import read_committed  # noqa: PLC0415
     from streammetrics.runtime.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
+    from streammetrics.wiring.connections import redis_connection  # noqa: PLC0415
+    from streammetrics.wiring.engine import build_engine  # noqa: PLC0415
+    from streammetrics.wiring.reports import build_report_builder  # noqa: PLC0415
 
     engine = build_engine(settings, settings.kafka.topics)
     builder = build_report_builder(settings, engine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines

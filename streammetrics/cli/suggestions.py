@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Feedback, Impression
@@ -21,6 +19,8 @@ from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.recognize import recognize
 from streammetrics.events.recognized import Recognized
 from streammetrics.reports.text import counted
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.encodings import json_of
 
 CHANGES_MAX: Final = 3
 """An envelope, a format, and a setting of that format."""

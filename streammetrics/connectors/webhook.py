@@ -12,8 +12,8 @@ import hmac
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from streammetrics import __version__
 from streammetrics.connectors.http_client import HttpClient, HttpError
+from streammetrics.version import __version__
 
 SIGNATURE_HEADER = "x-streammetrics-signature"
 TIMESTAMP_HEADER = "x-streammetrics-timestamp"

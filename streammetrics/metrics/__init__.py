@@ -1,7 +1,6 @@
 """The metric library: ranking metrics (NDCG and its family) in exact integers, the same for the stream and for notebooks.
 
-This file exports the scoring core, which needs only numpy. `inputs` reads runs, judgments, files and data frames. `offline`
-evaluates and compares whole runs. `kernel` holds the formulas and the array code behind `Scorer`.
+This file exports the scoring core, which needs only numpy. `kernel` holds the formulas and the array code behind `Scorer`.
 """
 
 from streammetrics.metrics.names import ALL_METRIC_NAMES, K_MAX, METRIC_NAMES, Column, Metric, MetricError, parse_metric

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from streammetrics.metrics.arrays import Bools, Floats, Ints
 from streammetrics.metrics.checks import whole_numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.offline.tables import DataTable
+from streammetrics.metrics.tables import DataTable
 
 RANKS_MAX: Final = 50
 """The most ranks of a curve. The work grows with their square."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from streammetrics import __version__
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.name_order import group_order
@@ -33,6 +32,7 @@ from streammetrics.reports.position_bias import PositionBias
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
+from streammetrics.version import __version__
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
 

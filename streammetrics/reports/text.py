@@ -1,4 +1,4 @@
-"""Makes names from events safe to display on a page, on a terminal or as a label. Pure.
+"""Text of reports: names from events that are safe to display on a page, on a terminal or as a label, and JSON. Pure.
 
 A name may contain line breaks, terminal controls or marks that reverse the reading direction. JSON and files keep names as sent.
 """
@@ -6,6 +6,8 @@ A name may contain line breaks, terminal controls or marks that reverse the read
 from __future__ import annotations
 
 import re
+
+import msgspec
 
 # Control characters, direction marks, line and paragraph separators, lone surrogates, noncharacters.
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -38,3 +40,12 @@ def isolated(text: str) -> str:
     ("'treatment'", "'\\\\u2068\\\\u05d0 7\\\\u2069'")
     """
     return fit(text) if text.isascii() else f"\u2068{fit(text)}\u2069"
+
+
+def json_lines(value: object) -> bytes:
+    """Return a value as indented JSON, with a line end.
+
+    >>> json_lines({"lists": 2}).decode().split()
+    ['{', '"lists":', '2', '}']
+    """
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from streammetrics.cli.process.logs import configure_quiet_logs
+from streammetrics.wiring.logs import configure_quiet_logs
 from tests.bench.aa_check import check_against_package
 from tests.bench.aa_engine import SETTINGS, arms_of, run
 from tests.bench.aa_hard import HARD, HARD_EXPERIMENTS, HARD_LOOKS, WORDS, ever_wrong

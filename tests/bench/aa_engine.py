@@ -18,9 +18,6 @@ import msgspec
 import numpy as np
 
 from streammetrics.cli.demo.demo import DiscardedDeadLetters
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import SimulatedRecord
@@ -34,6 +31,9 @@ from streammetrics.runtime.history_store import HistoryStore
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_engine, build_worker_rules
+from streammetrics.wiring.reports import build_report_builder
 from tests.bench.aa_traffic import UNIT, Ints, Traffic
 
 TOPIC = "events"

@@ -20,10 +20,6 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
-from streammetrics.cli.wiring.connections import redis_connection
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
@@ -33,6 +29,10 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
 from streammetrics.metrics.names import ENGAGEMENT_NAMES
 from streammetrics.reports.report import counts_by_reason, refused_counts
+from streammetrics.wiring.connections import redis_connection
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.reports import build_report_builder
 from tests.bench import parts
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, brute_force, require_equal, require_nothing_late

@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit
@@ -27,6 +25,8 @@ from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
 from streammetrics.runtime.prefetch import with_due
 from streammetrics.runtime.rules import WorkerRules
 from streammetrics.windows.panes import WindowRules
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.parts import WrongAnswerError, peak_mb, read_given, reply
 from tests.bench.truth import INPUTS, Rows, require_equal
 from tests.oracle import stored_values

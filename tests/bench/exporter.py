@@ -13,10 +13,6 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from streammetrics.cli.demo.demo import DiscardedDeadLetters
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
-from streammetrics.cli.wiring.reports import build_report_builder, window_names
 from streammetrics.config import load
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import Traffic, generate
@@ -30,6 +26,10 @@ from streammetrics.runtime.history_store import HistoryStore
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_engine, build_worker_rules
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
+from streammetrics.wiring.reports import build_report_builder, window_names
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.support.faults import HandClock

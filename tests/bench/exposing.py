@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, generate
 from streammetrics.engine.codec import decode_control
+from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, Scene, Size, checkable, produce, run_workers, scene_of, traffic_of
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import Rows, require_equal

@@ -9,12 +9,12 @@ import time
 
 from kafka import KafkaConsumer, TopicPartition
 
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring.decoders import build_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.events import Decoder
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.parts import peak_mb, read_given, reply
 
 POLL_RECORDS_MAX = 5_000

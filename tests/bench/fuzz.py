@@ -26,9 +26,6 @@ import fastavro.schema
 import structlog
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from streammetrics.cli.wiring.decoders import build_topic_decoders
-from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.dead_letters import DeadLetter
@@ -47,6 +44,9 @@ from streammetrics.events.outcomes import IGNORED, MALFORMED, OUTCOMES
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.wiring.decoders import build_topic_decoders
+from streammetrics.wiring.engine import build_engine, build_worker_rules
+from streammetrics.wiring.reports import build_report_builder
 from tests.bench.parts import WrongAnswerError
 from tests.support.registry import AVRO_FEEDBACK, AVRO_IMPRESSION, JSON_SCHEMA, PROTO
 

@@ -34,8 +34,6 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit, CommitOutcome, DueQuery
@@ -48,6 +46,8 @@ from streammetrics.reports.gate_answer import GateAnswer, answer_gate
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.prefetch import with_due
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.reports import build_report_builder
 from tests.bench.aa_ramps import ARMS
 from tests.bench.aa_traffic import Ints
 

@@ -20,8 +20,6 @@ from zlib import crc32
 
 import redis
 
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
@@ -29,6 +27,8 @@ from streammetrics.engine.batch import Batch
 from streammetrics.engine.experiment_runs import WHOLE, PartName
 from streammetrics.events.model import Event, Feedback, Impression, Labels
 from streammetrics.experiments.measures import LISTS_AT
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.engine_alone import ITEMS, START_MS, Timed
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
-from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
 from streammetrics.engine.codec import decode_control
+from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, checkable, redis_seconds_of, settings_of, stored_rows, truth
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, require_equal

@@ -11,8 +11,6 @@ import gc
 from pathlib import Path
 from typing import Any
 
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
@@ -22,6 +20,8 @@ from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
 from streammetrics.runtime.prefetch import with_due
 from streammetrics.runtime.rules import WorkerRules
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.parts import WrongAnswerError, read_given, reply
 from tests.bench.truth import INPUTS
 from tests.servers.redis import DeployedRedis

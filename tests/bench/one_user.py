@@ -10,11 +10,11 @@ from itertools import count, islice
 
 from rich.table import Table
 
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.engine_alone import ITEMS, START_MS, Timed
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS

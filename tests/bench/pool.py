@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from streammetrics.cli.wiring.connections import redis_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.codec import decode_control
+from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, SECONDS_MAX, Scene, Size, checkable, redis_seconds_of, scene_of, stored_rows
 from tests.bench.live import cpu_seconds, flat
 from tests.bench.parts import WrongAnswerError

@@ -18,10 +18,10 @@ from typing import NamedTuple
 import msgspec
 from rich.table import Table
 
-from streammetrics.cli.replay.files import ReplayOutputs, replay
 from streammetrics.config import Settings
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.metrics import TallyLayout
+from streammetrics.offline.replay.files import ReplayOutputs, replay
 from streammetrics.reports.report import Report
 from tests.bench import parts
 from tests.bench.parts import WrongAnswerError, read_given, reply

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TypeAlias
 
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.model import Event
 from streammetrics.metrics import TallyLayout
+from streammetrics.wiring.engine import build_engine
 from tests.bench.parts import WrongAnswerError
 from tests.oracle import Arrival, Group, Tally, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings

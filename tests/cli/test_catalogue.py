@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streammetrics.cli.wiring.catalogue import read_catalogue
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config.assessment import AssessmentSettings
 from streammetrics.errors import ConfigError
 from streammetrics.metrics.assessment import CatalogueItem
+from streammetrics.wiring.catalogue import read_catalogue
+from streammetrics.wiring.engine import build_engine
 from tests.support.settings import by_flags
 
 ROWS: list[dict[str, Any]] = [

@@ -10,10 +10,10 @@ import pytest
 from streammetrics.cli.demo.demo import TIME_FACTOR, demo_traffic, load_demo, with_stages
 from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS
 from streammetrics.cli.main import main
-from streammetrics.cli.replay.files import ReplayOutputs, replay
 from streammetrics.connectors.simulated import generate
 from streammetrics.connectors.simulated.source import time_lapse
 from streammetrics.experiments import ExperimentReport
+from streammetrics.offline.replay.files import ReplayOutputs, replay
 
 START_MS = 1_732_183_200_000
 REAL_MS = 200_000

@@ -6,10 +6,10 @@ import pytest
 
 from streammetrics.cli.demo.demo import TOPICS, load_demo
 from streammetrics.cli.demo.screen import LINE_SECONDS, Screen
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.connectors.source import Input
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.reports import build_report_builder
 from tests.support.faults import HandClock
 
 

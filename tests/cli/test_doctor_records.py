@@ -11,11 +11,11 @@ import pytest
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
-from streammetrics.cli.wiring.decoders import build_decoder, build_watched_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
+from streammetrics.wiring.decoders import build_decoder, build_watched_decoder
 
 NOW_MS = 1_732_183_200_000
 SETTINGS = Settings()

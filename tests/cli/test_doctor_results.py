@@ -10,8 +10,8 @@ import pytest
 
 from streammetrics.cli.doctor import results
 from streammetrics.cli.doctor.results import result_file_findings
-from streammetrics.cli.wiring.connections import result_directory
 from streammetrics.errors import ConfigError
+from streammetrics.wiring.connections import result_directory
 from tests.support.settings import by_flags
 
 

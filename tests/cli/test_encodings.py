@@ -10,13 +10,13 @@ from typing import Any
 import fastavro
 import pytest
 
-from streammetrics.cli.wiring.decoders import build_decoder, build_topic_decoders, decoding_settings
-from streammetrics.cli.wiring.encodings import missing_packages, reads_headers, require_encodings
 from streammetrics.config import Settings
 from streammetrics.connectors.registry.protoc import compiled
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events import Feedback, Impression
 from streammetrics.events.encodings.schema_text import SchemaText
+from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, decoding_settings
+from streammetrics.wiring.encodings import missing_packages, reads_headers, require_encodings
 from tests.support.command_line import streammetrics
 from tests.support.registry import AVRO_FEEDBACK, FEEDBACK, IMPRESSION, JSON_SCHEMA, PROTO, proto_messages
 
@@ -117,7 +117,7 @@ def test_check_config_reports_schema_files_and_missing_packages(tmp_path: Path) 
 def test_packages_that_a_registry_may_need_are_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Settings.model_validate({"registry": {"url": "http://registry", "check_json": True}})
     assert list(missing_packages(given)) == []
-    monkeypatch.setattr("streammetrics.cli.wiring.encodings.find_spec", lambda module: None)
+    monkeypatch.setattr("streammetrics.wiring.encodings.find_spec", lambda module: None)
     assert len(list(missing_packages(given))) == 3
     assert all("pip install 'streammetrics[registry]'" in warning for warning in missing_packages(given))
     assert list(missing_packages(Settings())) == []

@@ -18,9 +18,9 @@ import pytrec_eval
 from streammetrics.cli.evaluate import main
 from streammetrics.cli.evaluate_options import parser
 from streammetrics.metrics import Spec
-from streammetrics.metrics.inputs.trec import from_trec
-from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset
+from streammetrics.offline.evaluation.evaluate import evaluate
+from streammetrics.offline.inputs.trec import from_trec
 
 RUN = """\
 q1 Q0 d1 1 3.0 first

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.replay.shards import MergedPanes, merged_panes
 from streammetrics.connectors.simulated import Traffic
 from streammetrics.engine.pane_store import FinalPane
+from streammetrics.offline.replay.shards import MergedPanes, merged_panes
 from streammetrics.windows.panes import Group
 from tests.servers.process import wait_until
 from tests.support.command_line import called, started

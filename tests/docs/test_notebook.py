@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 
 from tests.support.paths import ROOT
 
-TOUR = ROOT / "streammetrics" / "cli" / "notebook" / "tour.ipynb"
+TOUR = ROOT / "streammetrics" / "offline" / "notebook" / "tour.ipynb"
 
 
 def texts(notebook: Any) -> list[list[str]]:

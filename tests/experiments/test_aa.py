@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.experiments import Stored, of_users
+from streammetrics.wiring.engine import build_engine
 from tests.bench.aa import BY_ENGINE, false_alarms, users_to_find
 from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run
 from tests.bench.aa_hard import BITS, HARD, HARD_LOOKS, MEASURES, draw_hard, ever_wrong, moments_at_looks

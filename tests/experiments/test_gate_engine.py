@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.experiments import Stored
 from streammetrics.reports.gate_answer import answer_gate
 from streammetrics.runtime.committed_state import read_committed
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.reports import build_report_builder
 from tests.bench import gate_engine
 from tests.bench.gate_engine import TOPICS, CrashingTask, Log, events_of, one_log, rate, settings_of
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 import redis
 
-from streammetrics.cli.wiring.engine import build_engine
 from streammetrics.config import load
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
+from streammetrics.wiring.engine import build_engine
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port
 from tests.servers.redis import RedisCluster, RedisServer

@@ -6,11 +6,11 @@ import json
 import signal
 from random import Random
 
-from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedRecord
 from streammetrics.events.model import Exposure
+from streammetrics.wiring.connections import kafka_connection
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.support.native_json import native_json

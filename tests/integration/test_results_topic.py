@@ -10,9 +10,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.reports.pane_rows import pane_rows
+from streammetrics.wiring.reports import build_report_builder
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback
+from streammetrics.wiring.connections import kafka_connection
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker

@@ -17,7 +17,6 @@ from typing import Self
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
-from streammetrics.cli.wiring.connections import kafka_connection
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import client as kafka_client
@@ -28,6 +27,7 @@ from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
+from streammetrics.wiring.connections import kafka_connection
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
 from tests.servers.process import HOST, wait_until

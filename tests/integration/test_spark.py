@@ -17,12 +17,12 @@ import pytest
 from kafka import KafkaProducer
 
 from streammetrics import spark as on_spark
-from streammetrics.cli.notebook.replayed import Replayed
-from streammetrics.cli.notebook.replayed import replay as replayed
-from streammetrics.cli.spark.session import spark_session, without_pandas_warning
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic
 from streammetrics.errors import CallerError, ConfigError, StreammetricsError
-from tests.cli.spark.test_passes import GIVEN, by_topic, differing, wrong_clocks
+from streammetrics.offline.notebook.replayed import Replayed
+from streammetrics.offline.notebook.replayed import replay as replayed
+from streammetrics.offline.spark.session import spark_session, without_pandas_warning
+from tests.offline.spark.test_passes import GIVEN, by_topic, differing, wrong_clocks
 from tests.servers.kafka import KafkaBroker
 from tests.servers.tools import find_java, find_spark_kafka_jars
 from tests.support.command_line import called

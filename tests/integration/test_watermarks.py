@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
-from streammetrics.cli.wiring.connections import kafka_connection
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.engine import build_worker_rules
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
@@ -21,6 +18,9 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.runtime.consumer import Worker
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.wiring.connections import kafka_connection
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_worker_rules
 from tests.integration.test_kafka_dead_letters import read_letters
 from tests.servers.kafka import KafkaBroker
 from tests.servers.redis import RedisServer

@@ -10,7 +10,7 @@ from streammetrics.metrics import Metric, MetricError, Scorer, TallyLayout
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import ASSESSMENT_NAMES
-from streammetrics.metrics.offline.assessment import Popularity, assess_lists
+from streammetrics.offline.evaluation.assessment import Popularity, assess_lists
 
 ITEMS = {
     "a": CatalogueItem(("red", "big"), 6, 4),

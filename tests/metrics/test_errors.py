@@ -12,8 +12,8 @@ import pytest
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.metrics import ALL_METRIC_NAMES, Metric, MetricError, Scorer, Spec, parse_metric
-from streammetrics.metrics.inputs.frames import from_wide_frame
 from streammetrics.metrics.names import WHOLE_LIST_NAMES
+from streammetrics.offline.inputs.frames import from_wide_frame
 
 SCORER = Scorer(["ndcg@10", "map@5"], items_max=50, grade_max=7)
 TABLE = Scorer(["ndcg@10"], Spec(gain=(0, 1, 3)))

@@ -13,9 +13,9 @@ import pytest
 import streammetrics.metrics
 from streammetrics.cli.evaluate import main
 from streammetrics.metrics import Spec
-from streammetrics.metrics.inputs.trec import read_qrels, read_run
 from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES
 from streammetrics.metrics.presets import PRESETS
+from streammetrics.offline.inputs.trec import read_qrels, read_run
 
 PAGE = Path(streammetrics.metrics.__file__).with_name("README.md")
 

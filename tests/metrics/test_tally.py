@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, Scorer, Spec, TallyLayout
-from streammetrics.metrics.offline.evaluate import exact_sum
+from streammetrics.offline.evaluation.evaluate import exact_sum
 from tests.metrics.lists import WHOLE, as_ragged, at_cutoffs, lists_of
 from tests.support.tallies import tally_of
 

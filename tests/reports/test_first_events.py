@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.reports import first_verdict_wait
 from streammetrics.config import load
 from streammetrics.events import Feedback, Impression
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.reports import first_verdict_wait
 from tests.support.committed_state import Pipeline, two_variants
 
 TOPICS = ("impressions", "feedback")

@@ -7,8 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.stored_state import CommitMark, TaskView
@@ -20,6 +18,8 @@ from streammetrics.exporters.prometheus.exposition import Exposition, Exposition
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.reports import build_report_builder
 from tests.support.catalogue import assessment
 
 TOPICS = ("impressions", "feedback")

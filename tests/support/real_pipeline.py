@@ -19,10 +19,6 @@ from typing import Any, NamedTuple
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from streammetrics.cli.wiring.connections import redis_connection
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
@@ -32,6 +28,10 @@ from streammetrics.engine.stored_state import TaskView
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.windows.unique_users import UniqueUserWindows
+from streammetrics.wiring.connections import redis_connection
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.reports import build_report_builder
 from tests.oracle import Arrival, Group, Result, Step, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks

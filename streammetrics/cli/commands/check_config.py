@@ -23,9 +23,9 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
       STREAMMETRICS_JOIN_GAP_MS=-1 streammetrics check-config
     """
     from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
-    from streammetrics.cli.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
-    from streammetrics.cli.wiring.file_topics import unread_topics  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
+    from streammetrics.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
+    from streammetrics.wiring.file_topics import unread_topics  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     require_encodings(loaded.settings)

@@ -69,10 +69,10 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
       streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
     """
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
-    from streammetrics.cli.replay.files import ReplayOutputs  # noqa: PLC0415
-    from streammetrics.cli.replay.replay import replay_and_show  # noqa: PLC0415
-    from streammetrics.cli.wiring.file_topics import with_topic  # noqa: PLC0415
+    from streammetrics.cli.replay_files import replay_and_show  # noqa: PLC0415
     from streammetrics.connectors.file_paths import expanded_paths  # noqa: PLC0415
+    from streammetrics.offline.replay.files import ReplayOutputs  # noqa: PLC0415
+    from streammetrics.wiring.file_topics import with_topic  # noqa: PLC0415
 
     settings = load_settings(config_path, settings_given).settings
     if topic is not None:

@@ -52,8 +52,8 @@ def spark(  # noqa: PLR0917 (one name for each option)
       spark-submit --master yarn .../streammetrics/__main__.py spark hdfs:///history --shards 64 --report report.json
     """
     from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
-    from streammetrics.cli.replay.files import ReplayOutputs  # noqa: PLC0415
-    from streammetrics.cli.spark.command import replay_and_show  # noqa: PLC0415
+    from streammetrics.cli.spark_files import replay_and_show  # noqa: PLC0415
+    from streammetrics.offline.replay.files import ReplayOutputs  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     with interrupt_on_signals():

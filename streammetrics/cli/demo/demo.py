@@ -15,12 +15,7 @@ from pathlib import Path
 
 from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
 from streammetrics.cli.demo.screen import Screen
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.threads import StoppableThread
-from streammetrics.cli.wiring.decoders import build_decoder
-from streammetrics.cli.wiring.engine import build_engine, build_worker_rules
-from streammetrics.cli.wiring.http import http_server
-from streammetrics.cli.wiring.reports import build_report_builder, window_names
 from streammetrics.config import LoadedSettings, Settings, load
 from streammetrics.config.experiments import NamedExperiment
 from streammetrics.connectors.clock import SystemClock
@@ -39,6 +34,11 @@ from streammetrics.runtime.mark_store import MarkStore
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_engine, build_worker_rules
+from streammetrics.wiring.http import http_server
+from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.wiring.reports import build_report_builder, window_names
 
 DEMO_DEFAULTS: Mapping[str, str] = {
     "join.gap_ms": "10000",

@@ -13,9 +13,6 @@ from dataclasses import dataclass, replace
 
 from streammetrics.cli.doctor.data import data_findings
 from streammetrics.cli.doctor.findings import DoctorFinding
-from streammetrics.cli.wiring.connections import kafka_connection, redis_connection
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.http import http_rules, http_users
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
@@ -33,6 +30,9 @@ from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.rival_groups import group_of_token
 from streammetrics.runtime.stage_check import NO_PANES_FROM_MS
+from streammetrics.wiring.connections import kafka_connection, redis_connection
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.http import http_rules, http_users
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0

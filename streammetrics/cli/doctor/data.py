@@ -9,11 +9,11 @@ from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
 from streammetrics.cli.doctor.registry import with_schemas
-from streammetrics.cli.wiring.decoders import build_watched_decoder
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.recent_records import recent_records
 from streammetrics.connectors.kafka.topic_settings import topic_settings
+from streammetrics.wiring.decoders import build_watched_decoder
 
 
 def data_findings(settings: Settings, connection: KafkaConnection, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:

@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 import click
 
-from streammetrics import __version__
 from streammetrics.cli.doctor.checks import (
     DoctorContext,
     agreement_findings,
@@ -28,12 +27,13 @@ from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.cli.doctor.registry import registry_findings
 from streammetrics.cli.doctor.results import result_file_findings
 from streammetrics.cli.doctor.webhook import webhook_findings
-from streammetrics.cli.process.logs import configure_logs
-from streammetrics.cli.wiring.reports import first_verdict_wait
 from streammetrics.config import Settings
 from streammetrics.connectors.http_client import server_of
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
+from streammetrics.version import __version__
+from streammetrics.wiring.logs import configure_logs
+from streammetrics.wiring.reports import first_verdict_wait
 
 DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
 """Yields findings. A StreammetricsError that it raises becomes a finding too."""

@@ -12,7 +12,6 @@ from typing import Final
 
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
-from streammetrics.cli.wiring.encodings import json_of
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
@@ -29,6 +28,7 @@ from streammetrics.reports.path_counts import counted_paths
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.wiring.encodings import json_of
 
 USABLE_SHARE_MIN: Final = 0.5
 """With a smaller share of usable records, the topic is not what the configuration expects."""

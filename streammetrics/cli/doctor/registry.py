@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streammetrics.cli.doctor.findings import DoctorFinding
-from streammetrics.cli.wiring.encodings import INSTALL, missing_packages
-from streammetrics.cli.wiring.registry import build_schemas, registry_connection
 from streammetrics.errors import SourceError
+from streammetrics.wiring.encodings import INSTALL, missing_packages
+from streammetrics.wiring.registry import build_schemas, registry_connection
 
 if TYPE_CHECKING:
     from streammetrics.config import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streammetrics.cli.doctor.findings import DoctorFinding
-from streammetrics.cli.wiring.connections import result_directory
+from streammetrics.wiring.connections import result_directory
 
 if TYPE_CHECKING:
     from streammetrics.config import Settings

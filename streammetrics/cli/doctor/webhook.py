@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import replace
 
 from streammetrics.cli.doctor.findings import DoctorFinding
-from streammetrics.cli.wiring.connections import redis_connection
-from streammetrics.cli.wiring.http import webhook_client
 from streammetrics.config import Settings
 from streammetrics.connectors.http_client import HttpError, server_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.reports.changes import backlog_of, decode_records
 from streammetrics.reports.text import counted
+from streammetrics.wiring.connections import redis_connection
+from streammetrics.wiring.http import webhook_client
 
 ANSWER_MS = 2_000
 FIX = "repair the receiver, or correct webhook.url; the changes are sent again by themselves until webhook.give_up_ms"

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from streammetrics.cli.output.tables import UNLABELLED
 from streammetrics.cli.output.terminal import FittingTable
-from streammetrics.reports.differences.found import ChangedGroup, ChangedNumber, FoundDifferences, SideSpan
-from streammetrics.reports.differences.groups import PANES
+from streammetrics.offline.differences.found import ChangedGroup, ChangedNumber, FoundDifferences, SideSpan
+from streammetrics.offline.differences.groups import PANES
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import second_text
 

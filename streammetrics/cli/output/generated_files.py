@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from streammetrics.cli.output.atomic_file import AtomicFile
+from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.errors import ConfigError, Problem
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-import msgspec
-
 from streammetrics.errors import StreammetricsError
+from streammetrics.reports.text import json_lines
 
 
 def standard_output() -> TextIO:
@@ -15,11 +14,6 @@ def standard_output() -> TextIO:
     if sys.stdout is None:
         raise StreammetricsError("standard output is closed; connect it to a terminal, a file or a pipe")
     return sys.stdout
-
-
-def json_lines(value: object) -> bytes:
-    """Return a value as indented JSON, with a line end."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def print_json(value: object) -> None:

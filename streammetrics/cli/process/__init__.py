@@ -1,1 +1,1 @@
-"""The process around a command: signals, threads, logs and garbage collection."""
+"""The process around a command: signals and threads."""

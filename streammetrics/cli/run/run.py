@@ -9,16 +9,9 @@ import threading
 
 import structlog
 
-from streammetrics import __version__
-from streammetrics.cli.process.gc_tuning import tune_garbage_collection
-from streammetrics.cli.process.logs import configure_logs
 from streammetrics.cli.run.first_events_log import FirstEventsLog
 from streammetrics.cli.run.service import serve
 from streammetrics.cli.run.worker_pool import WorkerPool
-from streammetrics.cli.wiring.connections import redis_connection
-from streammetrics.cli.wiring.engine import build_engine
-from streammetrics.cli.wiring.http import http_server
-from streammetrics.cli.wiring.reports import control_of, first_verdict_wait, window_names
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.redis.blob import RedisBlobStore
@@ -29,6 +22,13 @@ from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.mark_store import MARKS_KEY, MarkStore
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.version import __version__
+from streammetrics.wiring.connections import redis_connection
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.gc_tuning import tune_garbage_collection
+from streammetrics.wiring.http import http_server
+from streammetrics.wiring.logs import configure_logs
+from streammetrics.wiring.reports import control_of, first_verdict_wait, window_names
 
 log = structlog.get_logger("streammetrics.cli.run.run")
 

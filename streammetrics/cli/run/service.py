@@ -12,15 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from streammetrics.cli.process.gc_tuning import collect_garbage
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.run.startup import Startup, Stopped
-from streammetrics.cli.wiring.connections import kafka_connection, redis_connection, result_directory
-from streammetrics.cli.wiring.decoders import build_topic_decoders, build_watched_decoder
-from streammetrics.cli.wiring.engine import build_worker_rules
-from streammetrics.cli.wiring.http import webhook_sender
-from streammetrics.cli.wiring.registry import with_schemas
-from streammetrics.cli.wiring.reports import build_report_builder
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.first_refusals import FirstRefusals
@@ -45,6 +38,13 @@ from streammetrics.runtime.stage_check import check_stages
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.runtime.webhook import ChangeRecorder
+from streammetrics.wiring.connections import kafka_connection, redis_connection, result_directory
+from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
+from streammetrics.wiring.engine import build_worker_rules
+from streammetrics.wiring.gc_tuning import collect_garbage
+from streammetrics.wiring.http import webhook_sender
+from streammetrics.wiring.registry import with_schemas
+from streammetrics.wiring.reports import build_report_builder
 
 COMMITS_AT_ONCE = 32
 """Maximum threads that send commits to a cluster, one per commit in flight. They start when needed."""

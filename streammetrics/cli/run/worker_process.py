@@ -40,12 +40,12 @@ def main(descriptor: int) -> None:
 
 
 def _consume(pipe: Pipe, start: Start, stop: threading.Event) -> int:
-    from streammetrics.cli.process.gc_tuning import tune_garbage_collection  # noqa: PLC0415  slow imports, after the signals
-    from streammetrics.cli.process.logs import configure_logs  # noqa: PLC0415
     from streammetrics.cli.run.service import serve  # noqa: PLC0415
-    from streammetrics.cli.wiring.engine import build_engine  # noqa: PLC0415
     from streammetrics.connectors.clock import SystemClock  # noqa: PLC0415
     from streammetrics.runtime.status import ProcessStatus  # noqa: PLC0415
+    from streammetrics.wiring.engine import build_engine  # noqa: PLC0415
+    from streammetrics.wiring.gc_tuning import tune_garbage_collection  # noqa: PLC0415  slow imports, after the signals
+    from streammetrics.wiring.logs import configure_logs  # noqa: PLC0415
 
     settings = start.settings
     configure_logs(settings.log.level, settings.log.format, worker=start.name)

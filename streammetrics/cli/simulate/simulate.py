@@ -15,17 +15,17 @@ from typing import IO, Protocol, cast
 
 from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from streammetrics.cli.output.atomic_file import AtomicFile
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.standard_output import standard_output
-from streammetrics.cli.process.logs import configure_quiet_logs
 from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, SimulatePlan, plan_of
 from streammetrics.config import Settings
+from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.text import counted
+from streammetrics.wiring.logs import configure_quiet_logs
 
 NATIVE_TOPICS = ("impressions", "feedback", "exposures")
 PROGRESS_EVERY_RECORDS = 500
@@ -130,8 +130,8 @@ def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
 
 @contextmanager
 def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
-    from streammetrics.cli.wiring.connections import kafka_connection  # noqa: PLC0415
     from streammetrics.connectors.kafka.sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
+    from streammetrics.wiring.connections import kafka_connection  # noqa: PLC0415
 
     with KafkaSink(kafka_connection(settings), sorted(plan.topics)) as sink:
         yield sink

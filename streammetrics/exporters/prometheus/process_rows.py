@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from streammetrics import __version__
 from streammetrics.connectors.store import CommitOutcome
 from streammetrics.exporters.prometheus.rows import SampleRow
 from streammetrics.reports.marks import SHOWN_MAX
 from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
+from streammetrics.version import __version__
 
 COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
 

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from streammetrics.metrics.offline.assessment import Assessment, Popularity, assess_lists
+from streammetrics.offline.evaluation.assessment import Assessment, Popularity, assess_lists
 from tests.metrics.golden.answers import ask
 from tests.metrics.golden.cases import CUTOFFS, Case
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from streammetrics.metrics import Spec
-from streammetrics.metrics.inputs.item_ids import from_run
-from streammetrics.metrics.inputs.ranking import TieRule
-from streammetrics.metrics.offline.evaluate import Evaluation, evaluate
 from streammetrics.metrics.presets import ANY_GRADE, PRESETS, preset
+from streammetrics.offline.evaluation.evaluate import Evaluation, evaluate
+from streammetrics.offline.inputs.item_ids import from_run
+from streammetrics.offline.inputs.ranking import TieRule
 from tests.metrics.golden.answers import answers, ask, asked
 from tests.metrics.golden.cases import CUTOFFS, Case, graded
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streammetrics.metrics.inputs.grades import from_padded
-from streammetrics.metrics.inputs.item_ids import from_run
-from streammetrics.metrics.inputs.ranking import TieRule
-from streammetrics.metrics.offline.evaluate import evaluate
 from streammetrics.metrics.presets import preset
+from streammetrics.offline.evaluation.evaluate import evaluate
+from streammetrics.offline.inputs.grades import from_padded
+from streammetrics.offline.inputs.item_ids import from_run
+from streammetrics.offline.inputs.ranking import TieRule
 from tests.metrics.golden.answers import ask
 from tests.metrics.golden.cases import CUTOFFS, Case, graded
 

@@ -1,0 +1,112 @@
+"""Judged lists: the input of `evaluate`. Built by the readers of this folder. Reads no files."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from streammetrics.metrics.arrays import Floats, Ints
+from streammetrics.metrics.names import MetricError
+from streammetrics.offline.inputs.cut import cut
+from streammetrics.offline.inputs.numbers import is_missing
+from streammetrics.offline.inputs.overlap import require_matching_items
+from streammetrics.offline.inputs.ranking import Found, GradedZero, ItemLists, NegativeGrades, Ranked, TieGroups, TieRule, find, rank
+
+Users: TypeAlias = Mapping[Any, Hashable] | Sequence[Hashable]
+
+NO_INTS: Ints = np.zeros(0, dtype=np.int64)
+NO_GRADES: Floats = np.zeros(0, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """Ranked lists with the grades of their items. Built by the `from_...` functions, read by `evaluate`.
+
+    lists: L distinct list ids.
+    lengths: int64, shape (L,): the number of items that each list shows.
+    rows, positions, grades: shape (H,): list (index into `lists`), position (from 0) and grade of each shown item with a grade
+        above 0. All other shown items have grade 0.
+    unseen_rows, unseen_grades: shape (U,): relevant items that a list did not show.
+    users: the user of each list, L of them, or None.
+    ties: groups of equal scores to average over, or None.
+    only_ranked, only_judged: ids of the lists that were left out because they had no judgments, or no ranking.
+    zeros: the items that were judged and got grade 0; None if judged and other items cannot be told apart.
+    """
+
+    lists: tuple[Hashable, ...]
+    lengths: Ints
+    rows: Ints
+    positions: Ints
+    grades: Floats
+    unseen_rows: Ints = field(default_factory=lambda: NO_INTS)
+    unseen_grades: Floats = field(default_factory=lambda: NO_GRADES)
+    users: tuple[Hashable, ...] | None = None
+    ties: TieGroups | None = None
+    only_ranked: tuple[Hashable, ...] = ()
+    only_judged: tuple[Hashable, ...] = ()
+    zeros: GradedZero | None = None
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+
+def judge(
+    shown: ItemLists,
+    judgments: Sequence[Mapping[Any, float]],
+    *,
+    ties: TieRule = "order",
+    negative: NegativeGrades = "error",
+    users: Users | None = None,
+    left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
+    depth: int | None = None,
+    judged_only: bool = False,
+) -> Judged:
+    """Match lists of item ids with one mapping of item -> grade per list. Shared by all readers with item ids."""
+    if negative not in ("error", "zero"):
+        raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
+    shown, ranked = cut(shown, rank(shown, ties), judgments, depth, judged_only)
+    found = find(shown, ranked.positions, judgments, negative)
+    if not found.rows.size:
+        require_matching_items(shown, judgments)
+    return build_judged(shown, ranked, found, users, left_out)
+
+
+def build_judged(
+    shown: ItemLists,
+    ranked: Ranked,
+    found: Found,
+    users: Users | None,
+    left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
+) -> Judged:
+    """Put ranked lists and their judged items together. `left_out` is (only ranked, only judged)."""
+    return Judged(
+        tuple(shown.lists),
+        np.diff(shown.offsets),
+        *found[:5],
+        _users_of(shown.lists, users),
+        ranked.ties,
+        only_ranked=left_out[0],
+        only_judged=left_out[1],
+        zeros=found.zeros,
+    )
+
+
+def _users_of(lists: Sequence[Hashable], users: Users | None) -> tuple[Hashable, ...] | None:
+    if users is None:
+        return None
+    if isinstance(users, Mapping):
+        given = tuple(users.get(name) for name in lists)
+    else:
+        given = tuple(users.tolist() if isinstance(users, np.ndarray) else users)
+    if len(given) != len(lists):
+        raise MetricError("users", f"got {len(given)}; allowed are {len(lists)}, one per list")
+    for user, name in zip(given, lists, strict=True):
+        # Without this check all lists with an unknown user would form one cluster.
+        if is_missing(user) or not isinstance(user, Hashable):
+            raise MetricError(
+                "users", f"got {'none' if is_missing(user) else repr(user)} for list {name!r}; allowed is a hashable id for every list"
+            )
+    return given

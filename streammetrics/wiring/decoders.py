@@ -1,0 +1,101 @@
+"""Builds the decoders of topics and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from msgspec import structs
+
+from streammetrics.config import Settings
+from streammetrics.config.results import EventSettings
+from streammetrics.events import Decoder, UbiSettings, applied_rules, exposures_of, topic_decoder
+from streammetrics.events.envelopes import UNCHANGED_COLUMN, without_envelope
+from streammetrics.events.mappings.presets import preset_digest
+from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.model import PartsDecoder
+from streammetrics.wiring.encodings import reads_attributes, with_encoding
+
+
+def build_watched_decoder(settings: Settings, topic: str = "") -> PartsDecoder:
+    """Build the decoder of a topic or a file that also notes which optional paths of mappings have a value."""
+    return cast("PartsDecoder", _build_decoder(settings, topic, is_watched=True))
+
+
+def build_decoder(settings: Settings, topic: str = "") -> Decoder:
+    """Build the decoder of a topic, or of a file by its path. Without a topic, mappings that name topics do not apply."""
+    return _build_decoder(settings, topic, is_watched=False)
+
+
+def _build_decoder(settings: Settings, topic: str, *, is_watched: bool) -> Decoder:
+    events = settings.events.of_topic(topic)
+    names = used_segments(settings)
+    ubi = UbiSettings(
+        lists_from=events.ubi_lists,
+        user_field=events.ubi_user,
+        segments=names,
+        experiment_from=events.ubi_experiment,
+        value_from=events.ubi_value,
+        exposure=events.ubi_exposure,
+        empty_lists=events.ubi_empty_lists,
+        page_start=events.ubi_page_start,
+    )
+    rules = parse_mappings(events.mappings)
+    if events.envelope == "debezium":
+        rules = tuple(structs.replace(rule, absent=rule.absent | {UNCHANGED_COLUMN}) for rule in rules)
+    decode = topic_decoder(topic, events.format, rules, settings.event_limits, ubi, watched=names if is_watched else None)
+    if settings.exposures.enabled and settings.exposures.experiments:
+        decode = exposures_of(decode, settings.exposures.experiments)
+    with_attributes = reads_attributes(events, settings)
+    return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
+
+
+def used_segments(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the segments that the settings use."""
+    context = settings.position_bias.context if settings.position_bias.enabled else ()
+    names = (*settings.windows.segments, *settings.experiments.stage_labels, *context, settings.assessment.fallback_label[0])
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def build_topic_decoders(settings: Settings, topics: Iterable[str]) -> dict[str, PartsDecoder]:
+    """Build one watched decoder for each topic or file. Empty if no setting names topics: one decoder then decodes them all."""
+    if settings.events.topics or any(rule.topics for rule in parse_mappings(settings.events.mappings)):
+        return {topic: build_watched_decoder(settings, topic) for topic in topics}
+    return {}
+
+
+def is_mapped(settings: Settings, topic: str) -> bool:
+    """Return whether mappings alone decide what the fields of a topic or a file mean. In CSV its columns are then just columns."""
+    applied = applied_rules(topic, parse_mappings(settings.events.mappings))
+    kinds = {rule.kind for rule in applied} or {settings.events.of_topic(topic).format}
+    return kinds.isdisjoint(("native", "ubi"))
+
+
+_LATER_SETTINGS = (
+    "envelope",
+    "mappings",
+    "numeric_ids",
+    "positions",
+    "ubi_empty_lists",
+    "ubi_exposure",
+    "ubi_page_start",
+    "encoding",
+    "frame",
+    "schema_message",
+    "topics",
+)
+"""Settings that stored state names only where they are set: state of versions without them fits."""
+
+
+def decoding_settings(settings: Settings) -> dict[str, Any]:
+    """Return the settings that decide how bytes become events. Settings that stored state may lack are left out at their default."""
+    events = settings.events
+    unused = {name for name in EventSettings.model_fields if name.startswith("ubi_") and events.format != "ubi"}
+    unused.add("schema_file")  # a file may move, and its schema may grow a field
+    unused |= {name for name in _LATER_SETTINGS if getattr(events, name) == EventSettings.model_fields[name].default}
+    shown = events.model_dump(exclude=unused)
+    if events.topics:
+        shown["topics"] = {name: own.model_dump(exclude={"schema_file"}, exclude_none=True) for name, own in events.topics.items()}
+    used = [events.format, *sorted({own.format for own in events.topics.values() if own.format is not None} - {events.format})]
+    digests = [preset_digest(name) for name in used if name not in ("native", "ubi")]
+    return shown | ({"preset": " ".join(digests)} if digests else {})

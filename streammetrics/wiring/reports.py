@@ -1,0 +1,126 @@
+"""Builds the report builder, and the settings and names that a report shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import Any
+
+from streammetrics.config import Settings
+from streammetrics.engine.engine import Engine
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.mappings.presets import preset_rules
+from streammetrics.events.mappings.rules import PRESETS, parse_mappings
+from streammetrics.events.mappings.watch import Shipped, watched_paths
+from streammetrics.events.model import WatchedPath
+from streammetrics.events.native import KINDS
+from streammetrics.events.unknown_names import ACTION, TYPE
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_verdict import FirstVerdictWait
+from streammetrics.reports.position_bias import PositionBiasView
+from streammetrics.windows.panes import WindowRules
+from streammetrics.wiring.decoders import decoding_settings, used_segments
+
+
+def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
+    """Build the report builder for the state that the engine writes."""
+    rules = WindowRules(
+        pane_ms=settings.windows.pane_ms,
+        windows_ms=tuple(window.ms for window in settings.windows.windows),
+        lateness_ms=settings.join.lateness_ms,
+        attribution_ms=settings.join.attribution_ms,
+        live_wait_ms=settings.join.lateness_ms if settings.exposures.enabled else 0,
+    )
+    view = None
+    if engine.user_totals is not None:
+        experiments = settings.experiments
+        view = ExperimentView(
+            engine.user_totals.measures,
+            experiments.policy,
+            experiments.idle_days * DAY_MS,
+            experiments.patience_ms,
+            _credit_actions(engine),
+        )
+    lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
+    known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
+    examination, spec = engine.rules.examination, engine.layout.scorer.spec
+    position_bias = None if examination is None else PositionBiasView(examination, tuple(settings.metrics.cutoffs), spec)
+    shown = result_settings(settings, engine)
+    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, position_bias, known_paths=known_paths(settings))
+
+
+def known_paths(settings: Settings) -> frozenset[WatchedPath]:
+    """Return the optional paths of the mappings of the settings, and of the formats that they use."""
+    rules, events = parse_mappings(settings.events.mappings), settings.events
+    formats = {events.format, *[own.format for own in events.topics.values()], *[rule.kind for rule in rules]}
+    segments = used_segments(settings)
+    shipped = [(rule, Shipped(name, segments)) for name in PRESETS if name in formats for rule in preset_rules(name)]
+    return frozenset(path for rule, owner in [*[(rule, None) for rule in rules], *shipped] for path in watched_paths(rule, owner))
+
+
+def _credit_actions(engine: Engine) -> tuple[str, ...]:
+    """Return the action from which on an item counts, for each level of the credit of interleaved lists."""
+    assert engine.user_totals is not None
+    grades, thresholds = engine.rules.grades, engine.user_totals.credit_thresholds
+    least = [min((each for each in grades.grades if each >= threshold), default=threshold) for threshold in thresholds]
+    return tuple(" or ".join(grades.conditions(each)) for each in least)
+
+
+def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Return the settings that change results, as the report shows them."""
+    join, windows = settings.join, settings.windows
+    return {
+        "metrics": [str(metric) for metric in engine.layout.metrics],
+        "spec": dataclasses.asdict(engine.layout.scorer.spec),
+        "spec_digest": engine.layout.scorer.spec.digest(),
+        "grades": engine.rules.grades.text,
+        **({"engagement": settings.engagement.model_dump(mode="json")} if settings.engagement.names else {}),
+        **({"position_bias": settings.position_bias.model_dump(mode="json")} if settings.position_bias.enabled else {}),
+        **(_assessment_settings(settings, engine) if settings.assessment.names else {}),
+        "gap_ms": join.gap_ms,
+        "attribution_ms": join.attribution_ms,
+        "out_of_orderness_ms": join.out_of_orderness_ms,
+        "lateness_ms": join.lateness_ms,
+        "idle_ms": join.idle_ms,
+        "future_ms": join.future_ms,
+        "support_jump_ms": join.support_jump_ms,
+        "support_users": join.support_users,
+        "support_far_ms": join.support_far_ms,
+        "session_events_max": join.session_events_max,
+        "lists_open_max": join.lists_open_max,
+        "pane_ms": windows.pane_ms,
+        "windows_ms": [window.ms for window in windows.windows],
+        "retention_ms": windows.retention_ms,
+        "segments": list(windows.segments),
+        "groups_max": windows.groups_max,
+        "users": engine.user_count_layout is not None,
+        **({"exposures": settings.exposures.model_dump(mode="json")} if settings.exposures.enabled else {}),
+        "experiments": settings.experiments.model_dump(mode="json"),
+        "events": decoding_settings(settings),
+    }
+
+
+def first_verdict_wait(settings: Settings) -> FirstVerdictWait | None:
+    """Return how long a first verdict takes; None without experiments."""
+    if not settings.experiments.enabled:
+        return None
+    join = settings.join
+    return FirstVerdictWait(join.attribution_ms + join.lateness_ms + join.out_of_orderness_ms, settings.experiments.patience_ms)
+
+
+def window_names(settings: Settings) -> dict[int, str]:
+    """Return the label value of each window by its length in ms."""
+    return {window.ms: window.text for window in settings.windows.windows}
+
+
+def control_of(settings: Settings) -> Callable[[str, Collection[str]], str | None]:
+    """Return a function from an experiment and its variants to its control variant, if it has one."""
+    return lambda experiment, variants: settings.experiments.policy(experiment).control_of(variants)
+
+
+def _assessment_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
+    """Return the settings of assessment metrics, with the digest of the catalogue in place of its path."""
+    assert engine.layout.engagement is not None
+    digest = engine.layout.engagement.assessment.catalogue.digest()
+    return {"assessment": {**settings.assessment.model_dump(mode="json", exclude={"catalogue_file"}), "catalogue": digest}}

@@ -1,0 +1,228 @@
+"""Evaluations against brute force, scikit-learn and statsmodels; lists that define no metric; averages over ties."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.metrics import MetricError, Scorer, Spec
+from streammetrics.offline.evaluation.compare import compare
+from streammetrics.offline.evaluation.evaluate import Evaluation, evaluate
+from streammetrics.offline.evaluation.scored import SUMS_OVER_PLACES
+from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
+from streammetrics.offline.inputs.item_ids import from_lists, from_run
+
+NAMES = ["ndcg@5", "mrr@5", "map@5", "dcg@5", "precision@3", "recall@3", "item_hit_rate@3", "hit_rate@1"]
+
+grades = st.lists(st.lists(st.sampled_from([0, 0, 1, 2, 0.5]), max_size=6), max_size=8)
+
+
+@given(grades)
+def test_values_equal_those_of_the_scorer(lists: list[list[float]]) -> None:
+    result = evaluate(from_grades(lists), NAMES)
+    scorer = Scorer(NAMES)
+    by_list = [scorer.values(scorer.score_list(one)) for one in lists]
+    for name in NAMES:
+        expected = [values.get(name, math.nan) for values in by_list]
+        assert result.values(name).tolist() == pytest.approx(expected, abs=0, nan_ok=True)
+        if name != "item_hit_rate@3":
+            mean = statistics.fmean(expected) if expected else math.nan
+            assert result.means[name] == pytest.approx(mean, rel=1e-15, nan_ok=True)
+
+
+@given(grades)
+def test_item_hit_rate_is_a_ratio_of_sums(lists: list[list[float]]) -> None:
+    places = sum(len(one[:3]) for one in lists)
+    hits = sum(grade >= 1 for one in lists for grade in one[:3])
+    assert evaluate(from_grades(lists), NAMES).means["item_hit_rate@3"] == pytest.approx(hits / places if places else math.nan, nan_ok=True)
+
+
+def test_unseen_items_count_as_missed() -> None:
+    seen = evaluate(from_lists([["a", "b"]], [{"b": 2}]), ["recall@5", "ndcg@5", "map", "ndcg"])
+    missed = evaluate(from_lists([["a", "b"]], [{"b": 2, "c": 1, "d": 3}]), ["recall@5", "ndcg@5", "map", "ndcg"])
+    assert seen.means["recall@5"] == 1
+    assert missed.means["recall@5"] == pytest.approx(1 / 3)
+    ideal = 3 + 2 / math.log2(3) + 1 / 2
+    assert missed.means["ndcg@5"] == missed.means["ndcg"] == pytest.approx(2 / math.log2(3) / ideal)
+    assert missed.means["map"] == pytest.approx(1 / 2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("policy", "mean", "counted"),
+    [("zero", (1 + 1 / 2 + 0 + 0) / 4, 4), ("one", (1 + 1 / 2 + 1 + 1) / 4, 4), ("skip", (1 + 1 / 2) / 2, 2)],
+)
+def test_a_list_without_relevant_items_counts_as_configured(policy: Any, mean: float, counted: int) -> None:
+    result = evaluate(from_grades([[1], [0, 1], [0, 0.5], []]), ["mrr@5", "dcg@5"], Spec(no_relevant=policy))
+    assert result.means["mrr@5"] == mean
+    assert result.counts == {"mrr@5": counted, "dcg@5": 4}
+    assert result.lists_without_relevant == 2
+    assert np.isnan(result.values("mrr@5")).sum() == 4 - counted
+
+
+def test_lists_without_relevant_items_have_no_mean() -> None:
+    result = evaluate(from_grades([[0], []]), ["mrr@5"], Spec(no_relevant="skip"))
+    assert math.isnan(result.means["mrr@5"])
+    assert math.isnan(result.standard_errors["mrr@5"])
+    assert result.counts == {"mrr@5": 0}
+
+
+def test_no_lists_have_no_mean() -> None:
+    result = evaluate(from_grades([]), NAMES)
+    assert all(math.isnan(value) for value in [*result.means.values(), *result.standard_errors.values()])
+
+
+def sample(seed: int, users: int | None) -> Evaluation:
+    chance = np.random.default_rng(seed)
+    lists = 400
+    liking = chance.random(50)
+    owners = chance.integers(0, 50, lists)
+    shown = chance.integers(0, 8, lists)
+    graded = (chance.random((lists, 8)) < liking[owners, None] * 0.6) * chance.integers(1, 4, (lists, 8))
+    judged = from_padded(graded, lengths=shown, users=owners.tolist() if users else None)
+    return evaluate(judged, NAMES, Spec(no_relevant="skip"))
+
+
+@pytest.mark.parametrize("users", [None, 50], ids=["by list", "by user"])
+@pytest.mark.parametrize("name", NAMES)
+def test_standard_errors_equal_those_of_statsmodels(name: str, users: int | None) -> None:
+    """A regression on a constant with clustered errors, weighted by places if the metric is a ratio of sums."""
+    from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
+    result = sample(7, users)
+    counted = result.counted(name)
+    above, below = (part[counted].astype(float) for part in result.parts(name))
+    groups = np.array(result.users if users else range(len(result)))[counted]
+    fitted = WLS(above / below, np.ones(above.size), weights=below).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    assert result.means[name] == pytest.approx(float(fitted.params[0]), rel=1e-12)
+    assert result.standard_errors[name] == pytest.approx(float(fitted.bse[0]), rel=1e-9)
+
+
+def test_correlated_lists_of_users_increase_the_standard_error() -> None:
+    lists = [[1]] * 10 + [[0]] * 10
+    alike = evaluate(
+        from_ragged([grade for one in lists for grade in one], range(21), users=[number // 5 for number in range(20)]), ["mrr@1"]
+    )
+    apart = evaluate(from_grades(lists), ["mrr@1"])
+    assert alike.standard_errors["mrr@1"] > 2 * apart.standard_errors["mrr@1"]
+
+
+def test_one_cluster_has_no_standard_error() -> None:
+    assert math.isnan(evaluate(from_grades([[1], [0]], users=["u", "u"]), ["mrr@1"]).standard_errors["mrr@1"])
+    assert math.isnan(evaluate(from_grades([[1]]), ["mrr@1"]).standard_errors["mrr@1"])
+
+
+def test_the_frame_works_with_pandas_and_polars() -> None:
+    frame = evaluate(from_run({"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1}, "q2": {}}, users=["u", "v"]), ["mrr@5", "dcg@5"]).frame()
+    for made in (pd.DataFrame(frame), pl.DataFrame(frame)):
+        assert list(made.columns) == ["list_id", "user", "mrr@5", "dcg@5"]
+        assert made["list_id"].to_list() == ["q1", "q2"]
+        assert made["mrr@5"].to_list() == [1.0, 0.0]
+
+
+tied = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3]), st.integers(0, 2)), min_size=1, max_size=5)
+SUMS = sorted(
+    f"{name}@{k}" if name != "r_precision" else name for name in SUMS_OVER_PLACES for k in ((2, 4) if name != "r_precision" else (0,))
+)
+
+
+@given(st.lists(tied, min_size=1, max_size=2))
+def test_averages_over_ties_equal_means_over_all_orders(lists: list[list[tuple[int, int]]]) -> None:
+    averaged = evaluate(
+        from_grades([[g for g, _ in one] for one in lists], scores=[[s for _, s in one] for one in lists], ties="average"), SUMS
+    )
+    for row, one in enumerate(lists):
+        levels = [[grade for grade, score in one if score == level] for level in sorted({score for _, score in one}, reverse=True)]
+        orders = [list(itertools.chain(*parts)) for parts in itertools.product(*(itertools.permutations(level) for level in levels))]
+        every = evaluate(from_grades(orders), SUMS)
+        for name in SUMS:
+            assert averaged.values(name)[row] == pytest.approx(every.means[name], abs=2**-38 if "cg" not in name or "n" in name else 2**-29)
+
+
+def test_averages_over_ties_equal_those_of_scikit_learn() -> None:
+    from sklearn.metrics import dcg_score, ndcg_score  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
+
+    chance = np.random.default_rng(3)
+    truth, scores = chance.integers(0, 4, (300, 12)).astype(float), chance.integers(0, 5, (300, 12)).astype(float)
+    for k in (1, 3, 12):
+        result = evaluate(from_padded(truth, scores=scores, ties="average"), [f"ndcg@{k}", f"dcg@{k}"])
+        assert result.means[f"ndcg@{k}"] == pytest.approx(ndcg_score(truth, scores, k=k), abs=1e-12)
+        assert result.means[f"dcg@{k}"] == pytest.approx(dcg_score(truth, scores, k=k), abs=1e-10)
+
+
+def test_unseen_items_stay_unseen_when_ties_are_averaged() -> None:
+    run, truth = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1, "z": 1}}
+    result = evaluate(from_run(run, truth, ties="average"), ["recall@1", "precision@1"])
+    assert result.means == {"recall@1": 0.25, "precision@1": 0.5}
+
+
+@pytest.mark.parametrize("name", ["mrr@5", "hit_rate@5", "map@5", "item_hit_rate@5", "err@5"])
+def test_only_sums_over_places_are_averaged_over_ties(name: str) -> None:
+    tied_lists = from_grades([[1, 0]], scores=[[1, 1]], ties="average")
+    with pytest.raises(MetricError, match=re.escape(f"ties: got 'average' for {name}; allowed are metrics that are sums over places")):
+        evaluate(tied_lists, ["ndcg@5", name])
+    assert evaluate(from_grades([[1, 0]], scores=[[2, 1]], ties="average"), [name]).means[name] > 0
+
+
+def test_an_ideal_that_depends_on_the_order_is_not_averaged_over_ties() -> None:
+    with pytest.raises(MetricError, match="ideal='first_k'"):
+        evaluate(from_grades([[1, 0]], scores=[[1, 1]], ties="average"), ["ndcg@5"], Spec(ideal="first_k"))
+
+
+@pytest.mark.parametrize("where", ["shown", "unseen"])
+def test_the_error_for_a_grade_that_is_too_large_names_the_list(where: str) -> None:
+    judged = from_run({"p": {"a": 1}, "q": {"a": 1}}, {"p": {"a": 1}, "q": {"a" if where == "shown" else "z": 500}})
+    with pytest.raises(MetricError, match=re.escape("grade: got 500 in list 'q'; allowed for these metrics are 0..")):
+        evaluate(judged, ["ndcg_exp@10"])
+
+
+def test_a_metric_that_was_not_evaluated_is_rejected() -> None:
+    with pytest.raises(MetricError, match=re.escape("metric: got ndcg@7; allowed are those evaluated: mrr@5")):
+        evaluate(from_grades([[1]]), ["mrr@5"]).values("ndcg@7")
+
+
+def test_the_error_for_unjudged_lists_names_the_functions_to_use() -> None:
+    run: Any = {"q": {"d": 1.0}}
+    with pytest.raises(MetricError, match=re.escape("judged: got dict; allowed is what from_run, from_lists, from_grades")):
+        evaluate(run, ["ndcg@10"])
+
+
+def test_results_show_themselves_shortly_and_become_frames() -> None:
+    result = evaluate(from_grades([[0, 1], [0, 0]], users=["a", "a"]), ["ndcg@5", "num_ret"])
+    assert repr(result) == (
+        "2 lists of 1 user, 1 without a relevant item\n"
+        "metric   mean    standard_error  lists\n"
+        "ndcg@5   0.3155  -               2\n"
+        "num_ret  4       -               2"
+    )
+    assert "<td>0.3155</td>" in result._repr_html_()
+    for frame in (result.to_pandas(), result.to_polars(), result.to_arrow().to_pandas(), pl.DataFrame(result)):
+        assert list(frame["ndcg@5"]) == result.values("ndcg@5").tolist()
+        assert list(frame["user"]) == ["a", "a"]
+    other = evaluate(from_grades([[0, 1], [1, 0]]), ["mrr@2"])
+    compared = compare(other, other)
+    assert repr(compared).splitlines()[1].split()[:2] == ["mrr@2", "2"]
+    assert list(compared.to_polars()["difference"]) == [0.0]
+
+
+def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(MetricError, match="to_polars: got no polars; allowed is an environment with it: pip install polars"):
+        evaluate(from_grades([[1]]), ["mrr@1"]).to_polars()
+
+
+def test_a_run_in_the_place_of_judged_lists_is_named() -> None:
+    with pytest.raises(MetricError, match="judged: got dict; allowed is what from_run"):
+        evaluate({"q1": {"d1": 2.5}}, {"q1": {"d1": 1}})  # type: ignore[arg-type]
+    with pytest.raises(MetricError, match="run: got list; allowed is a mapping"):
+        from_run([1], {"q1": {"d1": 1}})  # type: ignore[arg-type]

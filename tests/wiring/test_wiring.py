@@ -1,0 +1,134 @@
+"""Tests of the rules and connections that are built from settings."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+from streammetrics.config import (
+    render_effective,
+)
+from streammetrics.connectors.clock import SystemClock
+from streammetrics.connectors.memory import MemoryStore
+from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.errors import ConfigError
+from streammetrics.events.event_time import NEVER
+from streammetrics.events.json_text import iso_ms
+from streammetrics.runtime.status import ProcessStatus
+from streammetrics.windows.unique_users import UniqueUserRules
+from streammetrics.wiring.connections import kafka_connection
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.engine import build_engine
+from streammetrics.wiring.http import webhook_sender
+from tests.support.settings import NAMED, by_flags, configured
+
+
+def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
+    rules = build_engine(configured(tmp_path, NAMED).settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.span("ranker-v7") == (1_769_850_000_000, 1_772_319_600_000)
+    assert rules.span("another") == (None, None)
+
+
+def test_stages_and_units_become_plans_and_their_label_is_read_from_documents(tmp_path):
+    halves = "shares = { c = 1, t = 1 }"
+    toml = f"""
+    [events]
+    format = "ubi"
+    ubi_lists = "hit_ids"
+    [experiments.named.plain]
+    {halves}
+    [experiments.named.ramp]
+    stages = [{{ {halves} }}, {{ start = 2026-01-31T09:00:00Z, {halves} }}]
+    [experiments.named.mesh]
+    unit = "list"
+    [experiments.named.labelled]
+    stage_label = "rollout"
+    stages = [{{ name = "a", {halves} }}]
+    """
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.plans == {
+        "ramp": StagePlan((("", NEVER), ("1769850000000", 1_769_850_000_000))),
+        "mesh": StagePlan(by_list=True),
+        "labelled": StagePlan((), "rollout", ("a",)),
+    }
+    hits = {"query_response_hit_ids": ["i"], "timestamp": "2026-01-31T09:00:00Z", "client_id": "u", "query_id": "q"}
+    document = json.dumps({**hits, "application": "shop", "query_attributes": {"rollout": "a"}}).encode()
+    (event,) = build_decoder(settings)(document)
+    assert dict(event.segments)["rollout"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-01-31T09:00:00.123900+00:00", 1_769_850_000_123),
+        ("2026-01-31T10:00:00.999999+01:00", 1_769_850_000_999),
+        ("9999-12-31T23:59:59.999999+00:00", 253_402_300_799_999),
+    ],
+)
+def test_a_time_is_the_same_number_in_every_setting(tmp_path, text, ms):
+    toml = f'[kafka]\nstart = "{text}"\n[experiments.named]\nbegins = {{ start = "{text}", cuped_days = 1 }}\nends = {{ end = "{text}" }}\n'
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.span("begins") == (ms, None)
+    assert rules.span("ends") == (None, ms)
+    assert rules.earlier == (("begins", ms - 86_400_000, ms),)
+    assert kafka_connection(settings).start == ms == iso_ms(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ("2026-01-31T10:00:00.5+01:00", 1_769_850_000_500),
+        ("2026-01-31T09:00:00.0009999Z", 1_769_850_000_000),
+        (1_769_850_000_001, 1_769_850_000_001),
+        ("1769850000001", 1_769_850_000_001),
+        ("1970-01-01T00:00:00Z", 0),
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+    ],
+)
+def test_reading_can_start_at_a_time(given, ms):
+    assert kafka_connection(by_flags({"kafka.start": given}).settings).start == ms
+
+
+def test_a_start_time_from_a_file_is_shown_as_toml(tmp_path):
+    for text in ("2026-01-31T09:00:00.250Z", '"2026-01-31T09:00:00.250Z"', "1769850000250", '"1769850000250"'):
+        loaded = configured(tmp_path, f"[kafka]\nstart = {text}\n")
+        assert tomllib.loads(render_effective(loaded))["kafka"]["start"] == loaded.settings.kafka.start
+        assert kafka_connection(loaded.settings).start_text == "2026-01-31T09:00:00.250+00:00"
+
+
+def test_the_days_before_an_experiment_become_a_covariate_period(tmp_path):
+    toml = "[experiments]\ncuped_verdict = true\n[experiments.named.x]\nstart = 2026-01-31T09:00:00Z\ncuped_days = 2\n"
+    toml += '[experiments.named.y]\nstart = "2026-03-01T00:00:00+01:00"\ncuped_verdict = false\n'
+    settings = configured(tmp_path, toml).settings
+    rules = build_engine(settings, ["events"]).rules.experiments
+    assert rules is not None
+    assert rules.earlier == (("x", 1_769_850_000_000 - 2 * 86_400_000, 1_769_850_000_000),)
+    assert [settings.experiments.policy(name).cuped_verdict for name in ("x", "y", "z")] == [True, False, True]
+
+
+def test_experiments_can_be_disabled(tmp_path):
+    assert build_engine(configured(tmp_path, "[experiments]\nenabled = false\n").settings, ["events"]).user_totals is None
+
+
+@pytest.mark.parametrize(
+    ("users", "enabled", "counted"),
+    [("auto", True, True), ("auto", False, False), ("on", False, True), ("on", True, True), ("off", True, False)],
+)
+def test_users_are_counted_in_windows_if_enabled_or_with_experiments(tmp_path, users, enabled, counted):
+    text = f'[windows]\nusers = "{users}"\n[experiments]\nenabled = {str(enabled).lower()}\npatience_ms = 7\n'
+    rules = build_engine(configured(tmp_path, text).settings, ["events"]).rules.unique_users
+    assert rules == (UniqueUserRules(panes=60, patience_ms=7) if counted else None)
+
+
+def test_authorities_of_a_webhook_that_cannot_be_read_are_reported_at_the_start(tmp_path):
+    given = {"webhook.url": "https://receiver/hook", "webhook.secret": "s3cret", "webhook.ssl_cafile": str(tmp_path / "none.pem")}
+    with pytest.raises(ConfigError, match=r"webhook\.ssl_cafile"):
+        webhook_sender(by_flags(given).settings, MemoryStore(), SystemClock(), ProcessStatus())
