@@ -7,7 +7,7 @@ decide which fields an event has.
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -25,7 +25,9 @@ FLAT_BYTES_MAX: Final = 2 * NESTING_MAX
 """JSON up to this size cannot nest deeper than NESTING_MAX, because each level takes two brackets."""
 
 _C1_LEAD = 0xC2
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = _EPOCH.toordinal()
+_MS = timedelta(milliseconds=1)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _NO_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\[\]{}]+', re.DOTALL)
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -106,6 +108,19 @@ def iso_ms(text: str) -> int | None:
     >>> iso_ms("2024-11-22T07:06:40") is iso_ms("2016-12-31T23:59:60Z") is None
     True
     """
+    if (
+        len(text) > 16
+        and text[-1] == "Z"
+        and text[10] == "T"
+        and text[-2] not in ".,"
+        and text[4] == "-"
+        and text[5] != "W"
+        and text[11:13] != "24"
+    ):
+        try:
+            return (datetime.fromisoformat(text) - _EPOCH) // _MS
+        except ValueError:
+            return None
     match = _ISO_8601.fullmatch(text)
     if match is None:
         return None

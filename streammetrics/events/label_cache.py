@@ -20,7 +20,7 @@ BYTES_MAX: Final = 2_097_152
 """Most label sets, and most bytes of their JSON, before the cache is cleared."""
 
 LabelSet: TypeAlias = tuple[Labels, Labels, tuple[str, ...]]
-"""Experiments and segments of one list, and the notes about its labels (see `Impression`)."""
+"""Experiments and segments of one list, and the notes about its labels."""
 
 ABSENT: Final = msgspec.Raw(b"null")
 """The JSON of absent labels."""
@@ -30,6 +30,32 @@ as_sent = b"".join
 
 Two pairs never share a key, because JSON shows where the first value ends: at an object's closing brace, or at the end of `null`.
 """
+
+
+class LabelCache:
+    """Label sets by their JSON. `cached` is for callers that cannot afford a call to look one up.
+
+    >>> cache = LabelCache()
+    >>> cache.put(b'{"a":"x"}', ((("a", "x"),), (), ())) is cache.put(b'{ "a": "x" }', ((("a", "x"),), (), ()))
+    True
+    """
+
+    __slots__ = ("_bytes", "_shared", "cached")
+
+    def __init__(self) -> None:
+        self.cached: dict[bytes, LabelSet] = {}
+        self._shared: dict[LabelSet, LabelSet] = {}
+        self._bytes = 0
+
+    def put(self, key: bytes, found: LabelSet) -> LabelSet:
+        """Keep a label set and return it: the object that equal ones share."""
+        if len(self.cached) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
+            self.cached.clear()
+            self._shared.clear()
+            self._bytes = 0
+        self._bytes += len(key)
+        found = self.cached[key] = self._shared.setdefault(found, found)
+        return found
 
 
 class LabelSets:
@@ -44,7 +70,7 @@ class LabelSets:
     True
     """
 
-    __slots__ = ("_bytes", "_experiments", "_limits", "_segments", "_shared", "cached")
+    __slots__ = ("_cache", "_experiments", "_limits", "_segments", "cached")
 
     def __init__(self, limits: EventLimits) -> None:
         label: Any = Annotated[str, Meta(min_length=1, max_length=limits.label_chars_max)]
@@ -54,9 +80,8 @@ class LabelSets:
         self._limits = limits
         self._experiments = msgspec.json.Decoder(experiments).decode
         self._segments = msgspec.json.Decoder(segments).decode
-        self.cached: dict[bytes, LabelSet] = {}
-        self._shared: dict[LabelSet, LabelSet] = {}
-        self._bytes = 0
+        self._cache = LabelCache()
+        self.cached = self._cache.cached
 
     def of(self, experiments: msgspec.Raw, segments: msgspec.Raw) -> LabelSet:
         """Return the label set of the JSON of experiments and segments. Raises what `read` raises."""
@@ -73,13 +98,7 @@ class LabelSets:
         if not is_plain:
             variants, values = read_experiments(experiments, self._limits), read_segments(segments, self._limits)
             found = variants.labels, values.labels, variants.notes + values.notes
-        if len(self.cached) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
-            self.cached.clear()
-            self._shared.clear()
-            self._bytes = 0
-        self._bytes += len(key)
-        found = self.cached[key] = self._shared.setdefault(found, found)
-        return found
+        return self._cache.put(key, found)
 
 
 def _present(labels: dict[str, str | None] | None) -> Labels:

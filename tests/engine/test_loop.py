@@ -13,7 +13,7 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
-from streammetrics.events.mappings.decoder import IGNORED_RECORD
+from streammetrics.events.mappings.explainer import IGNORED_RECORD
 from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer
 from streammetrics.sessions.rules import JoinRules

@@ -1,14 +1,14 @@
-"""The cheap depth check of JSON text never contradicts the exact one."""
+"""The cheap depth check of JSON text never contradicts the exact one, nor the fast reader of times the general one."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.events.json_text import NESTING_MAX, is_shallow, too_deep
+from streammetrics.events.json_text import NESTING_MAX, is_shallow, iso_ms, too_deep
 
 SHORTEST = {"[": ("[", "]"), "{": ('{"":', "}")}
 
@@ -45,3 +45,22 @@ def test_deep_json_is_never_called_shallow_for_any_brackets(kinds: str, innermos
 def test_long_lists_of_strings_are_called_shallow(items: int, extra: str):
     value = '{"items":' + json.dumps(["i" * 35] * items) + ',"experiments":{"a":"x"},"segments":{"b":"y"}' + extra + "}"
     assert is_shallow(value.encode())
+
+
+ISO = st.from_regex(r"\d{4}-\d\d-\d\d[Tt ]\d\d:?\d\d(:?\d\d([.,]\d{0,8})?)?Z", fullmatch=True) | st.builds(
+    lambda text, at, char: text[:at] + char + text[at + 1 :],
+    st.sampled_from(["2026-03-01T12:00:00.123Z", "2026-03-01T12:00:00Z", "2026-12-31T23:59:59.999999999Z", "2026-W10-7T12:00:00Z"]),
+    st.integers(0, 30),
+    st.sampled_from(["", "0", "2", "4", "9", "-", ":", ".", ",", "T", "W", "Z", "+", " ", "\u0664"]),
+)
+
+
+@given(ISO)
+@example("2024-11-21T10:00:00.Z")
+@example("2024-11-21T24:00:00Z")
+@example("2024-11-21T10:00:00.1234567Z")
+@example("0000-01-01T00:00:00Z")
+@example("2024-11-21T07Z")
+def test_a_time_with_z_equals_the_same_time_with_an_offset(text: str):
+    if text.endswith("Z"):
+        assert iso_ms(text) == iso_ms(text[:-1] + "+00:00")

@@ -132,7 +132,7 @@ def test_the_cache_has_at_most_sets_max_label_sets(monkeypatch: pytest.MonkeyPat
     sets, most = LabelSets(LIMITS), 0
     for number in range(23):
         assert sets.of(*raws(f'{{"a":"{number}"}}', "{}")) == ((("a", str(number)),), (), ())
-        most = max(most, len(sets.cached), len(sets._shared))
+        most = max(most, len(sets.cached), len(sets._cache._shared))
     assert most == 5
 
 

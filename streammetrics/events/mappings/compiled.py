@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from operator import lt
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.fields import ts_of
 from streammetrics.events.items import Item, moved, ranked
 from streammetrics.events.malformed import malformed
-from streammetrics.events.mappings.labels import NO_LABELS, labels_reader
+from streammetrics.events.mappings.labels import labels_reader
 from streammetrics.events.mappings.nearest import nearest_path
-from streammetrics.events.mappings.paths import Access, DictAccess, Get, Path
+from streammetrics.events.mappings.paths import Access, Get, Path, PlainAccess, is_field
 from streammetrics.events.mappings.plain import json_in_text
 from streammetrics.events.mappings.rules import Condition, FieldSource, MappingRule
 from streammetrics.events.mappings.values import (
+    NUMBER,
+    POSITION,
     checked_position,
     checked_text,
+    first_getter,
     first_of,
+    first_time,
+    identity,
     label_reader,
     missing,
-    number_reader,
+    optional_number,
+    optional_text,
     reader_of,
     shown,
     text_reader,
     time_reader,
+    unrenamed,
 )
 from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression, PartsDecoder, RecordPart
 
@@ -32,7 +42,7 @@ Whole: TypeAlias = PartsDecoder
 """A decoder of a whole record in another format."""
 Build: TypeAlias = Callable[[Any, bytes], Sequence[RecordPart]]
 """Returns the events of a parsed record. The bytes are the record as sent."""
-ItemIds: TypeAlias = Callable[[Any], tuple[Sequence[Any], list[str]]]
+ItemsOf: TypeAlias = Callable[[Any], tuple[Sequence[Any], Sequence[str]]]
 """Returns the elements of a list in a record, and their ids."""
 
 
@@ -44,9 +54,12 @@ class Compiled(NamedTuple):
     build: Build | None
 
 
-def compile_rule(rule: MappingRule, access: Access, limits: EventLimits, formats: Mapping[str, Whole]) -> Compiled:
-    """Compile one mapping. `formats` decodes records of the kinds native and ubi."""
-    matches = _all_of([_condition(condition, access, rule.absent) for condition in rule.when])
+def compile_rule(
+    rule: MappingRule, access: Access, limits: EventLimits, formats: Mapping[str, Whole], settled: Collection[Condition] = ()
+) -> Compiled:
+    """Compile one mapping. `formats` decodes records of the kinds native and ubi. `settled` are conditions that hold already."""
+    others = [condition for condition in rule.when if condition not in settled]
+    matches = _all_of([condition_reader(condition, access, rule.absent, limits.label_chars_max) for condition in others])
     if rule.kind == "impression":
         return Compiled(rule.name, matches, _impression(rule, access, limits))
     if rule.kind == "feedback":
@@ -65,30 +78,37 @@ def _all_of(conditions: list[Get]) -> Get | None:
     return lambda record: all(holds(record) for holds in conditions)
 
 
-def _condition(condition: Condition, access: Access, absent: frozenset[str]) -> Get:
+def condition_reader(condition: Condition, access: Access, absent: frozenset[str], labels_max: int) -> Get:
+    """Return a function from a record to whether a condition holds."""
     values, wanted = condition.values, condition.holds_if_found
-    get = access.array(condition.path) if values is None else access.get(condition.path)
     if values is None:
+        find = access.present(condition.path)
 
         def is_present(record: Any) -> bool:
-            found = get(record)
+            found = find(record)
             return (found is not None and not (type(found) is str and found in absent)) is wanted
 
         return is_present
-    if wanted and all(type(value) is str for value in values):
-        texts = frozenset(values)
+    if not is_of_text(condition):
+        find_any = access.whole(condition.path)
 
-        def is_one_of_texts(record: Any) -> bool:
-            found = get(record)
-            return type(found) is str and found in texts
+        def is_one_of(record: Any) -> bool:
+            found = find_any(record)
+            return any(type(found) is type(value) and found == value for value in values) is wanted
 
-        return is_one_of_texts
+        return is_one_of
+    get, texts = access.get(condition.path, identity(labels_max)), frozenset(values)
 
-    def is_one_of(record: Any) -> bool:
+    def is_one_of_texts(record: Any) -> bool:
         found = get(record)
-        return any(type(found) is type(value) and found == value for value in values) is wanted
+        return (type(found) is str and found in texts) is wanted
 
-    return is_one_of
+    return is_one_of_texts
+
+
+def is_of_text(condition: Condition) -> bool:
+    """Return whether the text of one field decides about a condition."""
+    return is_field(condition.path) and condition.values is not None and all(type(value) is str for value in condition.values)
 
 
 def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
@@ -99,23 +119,32 @@ def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build
     user_of = text_reader("user_id", rule.user_id, access, ids_max, absent)
     list_of = text_reader("impression_id", rule.impression_id, access, ids_max, absent)
     time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
-    inside = _element_access(rule, access)
-    items_of = _items(rule, access, inside, limits)
+    kind = identity(ids_max)
+    texts = [first_getter(source, access, kind) for source in (rule.impression_id, rule.user_id)]
+    at_once = access.together([*texts, first_time(rule.ts, access, rule.ts_unit, absent)])
+    items_of, inside = _items(rule, access, limits)
     rank, on_page = _ranker(rule, inside, limits), _pages(rule, access, limits)
-    experiments_of, segments_of = labels_reader("experiments", rule, access, limits), labels_reader("segments", rule, access, limits)
+    labels_of = labels_reader(rule, access, limits)
+    special = absent - {""}
 
     def build(record: Any, value: bytes) -> Sequence[Event]:
-        impression_id, user_id = list_of(record), user_of(record)
+        impression_id, user_id, ts = at_once(record)
+        if type(ts) is str:
+            ts = ts_of(ts)
+        if type(impression_id) is not str or not impression_id or (special and impression_id in special):
+            impression_id = list_of(record)
+        if type(user_id) is not str or not user_id or (special and user_id in special):
+            user_id = user_of(record)
         if impression_id is None or user_id is None:
             missing(f"impression_id ({rule.impression_id})" if impression_id is None else f"user_id ({rule.user_id})")
-        ts = time_of(record)
+        if type(ts) is not int:
+            ts = time_of(record)
         elements, ids = items_of(record)
         items, positions, teams = (tuple(ids), None, ()) if rank is None else rank(elements, ids)
         if on_page is not None and positions:
             positions = on_page(record, positions)
-        experiments, notes = NO_LABELS if experiments_of is None else experiments_of(record)
-        segments, more_notes = NO_LABELS if segments_of is None else segments_of(record)
-        return (Impression(impression_id, user_id, ts, items, experiments, segments, positions, teams, notes + more_notes),)
+        experiments, segments, notes = labels_of(record, value)
+        return (Impression(impression_id, user_id, ts, items, experiments, segments, positions, teams, notes),)
 
     return build
 
@@ -126,39 +155,84 @@ def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
     ids_max, labels_max, absent = limits.id_chars_max, limits.label_chars_max, rule.absent
     user_of = text_reader("user_id", rule.user_id, access, ids_max, absent)
     time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
-    inside = _element_access(rule, access)
-    items_of = _items(rule, access, inside, limits)
-    list_of = None if rule.impression_id is None else text_reader("impression_id", rule.impression_id, access, ids_max, absent)
-
-    def label(name: str, source: FieldSource | None, place: Access) -> Get | None:
-        return None if source is None else text_reader(name, source, place, labels_max, absent, "bad_label")
-
-    def number(name: str, source: FieldSource | None, place: Access) -> Get | None:
-        return None if source is None else number_reader(name, source, place, absent)
-
-    action_of, value_of = label("action", rule.action, access), number("value", rule.value, access)
-    own_action, own_value = label("item_action", rule.item_action, inside), number("item_value", rule.item_value, inside)
-    action_name = f"action ({rule.item_action or rule.action})"
+    list_of = optional_text("impression_id", rule.impression_id, access, ids_max, absent)
+    action_of = optional_text("action", rule.action, access, labels_max, absent, "bad_label")
+    value_of = optional_number("value", rule.value, access, absent)
+    item_source = rule.item_id if rule.items is None else None
+    kinds = (
+        (rule.user_id, ids_max),
+        (rule.impression_id, ids_max),
+        (unrenamed(rule.action, labels_max, absent), labels_max),
+        (item_source, ids_max),
+    )
+    texts = [first_getter(source, access, identity(most)) for source, most in kinds]
+    at_once = access.together([*texts, first_time(rule.ts, access, rule.ts_unit, absent), first_getter(rule.value, access, NUMBER)])
+    renamed = {} if rule.action is None else rule.action.rename
+    events_of = _reactions(rule, access, limits)
+    has_list, has_value = rule.impression_id is not None, rule.value is not None
+    special = absent - {""}
+    optional = [source for source in (rule.impression_id, rule.value) if source is not None]
+    is_common = not special and not renamed and all(len(source.alternatives) == 1 for source in optional)
 
     def build(record: Any, value: bytes) -> Sequence[Event]:
-        user_id = user_of(record)
-        if user_id is None:
-            missing(f"user_id ({rule.user_id})")
-        ts = time_of(record)
-        impression_id = None if list_of is None else list_of(record)
-        shared_action = None if action_of is None else action_of(record)
-        shared_value = None if value_of is None else value_of(record)
-        elements, ids = items_of(record)
-        events = []
-        for element, item_id in zip(elements, ids, strict=True):
-            action = shared_action if own_action is None else own_action(element) or shared_action
-            if action is None:
-                missing(action_name)
-            amount = shared_value if own_value is None else own_value(element)
-            events.append(Feedback(user_id, ts, item_id, action, shared_value if amount is None else amount, impression_id))
-        return events
+        user_id, impression_id, action, item, ts, amount = at_once(record)
+        if type(ts) is str:
+            ts = ts_of(ts)
+        if (
+            is_common
+            and type(user_id) is type(item) is type(action) is str
+            and user_id
+            and item
+            and action
+            and type(ts) is int
+            and (impression_id is None or type(impression_id) is str)
+            and (amount is None or type(amount) is float)
+        ):
+            return (Feedback(user_id, ts, item, action, amount, impression_id or None),)
+        if type(user_id) is not str or not user_id or (special and user_id in special):
+            user_id = user_of(record)
+            if user_id is None:
+                missing(f"user_id ({rule.user_id})")
+        if type(ts) is not int:
+            ts = time_of(record)
+        if has_list and (type(impression_id) is not str or not impression_id or (special and impression_id in special)):
+            impression_id = list_of(record)
+        if type(action) is not str or not action or (special and action in special):
+            action = action_of(record)
+        elif renamed:
+            action = renamed.get(action, action)
+        if has_value and type(amount) is not float:
+            amount = value_of(record)
+        if type(item) is str and item and action is not None and not special:
+            return (Feedback(user_id, ts, item, action, amount, impression_id),)
+        return events_of(record, user_id, ts, action, amount, impression_id)
 
     return build
+
+
+def _reactions(rule: MappingRule, access: Access, limits: EventLimits) -> Callable[..., Sequence[Event]]:
+    """Return a function from a record and what its reactions share to one feedback for each item."""
+    absent = rule.absent
+    items_of, inside = _items(rule, access, limits)
+    own_action = optional_text("item_action", rule.item_action, inside, limits.label_chars_max, absent, "bad_label")
+    own_value = optional_number("item_value", rule.item_value, inside, absent)
+    has_own = rule.item_action is not None or rule.item_value is not None
+    action_name = f"action ({rule.item_action or rule.action})"
+
+    def events_of(record: Any, user_id: str, ts: int, action: str | None, amount: float | None, list_id: str | None) -> Sequence[Event]:
+        elements, ids = items_of(record)
+        if not has_own and action is not None:
+            return [Feedback(user_id, ts, item_id, action, amount, list_id) for item_id in ids]
+        events = []
+        for element, item_id in zip(elements, ids, strict=True):
+            named = own_action(element) or action
+            if named is None:
+                missing(action_name)
+            own = own_value(element)
+            events.append(Feedback(user_id, ts, item_id, named, amount if own is None else own, list_id))
+        return events
+
+    return events_of
 
 
 def _exposure(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
@@ -183,62 +257,90 @@ def _exposure(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
     return build
 
 
-def _element_access(rule: MappingRule, access: Access) -> Access:
-    """Return the access to one item: an element of the array, or the record itself."""
-    if rule.items is None:
-        return access
-    paths = array_paths(rule.items)
-    return access.elements(paths[0]) if len(paths) == 1 else DictAccess()
-
-
 def array_paths(source: FieldSource) -> list[Path]:
     """Return the paths at which an array may be."""
     return [path for path in source.alternatives if isinstance(path, Path)]
 
 
-def _items(rule: MappingRule, access: Access, inside: Access, limits: EventLimits) -> ItemIds:
-    ids_max, absent = limits.id_chars_max, rule.absent
-    id_of = None if rule.item_id is None else reader_of(rule.item_id, inside, absent)
+def _items(rule: MappingRule, access: Access, limits: EventLimits) -> tuple[ItemsOf, Access]:
+    """Return a function to the items of a record, and the access to one item: an element of the array, or the record itself."""
     if rule.items is None:
-        assert rule.item_id is not None
-        one_of, name = text_reader("item_id", rule.item_id, access, ids_max, absent), f"item_id ({rule.item_id})"
-
-        def single(record: Any) -> tuple[Sequence[Any], list[str]]:
-            item = one_of(record)
-            if item is None:
-                missing(name)
-            return (record,), [item]
-
-        return single
-    paths, separator = array_paths(rule.items), rule.item_separator
-    first = access.array(paths[0]) if len(paths) == 1 else first_of([access.get(path) for path in paths], absent)
+        return _one_item(rule, access, limits), access
+    paths, absent = array_paths(rule.items), rule.absent
+    inside: Access = PlainAccess()
+    if rule.item_id is None:
+        gets = [access.texts(path, limits.id_chars_max, rule.item_separator is not None) for path in paths]
+    elif len(paths) == 1:
+        get, inside = access.objects(paths[0])
+        gets = [get]
+    else:
+        gets = [access.whole(path) for path in paths]
+    first, ids_of = gets[0] if len(gets) == 1 else first_of(gets, absent), _ids(rule, inside, limits)
+    is_checked, is_usual = access.is_checked, absent == {""}  # the parser takes no empty texts
     name, may_be_absent = str(rule.items), len(paths) < len(rule.items.alternatives)
-    suffix = "" if rule.item_id is None else f".{rule.item_id}"
 
-    def several(record: Any) -> tuple[Sequence[Any], list[str]]:
+    def several(record: Any) -> tuple[Sequence[Any], Sequence[str]]:
         elements = first(record)
-        if type(elements) is str and separator is None and type(inside_text := json_in_text(elements)) is list:
+        if is_checked and type(elements) is tuple and _are_texts(elements) and (is_usual or absent.isdisjoint(elements)):
+            return elements, elements
+        if type(elements) is str and rule.item_separator is None and type(inside_text := json_in_text(elements)) is list:
             elements = inside_text
-        if type(elements) is not list:
-            elements = [] if elements is None and may_be_absent else _split(name, elements, separator, absent)
+        if type(elements) not in _ARRAYS:
+            elements = [] if elements is None and may_be_absent else _split(name, elements, rule.item_separator, absent)
         if len(elements) > limits.items_max:
             fields.check_count(len(elements), limits)
-        ids = elements if id_of is None else [id_of(element) for element in elements]
-        if ids and not (set(map(type, ids)) == _TEXT and _are_usable(ids, ids_max, absent)):
-            ids = [_item(f"items ({name}[{at}]{suffix})", found, ids_max, absent) for at, found in enumerate(ids)]
-        return elements, ids
+        return elements, ids_of(elements)
 
-    return several
+    return several, inside
 
 
-_TEXT, _WHOLE = {str}, {int}
+def _one_item(rule: MappingRule, access: Access, limits: EventLimits) -> ItemsOf:
+    assert rule.item_id is not None
+    one_of, name = text_reader("item_id", rule.item_id, access, limits.id_chars_max, rule.absent), f"item_id ({rule.item_id})"
+
+    def single(record: Any) -> tuple[Sequence[Any], Sequence[str]]:
+        item = one_of(record)
+        if item is None:
+            missing(name)
+        return (record,), (item,)
+
+    return single
 
 
-def _are_ascending(positions: list[Any]) -> bool:
-    """Return whether items are in the order of their positions already, the common case."""
-    if set(map(type, positions)) != _WHOLE or positions[0] < 0 or positions[-1] > fields.POSITION_MAX:
+def _ids(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[Sequence[Any]], Sequence[str]]:
+    """Return a function from the elements of an array to their ids."""
+    kind, absent, ids_max = identity(limits.id_chars_max), rule.absent, limits.id_chars_max
+    id_of = None if rule.item_id is None else reader_of(rule.item_id, inside, absent, kind)
+    first = first_getter(rule.item_id, inside, kind)
+    is_usual = absent == {""}
+    where = f"items ({rule.items}[{{}}]{'' if rule.item_id is None else f'.{rule.item_id}'})"
+
+    def read(elements: Sequence[Any]) -> Sequence[str]:
+        if first is not None:
+            ids = list(map(first, elements))
+            if _are_texts(ids) and ("" not in ids if is_usual else absent.isdisjoint(ids)):  # hashes take as long as all other checks
+                return ids
+        found = elements if id_of is None else list(map(id_of, elements))
+        texts = [str(each) if type(each) is int else each for each in found]
+        if texts and not (set(map(type, texts)) == _TEXT and _are_usable(texts, ids_max, absent)):
+            return [_item(where.format(at), each, ids_max, absent) for at, each in enumerate(found)]
+        return texts
+
+    return read
+
+
+def _are_texts(ids: Sequence[Any]) -> bool:
+    try:
+        "".join(ids)
+    except TypeError:
         return False
-    return positions == sorted(positions) and len(set(positions)) == len(positions)
+    return True
+
+
+_ARRAYS: Final = (list, tuple)
+ORDERS_MAX: Final = 1_000
+"""Most positions of whole lists that are remembered to be in order."""
+_TEXT: Final = {str}
 
 
 def _are_usable(ids: Sequence[str], chars_max: int, absent: frozenset[str]) -> bool:
@@ -261,12 +363,12 @@ def _item(where: str, found: object, chars_max: int, absent: frozenset[str]) -> 
     return text
 
 
-def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[Sequence[Any], list[str]], Any] | None:
+def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[Sequence[Any], Sequence[str]], Any] | None:
     """Return a function that puts items in the order of their positions, or None if the mapping has neither positions nor teams."""
     if rule.item_position is None and rule.item_team is None and rule.page_start is None:
         return None
     absent, is_fragment = rule.absent, rule.fragment
-    position_of = None if rule.item_position is None else reader_of(rule.item_position, inside, absent)
+    position_of = None if rule.item_position is None else reader_of(rule.item_position, inside, absent, POSITION)
     team_of = (
         None if rule.item_team is None else text_reader("item_team", rule.item_team, inside, limits.label_chars_max, absent, "bad_label")
     )
@@ -274,15 +376,21 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
     needs_positions = position_of is not None and not rule.order_counts
     first = None if rule.page_start is None else limits.first_place or 0  # pages need no positions
     order_is_enough = team_of is None and not is_fragment and limits.first_place is None
+    remembers = inside.is_checked and rule.item_position is not None and all(map(_is_hashable, rule.item_position.alternatives))
+    ascending: set[tuple[Any, ...]] = set()
 
-    def rank(elements: Sequence[Any], ids: list[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
+    def rank(elements: Sequence[Any], ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
         if position_of is None:
-            positions: list[Any] = [None] * len(ids) if first is None else [*range(first, first + len(ids))]
+            positions = (None,) * len(ids) if first is None else (*range(first, first + len(ids)),)
         else:
-            positions = [position_of(element) for element in elements]
-        if order_is_enough and _are_ascending(positions):
+            positions = tuple(map(position_of, elements))
+        if remembers and positions in ascending:
             return tuple(ids), None, ()
         checked = [checked_position(where, position, absent) for position in positions]
+        if order_is_enough and _are_ascending(checked):
+            if remembers and len(ascending) < ORDERS_MAX:
+                ascending.add(positions)
+            return tuple(ids), None, ()
         if needs_positions and checked and not any(position is not None for position in checked):
             raise _without_position(rule, elements[0])
         teams = [None] * len(ids) if team_of is None else [team_of(element) for element in elements]
@@ -300,8 +408,8 @@ def _pages(rule: MappingRule, access: Access, limits: EventLimits) -> Callable[[
     page, absent = rule.page_start, rule.absent
     if page is None:
         return None
-    number_of, where = reader_of(page.number, access, absent), f"page_start ({page.number})"
-    size_of = None if page.size is None else reader_of(page.size, access, absent)
+    number_of, where = reader_of(page.number, access, absent, POSITION), f"page_start ({page.number})"
+    size_of = None if page.size is None else reader_of(page.size, access, absent, POSITION)
     first = 0 if page.size is None else page.first
 
     def shift(record: Any, positions: tuple[int, ...]) -> tuple[int, ...]:
@@ -318,6 +426,15 @@ def _pages(rule: MappingRule, access: Access, limits: EventLimits) -> Callable[[
             raise MalformedEvent(error.reason, f"{where}: {error.detail}") from None
 
     return shift
+
+
+def _is_hashable(alternative: object) -> bool:
+    """Return whether the typed parser makes single values only of what an alternative finds."""
+    return not isinstance(alternative, Path) or is_field(alternative)
+
+
+def _are_ascending(positions: Sequence[Any]) -> bool:
+    return bool(positions) and None not in positions and all(map(lt, positions, islice(positions, 1, None)))
 
 
 def _without_position(rule: MappingRule, element: Any) -> MalformedEvent:

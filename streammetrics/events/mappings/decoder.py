@@ -1,39 +1,42 @@
 """The decoder of a topic with mappings: a record -> the events of every mapping that applies to it.
 
-Records are parsed into a struct with only the fields that the mappings need. Records that do not fit it, or that break a rule, are
-parsed into plain objects instead, by the same compiled mappings. These name the broken rule.
+A typed parser reads the fields that the mappings need, and checks them. The explainer reads what the parser refuses, by the same compiled
+mappings. So the parser changes the speed, never the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.errors import MalformedEvent
-from streammetrics.events import fields
-from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.fallback import NOT_ACCEPTED
-from streammetrics.events.json_text import FLAT_BYTES_MAX, is_shallow, read_document, too_deep
-from streammetrics.events.malformed import malformed, without_traceback
-from streammetrics.events.mappings.compiled import Compiled, Whole, compile_rule
-from streammetrics.events.mappings.paths import DictAccess, Shape, walker
-from streammetrics.events.mappings.plain import exact, parse_plain
-from streammetrics.events.mappings.rules import MappingRule
-from streammetrics.events.mappings.typed import typed_decoder
-from streammetrics.events.mappings.values import named, shown
+from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, is_shallow, may_hold_control, too_deep
+from streammetrics.events.mappings.compiled import Build, Whole, compile_rule, condition_reader, is_of_text
+from streammetrics.events.mappings.explainer import IGNORED_RECORD, Explainer, with_note
+from streammetrics.events.mappings.paths import Get
+from streammetrics.events.mappings.plain import exact
+from streammetrics.events.mappings.rules import Condition, MappingRule
+from streammetrics.events.mappings.typed import NotTypedError, Shape, TypedAccess
 from streammetrics.events.mappings.watch import NoteOf
 from streammetrics.events.model import EventLimits, RecordPart
-from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.recognize_bytes import explained_bytes
 
-IGNORED_RECORD: Final = (MalformedEvent(IGNORED, "a mapping with kind = ignore applies"),)
-"""The result for a record that mappings ignore. It is counted, but not as malformed and not dead-lettered."""
+SELECTIONS_MAX: Final = 1_000
+"""Most combinations of texts whose mappings are remembered."""
 
-TYPED_FAILURES_MAX: Final = 20
-TYPED_AGAIN: Final = 100
-"""After so many records in a row that the typed decoder leaves to the general one, it sees only every hundredth."""
+Act: TypeAlias = Callable[[Any, bytes], Sequence[RecordPart] | None]
+"""Returns what the mappings make of a parsed record. None: no mapping applies."""
+
+
+class Way(NamedTuple):
+    """A compiled mapping: its conditions on texts, its other conditions, what it builds (None: nothing), and the watch of its paths."""
+
+    texts: tuple[Condition, ...]
+    matches: Get | None
+    build: Build | None
+    watch: NoteOf | None
 
 
 def mapped_decoder(
@@ -53,129 +56,107 @@ def mapped_decoder(
     >>> decode(b'{"event":"page"}')[0].detail
     'no mapping applies to this record: event is "page"; add a mapping for it, or one with kind = "ignore"'
     """
-    shape = Shape()
-    for rule in rules:
-        compile_rule(rule, shape, limits, formats)
-    struct = shape.struct()
     watches = watches or [None] * len(rules)
-    reference = _Reference(rules, limits, formats, watches)
-    if struct is None:
-        return reference
-    compiled = [(*compile_rule(rule, shape.access(), limits, formats)[1:], watch) for rule, watch in zip(rules, watches, strict=True)]
-    parse: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=exact).decode
+    explain = Explainer(rules, limits, formats, watches)
+    with suppress(NotTypedError):
+        explain.decode = typed_decoder(rules, limits, formats, watches, explain)
+    return explain.decode
+
+
+def typed_decoder(
+    rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watches: Sequence[NoteOf | None], explain: Whole
+) -> Whole:
+    """Return a decoder by the typed parser, with `explain` for what the parser refuses. Raises NotTypedError.
+
+    For each combination of the texts that tell records apart, the mappings that may apply are looked up only once. A record that may hold
+    a control character, or has a field of no one type, is read value by value.
+    """
+    shape = Shape()
+    alone = TypedAccess(shape, is_checked=False)
+    texts = tuple(condition for rule in rules for condition in rule.when if is_of_text(condition))
+    holds = {each: condition_reader(each, alone, frozenset(), limits.label_chars_max) for each in texts}
+    values_of = alone.values([each.path for each in texts], limits.label_chars_max)
+
+    def compiled(access: TypedAccess) -> list[Way]:
+        made = [compile_rule(rule, access, limits, formats, texts) for rule in rules]
+        return [
+            Way(tuple(each for each in rule.when if each in holds), one.matches, one.build, watch)
+            for rule, one, watch in zip(rules, made, watches, strict=True)
+        ]
+
+    fast, careful = compiled(TypedAccess(shape, is_checked=True)), compiled(alone)
+    parse: Callable[[bytes], Any] = msgspec.json.Decoder(shape.struct(limits), float_hook=exact).decode
+    at_once: dict[Any, Act] = {}
+    one_by_one: dict[Any, Act] = {}
+    checked = one_by_one if shape.is_loose else at_once
+    select: Get = (lambda record: _texts(values_of(record))) if shape.is_loose else values_of
     bytes_max = limits.event_bytes_max
+
+    def look_up(record: Any, key: Any, acts: dict[Any, Act]) -> Act:
+        if len(acts) >= SELECTIONS_MAX:
+            acts.clear()
+        ways = fast if acts is at_once else careful
+        act = acts[key] = _act([way for way in ways if all(holds[each](record) for each in way.texts)])
+        return act
 
     def decode(value: bytes | None) -> Sequence[RecordPart]:
         if value is None or len(value) > bytes_max:
-            return reference(value)
+            return explain(value)
+        acts = checked
         try:
+            if (not value.isascii() or BACKSLASH in value or DELETE in value) and may_hold_control(value):
+                acts = one_by_one
             record = parse(value)
-            if not value.isascii():
-                value.decode()
             if len(value) > FLAT_BYTES_MAX and not is_shallow(value) and too_deep(value):
-                return reference(value)
-            found: Sequence[RecordPart] | None = None
-            ignored = False
-            for matches, build, watch in compiled:
-                if matches is None or matches(record):
-                    if build is None:
-                        ignored = True
-                    else:
-                        made = with_note(build(record, value), value, watch)
-                        found = made if found is None else [*found, *made]
+                return explain(value)
+            key = select(record)
+            found = (acts.get(key) or look_up(record, key, acts))(record, value)
         except NOT_ACCEPTED:
-            return reference(value)
-        if found is not None:
-            return found
-        return IGNORED_RECORD if ignored else reference(value)
-
-    reference.decode = _with_typed(typed_decoder(rules, limits, watches), decode)
-    return reference.decode
-
-
-def _with_typed(typed: Callable[[bytes], Sequence[RecordPart] | None] | None, general: Whole) -> Whole:
-    """Return a decoder that tries the typed one first, as long as it accepts records: senders rarely change their form.
-
-    This changes the speed, never the result.
-    """
-    if typed is None:
-        return general
-    refused = 0
-
-    def decode(value: bytes | None) -> Sequence[RecordPart]:
-        nonlocal refused
-        if value is None or (refused >= TYPED_FAILURES_MAX and (refused := refused + 1) % TYPED_AGAIN):
-            return general(value)
-        try:
-            found = typed(value)
-        except NOT_ACCEPTED:
-            refused += 1
-            return general(value)
-        refused = 0
-        return IGNORED_RECORD if found is None else found
+            return explain(value)
+        return explain(value) if found is None else found
 
     return decode
 
 
-class _Reference:
-    """The decoder that names the broken rule of a record. It works on plain objects."""
-
-    def __init__(
-        self, rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watches: Sequence[NoteOf | None]
-    ) -> None:
-        self.limits = limits
-        self.watches = watches
-        self.decode: Whole = self
-        """Decodes the elements of an array."""
-        self.compiled = [compile_rule(rule, DictAccess(), limits, formats) for rule in rules]
-        paths = {condition.path.text: condition.path for rule in rules for condition in rule.when}
-        self.conditions = {text: walker(path.steps) for text, path in paths.items()}
-
-    def __call__(self, value: bytes | None) -> Sequence[RecordPart]:
-        try:
-            sent = fields.check_value(value, self.limits)
-            record = _parse(sent)
-        except MalformedEvent as error:
-            if error.reason == "bad_json" and (elements := elements_of(value)) is not None:
-                return decoded_batch(elements, self.decode)
-            return (explained_bytes(without_traceback(error), value),)
-        pairs = zip(self.compiled, self.watches, strict=True)
-        applied = [(each, watch) for each, watch in pairs if each.matches is None or each.matches(record)]
-        used = [(each, watch) for each, watch in applied if each.build is not None]
-        if used:
-            return [event for each, watch in used for event in with_note(_built(each, record, sent), sent, watch)]
-        return IGNORED_RECORD if applied else (self._unmapped(record),)
-
-    def _unmapped(self, record: Any) -> MalformedEvent:
-        found = ", ".join(f"{text} is {_excerpt(get(record))}" for text, get in self.conditions.items())
-        rule = "no mapping applies to this record" + (f": {found}" if found else "")
-        return without_traceback(malformed("bad_type", rule, None, 'add a mapping for it, or one with kind = "ignore"'))
+def _texts(found: Any) -> Any:
+    """Return a value, or each of several, if it is a text; otherwise None."""
+    return tuple(map(_texts, found)) if type(found) is tuple else found if type(found) is str else None
 
 
-def with_note(events: Sequence[RecordPart], value: bytes, watch: NoteOf | None) -> Sequence[RecordPart]:
-    """Return the events of a mapping, and the note of its watched paths after them."""
-    note = None if watch is None else watch(events, value)
-    return events if note is None else (*events, note)
+def _act(ways: Sequence[Way]) -> Act:
+    """Return a function from a record to what these mappings make of it."""
+    if any(way.matches is None and way.build is not None for way in ways):
+        ways = [way for way in ways if way.build is not None]  # the record is not ignored in any case
+    if len(ways) == 1 and ways[0].matches is None:
+        return _only_act(ways[0])
+
+    def act(record: Any, value: bytes) -> Sequence[RecordPart] | None:
+        found: Sequence[RecordPart] | None = None
+        is_ignored = False
+        for _, matches, build, watch in ways:
+            if matches is not None and not matches(record):
+                continue
+            if build is None:
+                is_ignored = True
+                continue
+            made = with_note(build(record, value), value, watch)
+            found = made if found is None else [*found, *made]
+        return IGNORED_RECORD if found is None and is_ignored else found
+
+    return act
 
 
-def _built(each: Compiled, record: Any, value: bytes) -> Sequence[RecordPart]:
-    assert each.build is not None
-    try:
-        return each.build(record, value)
-    except MalformedEvent as error:
-        return (without_traceback(named(each.name, error)),)
+def _only_act(way: Way) -> Act:
+    """Return the same for the only mapping that applies, the common case."""
+    build, watch = way.build, way.watch
+    if build is None:
+        return lambda record, value: IGNORED_RECORD
+    if watch is None:
+        return build
 
+    def act(record: Any, value: bytes) -> Sequence[RecordPart]:
+        events = build(record, value)
+        note = watch(events, value)
+        return events if note is None else (*events, note)
 
-def _parse(value: bytes) -> dict[str, Any]:
-    """Return a record as plain objects. Raises MalformedEvent for anything but a JSON object."""
-    read_document(value)  # it names what is wrong
-    try:
-        found: dict[str, Any] = parse_plain(value)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise malformed("bad_json", str(error), value, "send one JSON object in UTF-8") from None
-    return found
-
-
-def _excerpt(found: object) -> str:
-    text = "absent" if found is None else shown(found)
-    return text if len(text) <= 60 else text[:60] + "…"
+    return act

@@ -6,94 +6,92 @@ numbers and booleans become text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from streammetrics.events.fields import UsableLabels, usable_experiments, usable_segments
-from streammetrics.events.mappings.paths import Access, Get
-from streammetrics.events.mappings.plain import json_in_text
-from streammetrics.events.mappings.rules import FieldSource, MappingRule
-from streammetrics.events.mappings.values import reader_of
+from streammetrics.events.fields import usable_experiments, usable_segments
+from streammetrics.events.label_cache import LabelCache, LabelSet
+from streammetrics.events.mappings.paths import Access, Get, Path, PlainAccess
+from streammetrics.events.mappings.plain import json_in_text, parse_plain
+from streammetrics.events.mappings.rules import Constant, FieldSource, MappingRule
+from streammetrics.events.mappings.values import ANY, reader_of
 from streammetrics.events.model import EventLimits
 
-SETS_MAX = 10_000
-"""Most label sets in a cache before it is cleared. The cache saves work and never changes a result."""
-
-Values: TypeAlias = tuple[tuple[str, Any], ...] | None
-"""Names and values as found. None: the value at the path is not an object."""
-
-NO_LABELS = UsableLabels(())
-_CACHED = {str, type(None)}
-"""Types of cached values. Others may be equal and still read differently, such as 1 and true."""
+LabelSource: TypeAlias = FieldSource | Mapping[str, FieldSource] | None
+_NONE: LabelSet = ((), (), ())
+_encode = msgspec.json.Encoder().encode
 
 
-def labels_reader(
-    key: Literal["experiments", "segments"], rule: MappingRule, access: Access, limits: EventLimits
-) -> Callable[[Any], UsableLabels] | None:
-    """Return a function from a record to its labels. None if the mapping has none."""
-    source = rule.experiments if key == "experiments" else rule.segments
+def labels_reader(rule: MappingRule, access: Access, limits: EventLimits) -> Callable[[Any, bytes], LabelSet]:
+    """Return a function from a record and its JSON to its labels. They are cached by the JSON at their paths."""
+    if rule.experiments is None and rule.segments is None:
+        return lambda record, value: _NONE
+    experiments_of = _values(rule.experiments, rule.absent)
+    segments_of = _values(rule.segments, rule.absent)
+
+    def of_plain(record: Any) -> LabelSet:
+        experiments = usable_experiments(experiments_of(record), limits)
+        segments = usable_segments(segments_of(record), limits)
+        return experiments.labels, segments.labels, experiments.notes + segments.notes
+
+    paths = list(dict.fromkeys([*_paths(rule.experiments), *_paths(rule.segments)]))
+    sent = access.sent(paths)
+    if sent is None:
+        return lambda record, value: of_plain(record)
+    cache = LabelCache()
+    cached = cache.cached.get
+
+    def of_typed(record: Any, value: bytes) -> LabelSet:
+        values = sent(record)
+        try:
+            key = b",".join(values)
+        except TypeError:  # not all of them are JSON
+            key = _encode(values)
+        return cached(key) or cache.put(key, of_plain(parse_plain(value)))
+
+    return of_typed
+
+
+def _paths(source: LabelSource) -> Iterator[Path]:
+    sources = () if source is None else (source,) if isinstance(source, FieldSource) else source.values()
+    for alternative in (each for one in sources for each in one.alternatives if not isinstance(each, Constant)):
+        yield from [alternative] if isinstance(alternative, Path) else [part for part in alternative.parts if isinstance(part, Path)]
+
+
+def _values(source: LabelSource, absent: frozenset[str]) -> Callable[[Any], dict[str, msgspec.Raw] | None]:
+    """Return a function from a plain record to the JSON of its labels. None: the value at the path is not an object."""
     if source is None:
-        return None
-    absent = rule.absent
-    usable = usable_experiments if key == "experiments" else usable_segments
-    values_of = _object(source, access, absent) if isinstance(source, FieldSource) else _named(source, access, absent)
-    cache: dict[Any, UsableLabels] = {}
+        return lambda record: {}
+    found_in = _object(source, absent) if isinstance(source, FieldSource) else _named(source, absent)
 
-    def read(record: Any) -> UsableLabels:
-        values = values_of(record)
-        if values is None:
-            return usable(None, limits)
-        is_plain = {type(value) for _, value in values} <= _CACHED
-        if is_plain and (found := cache.get(values)) is not None:
-            return found
-        labels = usable({name: _text(value) for name, value in values if not (type(value) is str and value in absent)}, limits)
-        if is_plain:
-            if len(cache) >= SETS_MAX:
-                cache.clear()
-            cache[values] = labels
-        return labels
-
-    if isinstance(source, FieldSource) or len(source) != 1:
-        return read
-    get = reader_of(next(iter(source.values())), access, absent)
-
-    def read_one(record: Any) -> UsableLabels:
-        """The same for one name, the common case: its value is the key of the cache."""
-        value = get(record)
-        if type(value) is not str:
-            return NO_LABELS if value is None else read(record)
-        found = cache.get(value)
-        if found is None:
-            found = read(record)
-            cache[value] = found
-        return found
-
-    return read_one
-
-
-def _named(sources: Mapping[str, FieldSource], access: Access, absent: frozenset[str]) -> Get:
-    gets = [(name, reader_of(source, access, absent)) for name, source in sources.items()]
-    return lambda record: tuple([(name, get(record)) for name, get in gets])
-
-
-def _object(source: FieldSource, access: Access, absent: frozenset[str]) -> Get:
-    get = reader_of(source, access, absent)
-
-    def read(record: Any) -> Values:
-        found = get(record)
-        if found is None:
-            return ()
-        if type(found) is str and type(inside := json_in_text(found)) is dict:
-            found = inside
-        return tuple(found.items()) if type(found) is dict else None
+    def read(record: Any) -> dict[str, msgspec.Raw] | None:
+        found = found_in(record)
+        if type(found) is not dict:
+            return None
+        return {name: _json(value) for name, value in found.items() if not (type(value) is str and value in absent)}
 
     return read
 
 
-def _text(value: object) -> msgspec.Raw:
+def _named(sources: Mapping[str, FieldSource], absent: frozenset[str]) -> Get:
+    gets = [(name, reader_of(source, PlainAccess(), absent, ANY)) for name, source in sources.items()]
+    return lambda record: {name: get(record) for name, get in gets}
+
+
+def _object(source: FieldSource, absent: frozenset[str]) -> Get:
+    get = reader_of(source, PlainAccess(), absent, ANY)
+
+    def read(record: Any) -> Any:
+        found = get(record)
+        return {} if found is None else json_in_text(found) if type(found) is str else found
+
+    return read
+
+
+def _json(value: object) -> msgspec.Raw:
     """Return a value as JSON: numbers and booleans as texts, everything else as it is."""
     if type(value) is bool:
         value = "true" if value else "false"

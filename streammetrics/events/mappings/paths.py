@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
-
-import msgspec
 
 from streammetrics.events.mappings.plain import json_in_text
 
@@ -43,6 +40,11 @@ class Path(NamedTuple):
 
     text: str
     steps: tuple[Step, ...]
+
+
+def is_field(path: Path) -> bool:
+    """Return whether a path leads through objects only."""
+    return all(type(step) is str for step in path.steps)
 
 
 def parse_path(text: str) -> Path:
@@ -73,30 +75,85 @@ def parse_path(text: str) -> Path:
     return Path(text, tuple(steps))
 
 
+class Scalar(NamedTuple):
+    """The single values that a field may have: texts up to a length, whole numbers in a range, and perhaps other numbers.
+
+    It bounds what the typed parser takes. What it leaves out is read as plain objects.
+    """
+
+    text_max: int
+    least: int | None = None
+    most: int | None = None
+    has_whole: bool = True
+    has_fraction: bool = False
+
+
 class Access(Protocol):
-    """How compiled mappings reach the values of a record."""
+    """How compiled mappings reach the values of a record. `is_checked`: the parser has checked the types and lengths of all values."""
 
-    def get(self, path: Path) -> Get: ...
+    is_checked: bool
 
-    def array(self, path: Path) -> Get:
-        """Return a function to a value whose parts are read by `elements` only, or that must only be present."""
+    def get(self, path: Path, kind: Scalar) -> Get:
+        """Return a function to a single value."""
         ...
 
-    def elements(self, path: Path) -> Access:
-        """Return the access to the elements of an array."""
+    def constant(self, value: Any) -> Get:
+        """Return a function to a value that no record has."""
+        ...
+
+    def present(self, path: Path) -> Get:
+        """Return a function to a value that must only be present."""
+        ...
+
+    def whole(self, path: Path) -> Get:
+        """Return a function to a value of any kind, as plain objects."""
+        ...
+
+    def texts(self, path: Path, ids_max: int, is_text: bool) -> Get:
+        """Return a function to an array of ids. With `is_text`, it may be one text."""
+        ...
+
+    def objects(self, path: Path) -> tuple[Get, Access]:
+        """Return a function to an array of objects, and the access to one of them."""
+        ...
+
+    def together(self, gets: Sequence[Get | None]) -> Get:
+        """Return a function to several checked values at once. A value is None where it must be read alone, and checked."""
+        ...
+
+    def sent(self, paths: Sequence[Path]) -> Get | None:
+        """Return a function to the values at some paths, as JSON where possible. None if records are plain objects already."""
         ...
 
 
-class DictAccess:
+class PlainAccess:
     """Reads records that are plain Python objects."""
 
-    def get(self, path: Path) -> Get:
+    is_checked = False
+
+    def get(self, path: Path, kind: Scalar) -> Get:
         return walker(path.steps)
 
-    array = get
+    def constant(self, value: Any) -> Get:
+        return lambda record: value
 
-    def elements(self, path: Path) -> Access:
-        return self
+    def present(self, path: Path) -> Get:
+        return walker(path.steps)
+
+    whole = present
+
+    def texts(self, path: Path, ids_max: int, is_text: bool) -> Get:
+        return walker(path.steps)
+
+    def objects(self, path: Path) -> tuple[Get, Access]:
+        return walker(path.steps), self
+
+    def together(self, gets: Sequence[Get | None]) -> Get:
+        nothing = (None,) * len(gets)
+        return lambda record: nothing
+
+    def sent(self, paths: Sequence[Path]) -> Get | None:
+        return None
 
 
 def walker(steps: Sequence[Step]) -> Get:
@@ -119,101 +176,3 @@ def walker(steps: Sequence[Step]) -> Get:
         return found
 
     return walk
-
-
-class Shape:
-    """The fields that all mappings of a topic need. It becomes one typed struct, so that the parser skips everything else."""
-
-    def __init__(self) -> None:
-        self.fields: dict[str, Shape] = {}
-        self.is_leaf = self.is_whole = False
-        self.element: Shape | None = None
-
-    def get(self, path: Path) -> Get:
-        node, _ = self._at(path)
-        node.is_leaf = True
-        return lambda record: None
-
-    def array(self, path: Path) -> Get:
-        node, rest = self._at(path)
-        node.is_whole, node.is_leaf = True, node.is_leaf or bool(rest)
-        return lambda record: None
-
-    def elements(self, path: Path) -> Access:
-        node, rest = self._at(path)
-        if rest:
-            node.is_leaf = True
-            return Shape()
-        node.element = node.element or Shape()
-        return node.element
-
-    def _at(self, path: Path) -> tuple[Shape, Sequence[Step]]:
-        node = self
-        for at, step in enumerate(path.steps):
-            if type(step) is not str:
-                return node, path.steps[at:]
-            node = node.fields.setdefault(step, Shape())
-        return node, ()
-
-    def struct(self) -> Any:
-        """Return the struct type, or None if one field is needed as a value and for its parts: then only plain objects work."""
-        fields = []
-        for index, shape in enumerate(self.fields.values()):
-            found = shape._type()
-            if found is None:
-                return None
-            fields.append((f"f{index}", *found))
-        rename = {f"f{index}": name for index, name in enumerate(self.fields)}
-        return msgspec.defstruct("Fields", fields, rename=rename, gc=False, frozen=True)
-
-    def _type(self) -> tuple[Any, Any] | None:
-        if self.is_leaf and (self.fields or (self.element is not None and self.element.fields)):
-            return None
-        if self.fields:
-            if self.element is not None or self.is_whole or (kind := self.struct()) is None:
-                return None
-            return kind, kind()
-        if self.element is not None and self.element.fields:
-            element = self.element.struct()
-            return None if element is None else (_array_of(element), None)
-        return Any, None
-
-    def access(self) -> Access:
-        """Return the access to records that were parsed into the struct."""
-        return _StructAccess(self)
-
-
-def _array_of(kind: Any) -> Any:
-    """Return the type of an array: type checkers cannot follow types that are made at run time."""
-    return list[kind] | None
-
-
-class _StructAccess:
-    """Reads records that were parsed into the struct of a shape."""
-
-    def __init__(self, shape: Shape) -> None:
-        self._shape = shape
-
-    def get(self, path: Path) -> Get:
-        attribute, rest, _ = self._attribute(path)
-        if not rest:
-            return attrgetter(attribute)
-        read, walk = attrgetter(attribute), walker(rest)
-        return lambda record: walk(read(record))
-
-    array = get
-
-    def elements(self, path: Path) -> Access:
-        _, rest, shape = self._attribute(path)
-        element = shape.element
-        return DictAccess() if rest or element is None or not element.fields else _StructAccess(element)
-
-    def _attribute(self, path: Path) -> tuple[str, Sequence[Step], Shape]:
-        names: list[str] = []
-        shape = self._shape
-        for at, step in enumerate(path.steps):
-            if type(step) is not str:
-                return ".".join(names), path.steps[at:], shape
-            names.append(f"f{list(shape.fields).index(step)}")
-            shape = shape.fields[step]
-        return ".".join(names), (), shape

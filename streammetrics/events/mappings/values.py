@@ -15,7 +15,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.fields import POSITION_MAX
 from streammetrics.events.json_text import has_control, iso_ms
 from streammetrics.events.malformed import malformed
-from streammetrics.events.mappings.paths import Access, Get, Path
+from streammetrics.events.mappings.paths import Access, Get, Path, Scalar, is_field
 from streammetrics.events.mappings.rules import Constant, FieldSource, Template, TimeUnit
 from streammetrics.events.model import TS_MAX
 
@@ -25,13 +25,54 @@ WHOLE_MAX: Final = 2**53
 _EXPONENT_MAX = 30
 """Larger numbers are neither times nor values. The limit keeps exact arithmetic cheap."""
 
+_FRACTIONS: Final = (float, Decimal)
 _FACTORS: Final[dict[TimeUnit, tuple[int, int]]] = {"ms": (1, 1), "s": (1_000, 1), "us": (1, 1_000), "ns": (1, 1_000_000), "utc": (1, 1)}
 _UNIT_NAMES: Final = {"ms": "milliseconds", "s": "seconds", "us": "microseconds", "ns": "nanoseconds", "utc": "milliseconds"}
 
 
-def reader_of(source: FieldSource, access: Access, absent: frozenset[str]) -> Get:
+ANY: Final = Scalar(0)
+"""For plain access, which reads any value."""
+NUMBER: Final = Scalar(64, has_whole=False, has_fraction=True)
+POSITION: Final = Scalar(64, 0, POSITION_MAX)
+
+
+def identity(chars_max: int) -> Scalar:
+    """Return the values that can be an id or a label."""
+    return Scalar(chars_max)
+
+
+def time_kind(unit: TimeUnit) -> Scalar:
+    """Return the values that can be a time."""
+    return Scalar(64, 0, TS_MAX if unit in ("ms", "utc") else None)
+
+
+def first_getter(source: FieldSource | None, access: Access, kind: Scalar) -> Get | None:
+    """Return a function to the first alternative, if the parser checks it. None if it must be read alone."""
+    if source is None or source.rename or not access.is_checked:
+        return None
+    first = source.alternatives[0]
+    if isinstance(first, Path):
+        return access.get(first, kind) if is_field(first) else None
+    is_text = isinstance(first, Constant) and type(first.value) is str and len(first.value) <= kind.text_max and first.value.isprintable()
+    return access.constant(first.value) if isinstance(first, Constant) and is_text else None
+
+
+def unrenamed(source: FieldSource | None, chars_max: int, absent: frozenset[str]) -> FieldSource | None:
+    """Return a source before its renamings, if none of the new texts has to be checked; otherwise the source."""
+    if source is None or not all(0 < len(new) <= chars_max and new.isprintable() and new not in absent for new in source.rename.values()):
+        return source
+    return FieldSource(source.alternatives)
+
+
+def first_time(source: FieldSource, access: Access, unit: TimeUnit, absent: frozenset[str]) -> Get | None:
+    """Return a function to a time that is valid if it is a whole number or ISO-8601 with a zone. None if it must be read alone."""
+    is_plain = unit in ("ms", "utc") and isinstance(source.alternatives[0], Path) and absent == {""}
+    return first_getter(source, access, time_kind(unit)) if is_plain else None
+
+
+def reader_of(source: FieldSource, access: Access, absent: frozenset[str], kind: Scalar) -> Get:
     """Return a function from a record to the first value that is present, or None. Nothing is checked yet."""
-    gets = [_alternative(alternative, access, absent) for alternative in source.alternatives]
+    gets = [_alternative(alternative, access, absent, kind) for alternative in source.alternatives]
     first = gets[0] if len(gets) == 1 else first_of(gets, absent)
     if not source.rename:
         return first
@@ -57,31 +98,27 @@ def first_of(gets: list[Get], absent: frozenset[str]) -> Get:
     return read
 
 
-def _alternative(alternative: Path | Template | Constant, access: Access, absent: frozenset[str]) -> Get:
+def _alternative(alternative: Path | Template | Constant, access: Access, absent: frozenset[str], kind: Scalar) -> Get:
     if isinstance(alternative, Path):
-        return access.get(alternative)
+        return access.get(alternative, kind)
     if isinstance(alternative, Constant):
         value = alternative.value
         return lambda record: value
-    parts = [part if isinstance(part, str) else access.get(part) for part in alternative.parts]
+    form = "".join(part.replace("%", "%%") if isinstance(part, str) else "%s" for part in alternative.parts)
+    gets = [access.get(part, identity(kind.text_max)) for part in alternative.parts if isinstance(part, Path)]
 
     def compose(record: Any) -> Any:
-        texts = []
-        for part in parts:
-            found = part if isinstance(part, str) else part(record)
-            if type(found) is int:
-                found = str(found)
-            if type(found) is not str or (found in absent and not isinstance(part, str)):
-                return None
-            texts.append(found)
-        return "".join(texts)
+        found = [get(record) for get in gets]
+        if all(type(each) is int or (type(each) is str and each not in absent) for each in found):
+            return form % tuple(found)
+        return None
 
     return compose
 
 
 def text_reader(name: str, source: FieldSource, access: Access, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> Get:
     """Return a function from a record to a checked text: an id or a label. None if it is absent. Whole numbers become decimal text."""
-    get = reader_of(source, access, absent)
+    get = reader_of(source, access, absent, identity(chars_max))
     where = f"{name} ({source})"
 
     def read(record: Any) -> str | None:
@@ -93,9 +130,25 @@ def text_reader(name: str, source: FieldSource, access: Access, chars_max: int, 
     return read
 
 
+def optional_text(
+    name: str, source: FieldSource | None, access: Access, chars_max: int, absent: frozenset[str], reason: str = "bad_id"
+) -> Get:
+    """Return what `text_reader` does; a function to None if there is no source."""
+    return _no_value if source is None else text_reader(name, source, access, chars_max, absent, reason)
+
+
+def optional_number(name: str, source: FieldSource | None, access: Access, absent: frozenset[str]) -> Callable[[Any], float | None]:
+    """Return what `number_reader` does; a function to None if there is no source."""
+    return _no_value if source is None else number_reader(name, source, access, absent)
+
+
+def _no_value(record: Any) -> None:
+    return None
+
+
 def label_reader(name: str, source: FieldSource, access: Access, chars_max: int, absent: frozenset[str]) -> Get:
     """Return a function from a record to a checked label. None if it is absent. A boolean becomes `true` or `false`, as in JSON."""
-    get = reader_of(source, access, absent)
+    get = reader_of(source, access, absent, identity(chars_max))
     where = f"{name} ({source})"
 
     def read(record: Any) -> str | None:
@@ -123,7 +176,7 @@ def checked_text(where: str, found: object, chars_max: int, absent: frozenset[st
 
 def time_reader(name: str, source: FieldSource, access: Access, absent: frozenset[str], unit: TimeUnit) -> Callable[[Any], int]:
     """Return a function from a record to its time in epoch milliseconds."""
-    get = reader_of(source, access, absent)
+    get = reader_of(source, access, absent, time_kind(unit))
     where = f"{name} ({source})"
     factor, divisor = _FACTORS[unit]
 
@@ -170,6 +223,8 @@ def exact_number(found: object) -> int | Decimal | None:
     if type(found) is int:
         return found
     if type(found) is str and _NUMBER.fullmatch(found):
+        if found.isdecimal():
+            return int(found)
         found = Decimal(found)
     if type(found) is not Decimal or not found.is_finite() or abs(found.adjusted()) > _EXPONENT_MAX:
         return Decimal(0) if type(found) is Decimal and found.is_zero() else None
@@ -178,14 +233,14 @@ def exact_number(found: object) -> int | Decimal | None:
 
 def number_reader(name: str, source: FieldSource, access: Access, absent: frozenset[str]) -> Callable[[Any], float | None]:
     """Return a function from a record to a finite number. None if it is absent."""
-    get = reader_of(source, access, absent)
+    get = reader_of(source, access, absent, NUMBER)
     where = f"{name} ({source})"
 
     def read(record: Any) -> float | None:
         found = get(record)
         if found is None or (type(found) is str and found in absent):
             return None
-        number = exact_number(found)
+        number = found if type(found) in _FRACTIONS else exact_number(found)
         if number is None or not math.isfinite(as_double := _double(number)):
             raise malformed("bad_value", f"{where} must be a finite number", shown(found), "correct the path in the mapping")
         return as_double
@@ -193,7 +248,7 @@ def number_reader(name: str, source: FieldSource, access: Access, absent: frozen
     return read
 
 
-def _double(number: int | Decimal) -> float:
+def _double(number: int | Decimal | float) -> float:
     try:
         return float(number)
     except OverflowError:
@@ -204,8 +259,8 @@ def checked_position(where: str, found: object, absent: frozenset[str]) -> int |
     """Return a position: a whole number, also as text. None if it is absent."""
     if found is None or (type(found) is str and found in absent):
         return None
-    number = exact_number(found)
-    if number is None or number != int(number) or not 0 <= number <= POSITION_MAX:
+    number = found if type(found) is int else exact_number(found)
+    if number is None or (type(number) is Decimal and number != int(number)) or not 0 <= number <= POSITION_MAX:
         raise malformed(
             "bad_position", f"{where} must be a whole number in 0 … {POSITION_MAX}", shown(found), "correct the path in the mapping"
         )

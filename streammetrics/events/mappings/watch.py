@@ -92,7 +92,7 @@ class PathWatch:
                 own = (0 if event.impression_id is None else self._list) | (0 if event.value is None else self._value)
             elif type(event) is Impression:
                 own = self._of_labels.get((event.experiments, event.segments), -1)
-                if own < 0 or _has_dropped(event):
+                if own < 0 or (event.label_notes and _has_dropped(event)):
                     own = self._labels_of(event)
                 if event.teams:
                     own |= self._team

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent, decoder
-from streammetrics.events.mappings.decoder import IGNORED_RECORD, _Reference, mapped_decoder
+from streammetrics.events.mappings.decoder import mapped_decoder
+from streammetrics.events.mappings.explainer import IGNORED_RECORD, Explainer
 from streammetrics.events.mappings.rules import parse_mappings
-from streammetrics.events.mappings.typed import typed_decoder
 from streammetrics.events.outcomes import MALFORMED
 
 LIMITS = EventLimits(items_max=5)
@@ -23,11 +23,11 @@ CLICKED = {"user": "u", "time": 5, "sku": "a"}
 
 
 def decoded(tables: list[dict[str, Any]], record: dict[str, Any]) -> list[Event | MalformedEvent]:
-    """Decode a record, and check that the fast and the reference decoder agree."""
+    """Decode a record, and check that the typed parser and the explainer agree."""
     rules, value = parse_mappings(tables), json.dumps(record).encode()
     formats = {"native": decoder("native", LIMITS)}
     found = list(mapped_decoder(rules, LIMITS, formats)(value))
-    assert str(list(_Reference(rules, LIMITS, formats, [None] * len(rules))(value))) == str(found)
+    assert str(list(Explainer(rules, LIMITS, formats, [None] * len(rules))(value))) == str(found)
     return found
 
 
@@ -293,52 +293,9 @@ TABLES = [
 
 
 @given(st.dictionaries(st.sampled_from(["user", "time", "id", "skus", "sku", "seg", "ab", "kind", "v", "act"]), VALUES))
-def test_no_record_makes_the_decoder_raise_and_both_decoders_agree(record: dict[str, Any]) -> None:
+def test_no_record_makes_the_decoder_raise(record: dict[str, Any]) -> None:
     for event in decoded(TABLES, {"user": "u", "time": 5, "kind": "a"} | record):
         assert not isinstance(event, MalformedEvent) or event.reason in (*MALFORMED, "ignored")
-
-
-SIMPLE = [
-    LIST | {"when": {"kind": "a"}, "segments": {"s": "seg"}},
-    CLICK | {"when": {"kind": ["b", "c"]}, "value": "v", "action": "act", "impression_id": "id", "user_id": ["login", "user"]},
-    LIST | {"when": {"kind": "d"}, "items": "lines", "item_id": "id", "item_position": "p"},
-    {"kind": "ignore", "when": {"kind": "e"}},
-]
-
-
-@given(
-    st.sampled_from("abcdex"),
-    st.dictionaries(st.sampled_from(["user", "login", "time", "id", "skus", "sku", "seg", "v", "act", "lines"]), VALUES),
-)
-def test_the_typed_decoder_agrees_with_the_reference(kind: str, changes: dict[str, Any]) -> None:
-    lines = [{"id": "a", "p": 1}, {"id": "b", "p": 2}]
-    decoded(SIMPLE, SHOWN | CLICKED | {"act": "click", "v": 1.5, "seg": "x", "lines": lines, "kind": kind} | changes)
-
-
-def test_the_typed_decoder_reads_simple_mappings() -> None:
-    typed = typed_decoder(parse_mappings(SIMPLE), LIMITS, [None] * len(SIMPLE))
-    assert typed is not None
-    records = [SHOWN | CLICKED | {"act": "click", "lines": [{"id": "a", "p": 1}], "kind": kind} for kind in "abde"]
-    assert [found and type(found[0]) for found in (typed(json.dumps(record).encode()) for record in records)] == [
-        Impression,
-        Feedback,
-        Impression,
-        None,
-    ]
-
-
-@pytest.mark.parametrize(
-    "table", [LIST | {"impression_id": "{user}"}, LIST | {"fragment": True, "item_position": "p"}, LIST | {"absent": "-"}]
-)
-def test_mappings_that_are_not_simple_have_no_typed_decoder(table: dict[str, Any]) -> None:
-    assert typed_decoder(parse_mappings([table]), LIMITS, [None]) is None
-
-
-def test_records_that_the_typed_decoder_leaves_out_are_read_however_many_come() -> None:
-    decode = mapped_decoder(parse_mappings([LIST]), LIMITS, {})
-    numeric, text = json.dumps(SHOWN | {"user": 7}).encode(), json.dumps(SHOWN).encode()
-    assert {str(decode(numeric)) for _ in range(300)} == {str((Impression("r", "7", 5, ("a", "b")),))}
-    assert {str(decode(text)) for _ in range(300)} == {str((Impression("r", "u", 5, ("a", "b")),))}
 
 
 @pytest.mark.parametrize("number", ["1e999", "1e99999999999999999999", "-1e-99999999999999999999", "1e400", "1e30", "1.5e29", "-0.5"])
