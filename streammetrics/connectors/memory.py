@@ -41,14 +41,11 @@ class _Task:
     token: str | None = None
     seq: int = 0
     control: bytes | None = None
-    panes_from_ms: int = 0
-    user_counts_from_ms: int = 0
+    rows: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    rows_from: Mapping[str, int] = field(default_factory=dict)
     users: dict[str, bytes] = field(default_factory=dict)
     due: dict[str, int] = field(default_factory=dict)
-    panes: dict[int, bytes] = field(default_factory=dict)
-    user_counts: dict[int, bytes] = field(default_factory=dict)
     totals: dict[str, bytes] = field(default_factory=dict)
-    experiments: dict[str, bytes] = field(default_factory=dict)
     queue: list[tuple[int, str]] = field(default_factory=list)
     taken: list[tuple[int, str]] = field(default_factory=list)
     most: int = 0
@@ -56,14 +53,13 @@ class _Task:
     def write(self, commit: Commit) -> None:
         changes = commit.changes
         self.seq, self.control = commit.seq, bytes(changes.control)
-        self.panes_from_ms, self.user_counts_from_ms = changes.panes_from_ms, changes.user_counts_from_ms
+        self.rows_from = dict(changes.rows_from)
         self.users.update(changes.users)
         for user, piece in changes.pieces.items():
             self.users[user] += piece.data
-        self.panes.update(changes.panes)
-        self.user_counts.update(changes.user_counts)
+        for table, rows in changes.rows.items():
+            self.rows.setdefault(table, {}).update(rows)
         self.totals.update(changes.totals)
-        self.experiments.update(changes.experiments)
         for user in changes.users_gone:
             self.users.pop(user, None)
             self.due.pop(user, None)
@@ -71,16 +67,24 @@ class _Task:
             if self.due.get(user) != due_ms:
                 self.due[user] = due_ms
                 heapq.heappush(self.queue, (due_ms, user))
-        for start in changes.panes_gone:
-            self.panes.pop(start, None)
-            self.user_counts.pop(start, None)
+        for table, keys in changes.rows_gone.items():
+            for key in keys:
+                self.rows.get(table, {}).pop(key, None)
         for user in changes.totals_gone:
             self.totals.pop(user, None)
-        for name in changes.experiments_gone:
-            self.experiments.pop(name, None)
         self.most = max(self.most, len(self.users), len(self.due), len(self.totals))
         if max(len(self.queue), self.most) > 2 * max(len(self.users), len(self.due), len(self.totals)) + STALE_MAX:
             self.tidy()
+
+    def rows_since(self, rows_from: Mapping[str, int], tables: Collection[str] | None = None) -> dict[str, dict[str, bytes]]:
+        """Return the rows of tables, without those before a number by table. Tables without such rows are absent."""
+        found = {}
+        for table in self.rows if tables is None else self.rows.keys() & tables:
+            rows, start = self.rows[table], rows_from.get(table)
+            read = {key: value for key, value in rows.items() if start is None or int(key) >= start}
+            if read:
+                found[table] = read
+        return found
 
     def tidy(self) -> None:
         """Rebuild the collections to free memory: neither a heap nor a dict shrinks by itself."""
@@ -129,7 +133,7 @@ class MemoryStore:
     >>> from streammetrics.engine.stored_state import StateChanges
     >>> store = MemoryStore()
     >>> claim = store.claim(0, token="mine")
-    >>> changes = StateChanges(b"control", 0, users={"u7": b"state"}, due={"u7": 90})
+    >>> changes = StateChanges(b"control", users={"u7": b"state"}, due={"u7": 90})
     >>> commit = Commit(0, claim.epoch, "mine", claim.seq + 1, changes)
     >>> store.commit(commit).value, store.commit(commit).value
     ('written', 'already')
@@ -149,10 +153,9 @@ class MemoryStore:
             if own.token != token:
                 own.epoch += 1
                 own.token = token
-            committed = own.control is not None
-            panes = _since(own.panes, own.panes_from_ms) if committed else {}
-            user_counts = _since(own.user_counts, own.user_counts_from_ms) if committed else {}
-            return Claim(own.epoch, own.seq, own.control, panes, tuple(own.panes), dict(own.experiments), user_counts)
+            rows = own.rows_since(own.rows_from)
+            older = {table: frozenset(known.keys() - rows.get(table, {}).keys()) for table, known in own.rows.items()}
+            return Claim(own.epoch, own.seq, own.control, rows, {table: keys for table, keys in older.items() if keys})
 
     def owner(self, task: int) -> str | None:
         with self._lock:
@@ -197,8 +200,8 @@ class MemoryStore:
         self,
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
-        panes_from_ms: Mapping[int, int | None],
-        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        rows_from: Mapping[int, Mapping[str, int]] = NO_BOUNDS,
+        tables: Collection[str] | None = None,
     ) -> Mapping[int, TaskView]:
         """See `Store.view`. Each task is read atomically, several tasks are not."""
         views: dict[int, TaskView] = {}
@@ -213,9 +216,8 @@ class MemoryStore:
                 if known == mark:
                     continue
                 is_snapshot = known is not None and not mark.follows(known)
-                bounds = (None, None) if is_snapshot else (panes_from_ms.get(task), user_counts_from_ms.get(task))
-                panes, user_counts = _since(own.panes, bounds[0]), _since(own.user_counts, bounds[1])
-                views[task] = TaskView(mark, own.control, panes, len(own.users), dict(own.experiments), user_counts, is_snapshot)
+                rows = own.rows_since({} if is_snapshot else rows_from.get(task, {}), tables)
+                views[task] = TaskView(mark, own.control, len(own.users), rows, is_snapshot)
         return views
 
     def announce(self, partitions: int) -> int | None:
@@ -248,7 +250,3 @@ class MemoryStore:
 
     def close(self) -> None:
         """Do nothing: the state stays readable."""
-
-
-def _since(panes: Mapping[int, bytes], from_ms: int | None) -> dict[int, bytes]:
-    return {start: pane for start, pane in panes.items() if from_ms is None or start >= from_ms}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
-from streammetrics.engine.stored_state import CommitMark, StateChanges, TaskView
+from streammetrics.engine.stored_state import CommitMark, Rows, StateChanges, TaskView
 from streammetrics.errors import StateError
 
-NO_BOUNDS: Mapping[int, int | None] = MappingProxyType({})
+NO_BOUNDS: Mapping[int, Mapping[str, int]] = MappingProxyType({})
 
 
 class CommitOutcome(enum.Enum):
@@ -27,18 +28,15 @@ class CommitOutcome(enum.Enum):
 class Claim:
     """A claimed task: the new epoch, the number of the last commit, and the state that it left.
 
-    `control` is None for a task without commits. `panes` are those from `panes_from_ms` on that the last commit named,
-    and `user_counts` the unique users of panes from `user_counts_from_ms` on. `pane_starts` names every stored pane, and
-    `experiments` are the totals of all experiments.
+    `control` is None for a task without commits. `rows` are those from `rows_from` of the last commit on. `older` are the keys of all
+    other rows, by table.
     """
 
     epoch: int
     seq: int
     control: bytes | None
-    panes: Mapping[int, bytes]
-    pane_starts: tuple[int, ...]
-    experiments: Mapping[str, bytes] = field(default_factory=dict)
-    user_counts: Mapping[int, bytes] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
+    older: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Commit:
 
         WRITTEN means that the store may write it.
 
-        >>> commit = Commit(task=0, epoch=2, token="mine", seq=8, changes=StateChanges(control=b"", panes_from_ms=0))
+        >>> commit = Commit(task=0, epoch=2, token="mine", seq=8, changes=StateChanges(control=b""))
         >>> [commit.check(2, "mine", seq).value for seq in (6, 7, 8)]
         ['conflict', 'written', 'already']
         >>> commit.check(2, "another's", 7).value, commit.check(3, "another's", 7).value
@@ -180,13 +178,13 @@ class Store(Protocol):
         self,
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
-        panes_from_ms: Mapping[int, int | None],
-        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        rows_from: Mapping[int, Mapping[str, int]] = NO_BOUNDS,
+        tables: Collection[str] | None = None,
     ) -> Mapping[int, TaskView]:
         """Read committed state for display. Tasks without commits are absent, and tasks whose mark equals `since[task]`.
 
-        `panes_from_ms[task]`: return panes with start >= it; None or absent: all stored panes. `user_counts_from_ms` is the same for
-        unique users. Both are ignored if `since[task]` is of another claim or of a later commit: see `TaskView.is_snapshot`.
+        `tables` are those to read; None: all. `rows_from[task]` may have a whole number for a table whose keys are whole numbers: earlier
+        rows are not read. It is ignored if `since[task]` is of another claim or of a later commit: see `TaskView.is_snapshot`.
         Raises StateError if `since` has a mark and the task has no commit any more.
         """
         ...

@@ -13,14 +13,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streammetrics.engine.batch import Batch, BatchResult
+from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.loop import Loop
-from streammetrics.engine.pane_store import FinalPane
+from streammetrics.engine.pane_store import PANES, FinalPane
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.engine.signature import Signature
-from streammetrics.engine.stored_state import StateChanges
+from streammetrics.engine.stored_state import Rows, StateChanges
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.totals_rows import UserTotalsLayout
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
@@ -66,18 +69,18 @@ class Engine:
     def open(
         self,
         control: bytes | None,
-        panes: Mapping[int, bytes],
-        pane_starts: Iterable[int],
-        experiments: Mapping[str, bytes] = MappingProxyType({}),
-        user_counts: Mapping[int, bytes] = MappingProxyType({}),
+        rows: Rows = MappingProxyType({}),
+        older: Mapping[str, AbstractSet[str]] = MappingProxyType({}),
     ) -> TaskState:
         """Restore a task's state from its last commit; `control` is None for a new task. Raises StateError if other rules made it.
+
+        `older` are the keys of rows that do not change any more, by table.
 
         Experiments may have been switched on or off since. Windows continue then, and counting of users starts again.
         """
         state = TaskState(self.rules, self.signature, self.layout, self.user_totals, self.user_count_layout)
         if control is not None:
-            state.restore(control, panes, pane_starts, experiments, user_counts)
+            state.restore(control, rows, older)
         return state
 
     def needs(self, state: TaskState, batch: Batch | None) -> Needs:
@@ -155,23 +158,29 @@ class Engine:
         enrolled_before = state.enrolments.advance(bound, state.sessions.next_due)
         unique_users = state.unique_users.changes(enrolled_before, oldest_kept)
         entered = NEVER if bound == FOREVER else min(enrolled_before, state.progress.newest)
-        examination, examination_gone = state.enrolments.examination.changes(entered)
+        examination = state.enrolments.examination.changes(entered)
         changes = StateChanges(
             control=state.control_record(),
-            panes_from_ms=state.panes.final_before,
+            rows={
+                PANES: panes.panes,
+                UNIQUE_USERS: unique_users.changed,
+                EXPERIMENTS: enrolled.scopes,
+                EXAMINATION: examination.changed,
+            },
+            rows_gone={
+                PANES: panes.gone,
+                UNIQUE_USERS: unique_users.gone,
+                EXPERIMENTS: enrolled.scopes_gone,
+                EXAMINATION: examination.gone,
+            },
+            rows_from={PANES: state.panes.final_before, UNIQUE_USERS: enrolled_before},
             users=sessions.users,
             due=sessions.due,
             users_gone=sessions.gone,
             pieces=sessions.pieces,
             pieces_gone=sessions.pieces_gone,
-            panes=panes.panes,
-            panes_gone=panes.gone,
             totals=enrolled.totals,
             totals_gone=enrolled.totals_gone,
-            experiments=enrolled.scopes | examination,
-            experiments_gone=[*enrolled.scopes_gone, *examination_gone],
-            user_counts=unique_users,
-            user_counts_from_ms=enrolled_before,
         )
         return SaveResult(changes, panes.final)
 

@@ -1,12 +1,12 @@
 """The counts for the examination curve of one task: by period, kept until two more have begun. Pure.
 
-They are stored beside the sums of experiments, under names of their own. Counts that other rules made are deleted.
+Counts that other rules made are deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,22 +18,13 @@ from streammetrics.sessions.msgpack import pack
 from streammetrics.sessions.state import ShownList
 from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemCounts, ItemHashes, VariantGrades
 
-PREFIX: Final = "examination "
+EXAMINATION: Final = "examination"
+"""The table of the counts, by the number of their period."""
 PERIODS_BEFORE: Final = 2
 """Periods that are kept before the one that lists are enrolled in. A report needs one; a task may be ahead of another by one more."""
 
 _StoredVariant = tuple[str, str, int, list[tuple[int, float, int]]]
 _decode = msgspec.msgpack.Decoder(tuple[int, str, int, int, bytes, str, bytes, str, bytes, list[_StoredVariant]]).decode
-
-
-def is_examination(name: str) -> bool:
-    """Return whether a value of this name holds counts for the examination curve."""
-    return name.startswith(PREFIX)
-
-
-def without_examination(stored: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the values that belong to experiments."""
-    return {name: value for name, value in stored.items() if not is_examination(name)}
 
 
 def encode_sample(sample: ExaminationSample, rules: ExaminationRules) -> bytes:
@@ -74,6 +65,13 @@ def decode_counts(stored: bytes) -> tuple[str, ItemCounts, dict[tuple[str, str],
     return rules, ItemCounts(columns[0], columns[1], columns[2], limit), grades
 
 
+class ExaminationChanges(NamedTuple):
+    """What a commit writes: the periods that changed, and those to delete."""
+
+    changed: dict[str, bytes]
+    gone: list[str]
+
+
 class ExaminationStore:
     """The samples of a task by period, and which of them a commit writes and deletes. Without rules, stored samples are deleted."""
 
@@ -89,17 +87,15 @@ class ExaminationStore:
     def restore(self, stored: Mapping[str, bytes]) -> None:
         """Continue from the last commit. Samples of other rules are deleted by the next one."""
         for name, value in stored.items():
-            if not is_examination(name):
-                continue
             made_by, counts, variants = decode_counts(value)
             if self._rules is None or made_by != self._rules.describe():
                 self._gone.add(name)
             else:
-                self.samples[int(name.removeprefix(PREFIX))] = ExaminationSample.restored(counts, variants)
+                self.samples[int(name)] = ExaminationSample.restored(counts, variants)
 
     def restart(self, stored: Iterable[str]) -> None:
         """Delete all samples: experiments were switched on or off."""
-        self._gone.update(filter(is_examination, stored))
+        self._gone.update(stored)
 
     def add(self, lists: Iterable[ShownList], counted_from: int) -> None:
         """Count final lists that are in an experiment, each once, except those before `counted_from` (ms)."""
@@ -112,8 +108,8 @@ class ExaminationStore:
                 self.samples.setdefault(period, ExaminationSample()).add(shown, rules, self._hashes)
                 self._changed.add(period)
 
-    def changes(self, entered_ms: int) -> tuple[dict[str, bytes], list[str]]:
-        """Return the samples that changed, and the names of those to delete: of other rules, and of periods that are over.
+    def changes(self, entered_ms: int) -> ExaminationChanges:
+        """Return what to commit. Samples of other rules, and of periods that are over, are deleted.
 
         `entered_ms`: all lists before this time are counted, and there are events from it on; NEVER deletes no period.
         """
@@ -123,8 +119,8 @@ class ExaminationStore:
             for period in [period for period in self.samples if period < first]:
                 del self.samples[period]
                 self._changed.discard(period)
-                self._gone.add(f"{PREFIX}{period}")
-        changed = {} if rules is None else {f"{PREFIX}{each}": encode_sample(self.samples[each], rules) for each in self._changed}
+                self._gone.add(str(period))
+        changed = {} if rules is None else {str(each): encode_sample(self.samples[each], rules) for each in self._changed}
         gone = sorted(self._gone - changed.keys())
         self._changed, self._gone = set(), set()
-        return changed, gone
+        return ExaminationChanges(changed, gone)

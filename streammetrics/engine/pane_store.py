@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 from streammetrics.engine.codec import Control, decode_pane, encode_pane
 from streammetrics.engine.input_progress import InputProgress
@@ -14,6 +14,9 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.state import ChangedLists
 from streammetrics.windows.panes import Group, Pane, Panes, add_to
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
+
+PANES: Final = "panes"
+"""The table of the panes, by their start (ms)."""
 
 
 class FinalPane(NamedTuple):
@@ -26,8 +29,8 @@ class FinalPane(NamedTuple):
 class PaneChanges(NamedTuple):
     """What a commit writes of panes: those that changed, those to delete, and those that became final, in order of time."""
 
-    panes: dict[int, bytes]
-    gone: list[int]
+    panes: dict[str, bytes]
+    gone: list[str]
     final: list[FinalPane]
 
 
@@ -68,12 +71,12 @@ class PaneStore:
         self.final_before = NEVER
         self.oldest_kept = NEVER
 
-    def restore(self, stored: Control, panes: Mapping[int, bytes], starts: Iterable[int]) -> None:
-        """Continue from the last commit. `starts` are those of all panes in the store."""
+    def restore(self, stored: Control, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
+        """Continue from the last commit. `older` are the starts of panes that do not change any more."""
         self.final_before, self.oldest_kept = stored.pane_from, stored.oldest_kept
         self.totals = {(experiment, variant): total for experiment, variant, total in stored.totals}
-        self.open = {start: decode_pane(pane) for start, pane in panes.items() if start >= stored.pane_from}
-        self._stored_starts = set(starts)
+        self.open = {int(start): decode_pane(pane) for start, pane in panes.items()}
+        self._stored_starts = {*self.open, *map(int, older)}
 
     def stored(self) -> StoredPanes:
         """Return the part of the control record that the next commit writes."""
@@ -89,16 +92,13 @@ class PaneStore:
         final = self._finalize(min(progress.final_before(self._rules.join.attribution_ms), labelled_before), labels)
         self._expire(progress.watermark)
         changed = {start: self.open.get(start) or self._finalized.get(start) or {} for start in self._dirty}
-        panes = {start: encode_pane(pane) for start, pane in changed.items() if pane}
         starts = self._stored_starts
-        expired = [start for start in starts if start < self.oldest_kept]
-        emptied = [start for start, pane in changed.items() if not pane and start in starts]
-        starts.update(panes)
-        starts.difference_update(expired, emptied)
-        for start in expired:
-            panes.pop(start, None)
+        gone = [start for start in starts if start < self.oldest_kept or changed.get(start) == {}]
+        kept = {start: pane for start, pane in changed.items() if pane and start not in gone}
+        starts.update(kept)
+        starts.difference_update(gone)
         self._dirty, self._finalized = set(), {}
-        return PaneChanges(panes, [*expired, *emptied], final)
+        return PaneChanges({str(start): encode_pane(pane) for start, pane in kept.items()}, list(map(str, gone)), final)
 
     def forget_total(self, group: Group) -> None:
         """Drop the total of a group that is no longer kept."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from streammetrics.engine.codec import decode_scope, encode_scope, parse_scope_name, scope_name
 from streammetrics.engine.experiment_runs import WHOLE, ExperimentRuns
 from streammetrics.engine.scope_sets import ScopeKey
 from streammetrics.events.event_time import DAY_MS
+
+EXPERIMENTS: Final = "experiments"
+"""The table of the sums of experiments, by scope."""
 
 
 class ScopeStore:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 GROWS: Final = b"\xc1"
 """The first byte of a user's state to which pieces may be appended. No MessagePack begins with it."""
+
+
+Rows: TypeAlias = Mapping[str, Mapping[str, bytes]]
+"""Rows of state: table -> key -> value. Only the owner of a table knows what its keys and values mean. No name of a table has a colon."""
+
+NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 class StatePiece(NamedTuple):
@@ -27,25 +34,20 @@ class StateChanges:
     - `pieces_gone` is the number of pieces to delete by user: the state is written whole again, or the user is gone.
     - `due` is the event time (ms) at which a user must be loaded again. Users in `users_gone` are due only if they are in `due`.
     - `totals` are users' totals in experiments. They are stored apart, because they outlast the user's sessions.
-    - `experiments` are the sums of experiments, by names that only the engine understands.
-    - `panes_from_ms` is the start of the oldest pane that may change. Later claims and readers get the panes from there on.
-    - `user_counts` are the unique users of panes, by pane start. They are stored apart, because they still change when the pane is
-      final. Those before `user_counts_from_ms` do not change any more. They are deleted together with their pane.
+    - `rows` are all other state, by table and key. `rows_gone` are the keys of rows to delete.
+    - `rows_from` is a whole number by table, for tables whose keys are whole numbers. Rows before it do not change any more, so later
+      claims get only the rest. Claims get all rows of a table without a number.
     """
 
     control: bytes
-    panes_from_ms: int
+    rows: Rows = field(default_factory=dict)
+    rows_gone: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rows_from: Mapping[str, int] = field(default_factory=dict)
     users: Mapping[str, bytes] = field(default_factory=dict)
     due: Mapping[str, int] = field(default_factory=dict)
     users_gone: Sequence[str] = ()
-    panes: Mapping[int, bytes] = field(default_factory=dict)
-    panes_gone: Sequence[int] = ()
     totals: Mapping[str, bytes] = field(default_factory=dict)
     totals_gone: Sequence[str] = ()
-    experiments: Mapping[str, bytes] = field(default_factory=dict)
-    experiments_gone: Sequence[str] = ()
-    user_counts: Mapping[int, bytes] = field(default_factory=dict)
-    user_counts_from_ms: int = 0
     pieces: Mapping[str, StatePiece] = field(default_factory=dict)
     pieces_gone: Mapping[str, int] = field(default_factory=dict)
 
@@ -53,10 +55,10 @@ class StateChanges:
     def value_bytes(self) -> int:
         """Bytes of all values that are written.
 
-        >>> StateChanges(b"control", 0, users={"u": b"123"}, pieces={"v": StatePiece(1, b"45", 900)}, totals_gone=["w"]).value_bytes
+        >>> StateChanges(b"control", users={"u": b"123"}, pieces={"v": StatePiece(1, b"45", 900)}, totals_gone=["w"]).value_bytes
         12
         """
-        values = (self.users, self.panes, self.totals, self.experiments, self.user_counts)
+        values = (self.users, self.totals, *self.rows.values())
         pieces = sum([len(piece.data) for piece in self.pieces.values()])
         return len(self.control) + pieces + sum([sum(map(len, of_kind.values())) for of_kind in values])
 
@@ -81,14 +83,16 @@ class CommitMark(NamedTuple):
 class TaskView:
     """One task's committed state at one instant, for readers.
 
-    `is_snapshot`: all panes and unique users are here, whichever were requested, and everything else is deleted. This happens when the
-    reader last saw another claim, or a commit that was lost.
+    `is_snapshot`: all rows of the requested tables are here, and everything else is deleted. This happens when the reader last saw
+    another claim, or a commit that was lost.
     """
 
     mark: CommitMark
     control: bytes
-    panes: Mapping[int, bytes]
     users: int
-    experiments: Mapping[str, bytes] = field(default_factory=dict)
-    user_counts: Mapping[int, bytes] = field(default_factory=dict)
+    rows: Rows = field(default_factory=dict)
     is_snapshot: bool = False
+
+    def table(self, name: str) -> Mapping[str, bytes]:
+        """Return the rows of a table, by key."""
+        return self.rows.get(name, NOTHING)

@@ -6,23 +6,26 @@ made with other rules is rejected. Experiments and unique users may be switched 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 from streammetrics.engine.codec import Control, decode_control, encode_control
 from streammetrics.engine.enrolment import Enrolments
-from streammetrics.engine.examination_store import without_examination
+from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.experiment_runs import EVER, is_behind
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.list_labels import ListLabels
-from streammetrics.engine.pane_store import PaneStore
+from streammetrics.engine.pane_store import PANES, PaneStore
 from streammetrics.engine.path_counts import PathCounts
 from streammetrics.engine.rules import EngineRules
+from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.stage_changes import refuse_changed_stages, stage_changes
+from streammetrics.engine.stored_state import NOTHING, Rows
 from streammetrics.engine.totals_rows import UserTotalsLayout
-from streammetrics.engine.unique_user_panes import UniqueUserPanes
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS, UniqueUserPanes
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
 from streammetrics.errors import UnfitStateError
@@ -73,35 +76,29 @@ class TaskState:
         """Whether a commit has something to write."""
         return self.progress.changed or bool(self.sessions.dirty or self.sessions.put_off) or self.enrolments.changed
 
-    def restore(
-        self,
-        control: bytes,
-        panes: Mapping[int, bytes],
-        pane_starts: Iterable[int],
-        experiments: Mapping[str, bytes],
-        user_counts: Mapping[int, bytes],
-    ) -> None:
-        """Continue from the last commit. Raises StateError if other rules made it."""
+    def restore(self, control: bytes, rows: Rows, older: Mapping[str, AbstractSet[str]]) -> None:
+        """Continue from the last commit. Raises StateError if other rules made it. For `older` see `Engine.open`."""
         stored = decode_control(control)
         _check_rules(stored, self._rules, self._signature)
         self.progress.restore(stored)
-        self.panes.restore(stored, panes, pane_starts)
+        self.panes.restore(stored, rows.get(PANES, NOTHING), older.get(PANES, ()))
         self.labels.restore(stored)
         self.list_labels.restore(stored)
         self.sessions.restore(stored)
         self.enrolments.restore(stored)
-        self.unique_users.restore(stored, user_counts)
+        self.unique_users.restore(stored, rows.get(UNIQUE_USERS, NOTHING), older.get(UNIQUE_USERS, ()))
         self.user_sample.restore(stored)
         self.unknown_names.restore(stored)
         self.path_counts.restore(stored)
+        experiments, examination = (rows.get(table, NOTHING) for table in (EXPERIMENTS, EXAMINATION))
         if fit_of(stored.signature, self._signature) == "switched":
-            self.enrolments.restart(stored.newest, without_examination(experiments))
-            self.enrolments.examination.restart(experiments)
+            self.enrolments.restart(stored.newest, experiments)
+            self.enrolments.examination.restart(examination)
         else:
             _check_ends(stored, self._rules)
             _check_stages(stored, self._rules)
-            self.enrolments.restore_scopes(stored, without_examination(experiments))
-            self.enrolments.examination.restore(experiments)
+            self.enrolments.restore_scopes(stored, experiments)
+            self.enrolments.examination.restore(examination)
 
     def control_record(self) -> bytes:
         """Return the task's control record for the next commit."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypedDict
 
 from streammetrics.engine.codec import Control, decode_arms, decode_user_counts, encode_user_counts
 from streammetrics.engine.rules import EngineRules
@@ -11,6 +11,16 @@ from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.last_seen import LastSeenBatch
 from streammetrics.windows.unique_users import PaneUserCountsByStart, UserCountLayout
+
+UNIQUE_USERS: Final = "unique_users"
+"""The table of the unique users of panes, by pane start (ms). They still change when the pane itself is final."""
+
+
+class UserCountChanges(NamedTuple):
+    """What a commit writes: the panes whose unique users changed, and those to delete."""
+
+    changed: dict[str, bytes]
+    gone: list[str]
 
 
 class StoredUniqueUsers(TypedDict):
@@ -23,25 +33,27 @@ class StoredUniqueUsers(TypedDict):
 class UniqueUserPanes:
     """Unique users of the panes whose lists may still be enrolled, by pane start (ms). Lists before `counted_from` (ms) do not count."""
 
-    __slots__ = ("_dirty", "_layout", "_rules", "counted_from", "panes")
+    __slots__ = ("_dirty", "_layout", "_rules", "_stored_starts", "counted_from", "panes")
 
     def __init__(self, rules: EngineRules, layout: UserCountLayout | None) -> None:
         self._rules, self._layout = rules, layout
         self._dirty: set[int] = set()
+        self._stored_starts: set[int] = set()
         self.panes: PaneUserCountsByStart = {}
         self.counted_from = NEVER
 
-    def restore(self, stored: Control, panes: Mapping[int, bytes]) -> None:
-        """Continue from the last commit.
+    def restore(self, stored: Control, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
+        """Continue from the last commit. `older` are the starts of panes that do not change any more.
 
         If users were not counted then, or the longest window had another length, counting begins with the next pane.
         """
         rules = self._rules
+        self._stored_starts = set(map(int, (*panes, *older)))
         if rules.unique_users is None:
             return
         if stored.user_window_panes == rules.unique_users.panes:
             self.counted_from = stored.users_counted_from
-            self.panes = {start: decode_user_counts(pane) for start, pane in panes.items() if start >= stored.enrolled_before}
+            self.panes = {int(start): decode_user_counts(pane) for start, pane in panes.items()}
         elif stored.newest != NEVER:
             self.counted_from = pane_start(stored.newest, rules.pane_ms) + rules.pane_ms
 
@@ -63,10 +75,16 @@ class UniqueUserPanes:
         """Add the users that a batch has counted."""
         self._dirty |= counted.update_counts(self.panes)
 
-    def changes(self, enrolled_before: int, oldest_kept: int) -> dict[int, bytes]:
-        """Return the panes that changed, and drop those that are complete: all lists before `enrolled_before` (ms) are enrolled."""
-        changed = {start: encode_user_counts(self.panes[start]) for start in self._dirty if start >= oldest_kept}
+    def changes(self, enrolled_before: int, oldest_kept: int) -> UserCountChanges:
+        """Return the panes that changed, and drop those that are complete: all lists before `enrolled_before` (ms) are enrolled.
+
+        Panes before `oldest_kept` (ms) leave the store.
+        """
+        changed = {start for start in self._dirty if start >= oldest_kept}
+        gone = {start for start in self._stored_starts if start < oldest_kept}
+        changes = UserCountChanges({str(start): encode_user_counts(self.panes[start]) for start in changed}, list(map(str, gone)))
+        self._stored_starts = (self._stored_starts | changed) - gone
         self._dirty = set()
         for start in [start for start in self.panes if start < enrolled_before]:
             del self.panes[start]
-        return changed
+        return changes

@@ -11,8 +11,12 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_user_counts
+from streammetrics.engine.examination_store import EXAMINATION
+from streammetrics.engine.pane_store import PANES
+from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
@@ -78,20 +82,15 @@ class ReportBuilder:
         self._withheld_count = 0
         self._ends: dict[tuple[int, WindowView], int] = {}
 
-    def panes_from(self, task: int) -> int | None:
-        """Return the start from which a task's panes may have changed since the last update; None: all panes."""
+    def rows_from(self, task: int) -> dict[str, int]:
+        """Return the start (ms) by table from which a task's rows may have changed since the last update. Other tables are read whole."""
         control = self._controls.get(task)
-        return None if control is None or control.pane_from == NEVER else control.pane_from
-
-    def user_counts_from(self, task: int) -> int | None:
-        """Return the same for the user counts of panes."""
-        control = self._controls.get(task)
-        return None if control is None or control.enrolled_before == NEVER else control.enrolled_before
+        return {} if control is None else {PANES: control.pane_from, UNIQUE_USERS: control.enrolled_before}
 
     def update(self, task: int, view: TaskView) -> None:
-        """Update from a task's committed state, with its panes since `panes_from` and its user counts since `user_counts_from`.
+        """Update from a task's committed state, with its rows since `rows_from`.
 
-        If the view is a snapshot (`is_snapshot`), it has all panes. A store may lose its last commits, and earlier knowledge is then
+        If the view is a snapshot (`is_snapshot`), it has all rows. A store may lose its last commits, and earlier knowledge is then
         wrong.
         """
         control = decode_control(view.control)
@@ -99,13 +98,15 @@ class ReportBuilder:
             then, now = differing(str(control.signature), str(self.signature))
             why = f"the state of task {task} was made by other rules than this process has; use the same configuration for both"
             raise UnfitStateError(f"{why}\n  stored: {then}\n  now:    {now}")
-        self.aggregator.update(task, view.panes, None if view.is_snapshot else self.panes_from(task), control.oldest_kept)
-        self.user_windows.update(task, view.user_counts, control.oldest_kept, view.is_snapshot)
+        panes, user_counts = ({int(start): row for start, row in view.table(name).items()} for name in (PANES, UNIQUE_USERS))
+        self.aggregator.update(task, panes, None if view.is_snapshot else self.rows_from(task).get(PANES), control.oldest_kept)
+        self.user_windows.update(task, user_counts, control.oldest_kept, view.is_snapshot)
         self._controls[task] = control
         self.marks[task] = view.mark
         self._users[task] = view.users - control.users_without_sessions
         self._user_samples.update(task, control.users_sampled)
-        self.experiments.update(task, control, self._position_bias.update(task, view.experiments))
+        self._position_bias.update(task, view.table(EXAMINATION))
+        self.experiments.update(task, control, view.table(EXPERIMENTS))
 
     def _controls_of(self, tasks: int) -> list[Control]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from streammetrics.engine.codec import Control
-from streammetrics.engine.examination_store import PREFIX, decode_counts, is_examination, without_examination
+from streammetrics.engine.examination_store import decode_counts
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
@@ -117,10 +117,9 @@ class PositionBiasReader:
     _stored: dict[int, dict[int, bytes]] = field(default_factory=dict)
     _decoded: dict[tuple[int, int], tuple[bytes, StoredPeriod]] = field(default_factory=dict)
 
-    def update(self, task: int, experiments: Mapping[str, bytes]) -> dict[str, bytes]:
-        """Update from the stored values of a task. Returns those that belong to experiments."""
-        self._stored[task] = {int(name.removeprefix(PREFIX)): value for name, value in experiments.items() if is_examination(name)}
-        return without_examination(experiments)
+    def update(self, task: int, periods: Mapping[str, bytes]) -> None:
+        """Update from the stored values of a task."""
+        self._stored[task] = {int(period): value for period, value in periods.items()}
 
     def read(self, tasks: int, controls: Iterable[Control], newest: int) -> PositionBias | None:
         """Return the curve of all tasks: of the period that lists are enrolled in, and the one before. `newest`: see `newest_shown`."""

@@ -54,7 +54,7 @@ class Claims:
                 f"the store has lost all state of task {task.number}, after {assignment.seq} written commits",
                 "restore it and start again, or start again without it to count from where kafka.start says",
             )
-        state = self._engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.user_counts)
+        state = self._engine.open(claim.control, claim.rows, claim.older)
         if state.changed:
             log.warning("experiments were switched on or off: their users' totals are dropped", task=task.number)
         self._check_topics(task, state)

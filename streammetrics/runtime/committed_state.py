@@ -18,8 +18,7 @@ def read_committed(store: Store, builder: ReportBuilder, tasks: int) -> bool:
     if not builder.experiments.has_scales:
         builder.experiments.update_scales(store.compare_and_set({}))
     every = range(tasks)
-    wanted = ({task: builder.panes_from(task) for task in every}, {task: builder.user_counts_from(task) for task in every})
-    views = store.view(every, builder.marks, *wanted)
+    views = store.view(every, builder.marks, {task: builder.rows_from(task) for task in every})
     for task, view in views.items():
         builder.update(task, view)
     return bool(views)

@@ -49,7 +49,6 @@ class EventClock:
             return
         self._read_seconds = monotonic
         others = sorted(set(range(self._store.partitions() or 0)) - set(owned))
-        nothing = dict.fromkeys(others, FOREVER)
-        for view in self._store.view(others, {}, nothing, nothing).values() if others else ():
+        for view in self._store.view(others, {}, tables=()).values() if others else ():
             control = decode_control(view.control)
             self.note(max([control.newest_supported, *control.record_times]), monotonic)

@@ -13,9 +13,6 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import fit_of
 from streammetrics.engine.stage_changes import StageChange, refuse_changed_stages, stage_changes
 
-NO_PANES_FROM_MS = 1 << 52
-"""Later than any pane, so that no tallies are read."""
-
 log = structlog.get_logger("streammetrics.runtime.stage_check")
 
 
@@ -37,6 +34,6 @@ def changed_stages(store: Store, engine: Engine) -> list[StageChange]:
     rules, tasks = engine.rules.experiments, store.partitions()
     if rules is None or tasks is None:
         return []
-    views = store.view(range(tasks), {}, *[dict.fromkeys(range(tasks), NO_PANES_FROM_MS)] * 2)
+    views = store.view(range(tasks), {}, tables=())
     controls = [decode_control(view.control) for view in views.values()]
     return stage_changes([each for each in controls if fit_of(each.signature, engine.signature) == "same"], rules)

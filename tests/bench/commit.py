@@ -28,7 +28,7 @@ def measure(users_each: int, commits: int) -> dict[str, float]:
                 f"u{(number * users_each + index) % (10 * users_each)}": bytes([index % 251]) * STATE_BYTES for index in range(users_each)
             }
             due = {user: number * 1_000 + index for index, user in enumerate(users)}
-            changes = StateChanges(b"{}", 0, users=users, due=due, panes={number: b"x" * 4_000})
+            changes = StateChanges(b"{}", {"panes": {str(number): b"x" * 4_000}}, users=users, due=due)
             commit = Commit(0, claim.epoch, "bench", number + 1, changes)
             began = time.perf_counter()
             outcome = store.commit(commit)

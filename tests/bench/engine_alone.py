@@ -129,7 +129,7 @@ class Timed:
         self.engine, self.users_max, self.rules = engine, users_max, WorkerRules()
         self.store = MemoryStore()
         self.claim = self.store.claim(0, "bench")
-        self.state: TaskState = engine.open(None, {}, ())
+        self.state: TaskState = engine.open(None)
         self.seq = 0
         self.step_seconds = self.save_seconds = 0.0
         self.saves = self.users_saved = 0
@@ -217,7 +217,7 @@ def main() -> None:
 def check(timed: Timed, users: int, visits: int, settings: Settings) -> int:
     windows = WindowRules(pane_ms=60_000, windows_ms=(60_000,), lateness_ms=0, attribution_ms=0)
     builder = ReportBuilder(timed.engine.layout, windows, {}, timed.engine.signature)
-    view = timed.store.view([0], {}, {})[0]
+    view = timed.store.view([0], {})[0]
     builder.update(0, view)
     if (view.users, timed.state.sessions.open) != (0, 0):
         raise WrongAnswerError(f"{view.users} users and {timed.state.sessions.open} sessions are left after all have closed")

@@ -125,7 +125,7 @@ def run(scene: Scene, given: dict[str, Any], records: int) -> tuple[ExposureCost
 def labelled_before(settings: Settings) -> int:
     """Return the time before which all lists have their variants."""
     store = RedisStore(redis_connection(settings))
-    views = store.view(range(PARTITIONS), {}, {})
+    views = store.view(range(PARTITIONS), {})
     store.close()
     return min(decode_control(view.control).labelled_before for view in views.values())
 

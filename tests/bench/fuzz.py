@@ -364,7 +364,7 @@ def run(count: int, seed: int) -> Counter[str]:
             worker.turn(timeout_s=0)
         worker.drain(flush=True)
         builder = build_report_builder(settings, engine)
-        builder.update(0, store.view([0], {}, {})[0])
+        builder.update(0, store.view([0], {})[0])
         worker.finish()
     counts: Counter[str] = Counter()
     for (reason, _), number in builder.report(1).counts.items():

@@ -176,7 +176,7 @@ class CrashingTask:
         self._token = f"token-{self._claims}"
         claim = self.store.claim(0, self._token)
         self._epoch, self._seq = claim.epoch, claim.seq
-        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.user_counts)
+        self.state = self.engine.open(claim.control, claim.rows, claim.older)
         self.position = (self.state.progress.offsets[0] if claim.control is not None else None) or 0
 
     def read_to(self, end: int) -> None:

@@ -42,7 +42,7 @@ class Task:
     def __init__(self, store: RedisStore) -> None:
         self.engine, self.store = build_engine(Settings.model_validate({"join": CLOCK}), INPUTS), store
         self.claim = store.claim(0, "bench")
-        self.state = self.engine.open(None, {}, ())
+        self.state = self.engine.open(None)
         self.seq, self.offsets = 0, [0, 0]
         self.rules = WorkerRules()
 

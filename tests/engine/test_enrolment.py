@@ -450,7 +450,7 @@ def test_runs_with_and_without_covariates_are_merged_without() -> None:
         engine.layout, rules, {}, engine.signature, ExperimentView(engine.user_totals.measures, lambda name: Policy(), DAY_MS)
     )
     for task, machine in enumerate(machines):
-        (view,) = machine.store.view([0], {}, {}).values()
+        (view,) = machine.store.view([0], {}).values()
         builder.update(task, view)
     scope = scopes_of(builder, engine, 2)["ranker", None]
     assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.codec import VERSION
-from streammetrics.engine.examination_store import PREFIX, ExaminationStore, decode_counts, encode_sample, is_examination
+from streammetrics.engine.examination_store import EXAMINATION, ExaminationStore, decode_counts, encode_sample
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
@@ -40,11 +40,9 @@ def machine_for(case: Case, experiments: ExperimentRules, rules: ExaminationRule
 
 def found(machine: Machine, rules: ExaminationRules) -> dict[int, Counted]:
     """What the store holds, by period."""
-    view = machine.store.view([0], {}, {})[0]
+    view = machine.store.view([0], {})[0]
     counted = {}
-    for name, value in view.experiments.items():
-        if not is_examination(name):
-            continue
+    for period, value in view.table(EXAMINATION).items():
         made_by, counts, variants = decode_counts(value)
         assert made_by == rules.describe()
         rows = zip(counts.items.tolist(), counts.ranks.tolist(), counts.shows.tolist(), counts.clicks.tolist(), strict=True)
@@ -53,7 +51,7 @@ def found(machine: Machine, rules: ExaminationRules) -> dict[int, Counted]:
             for arm, each in variants.items()
         }
         limit = None if counts.limit == NO_LIMIT else counts.limit
-        counted[int(name.removeprefix(PREFIX))] = Counted({(item, rank): (n, c) for item, rank, n, c in rows}, limit, grades)  # type: ignore[arg-type]
+        counted[int(period)] = Counted({(item, rank): (n, c) for item, rank, n, c in rows}, limit, grades)  # type: ignore[arg-type]
     return counted
 
 
@@ -104,7 +102,7 @@ def examined(rules: ExaminationRules | None, store: MemoryStore | None = None, e
 
 
 def periods(machine: Machine) -> list[int]:
-    return sorted(int(name.removeprefix(PREFIX)) for name in machine.store.view([0], {}, {})[0].experiments if is_examination(name))
+    return sorted(map(int, machine.store.view([0], {})[0].table(EXAMINATION)))
 
 
 def test_lists_without_an_experiment_do_not_count() -> None:
@@ -199,7 +197,7 @@ def test_a_sample_that_is_stored_and_restored_continues(lists: list[tuple[int, i
         for store in (whole, cut):
             store.add([_final(arrival.event)], 0)
         cut, before = ExaminationStore(rules), cut
-        cut.restore({f"{PREFIX}{period}": encode_sample(sample, rules) for period, sample in before.samples.items()})
+        cut.restore({str(period): encode_sample(sample, rules) for period, sample in before.samples.items()})
     assert {period: encode_sample(each, rules) for period, each in cut.samples.items()} == {
         period: encode_sample(each, rules) for period, each in whole.samples.items()
     }

@@ -30,7 +30,7 @@ def admit(state: TaskState, ts: int, idle: frozenset[int] = frozenset()) -> bool
 
 
 def state_of(*watermarks: int) -> TaskState:
-    state = Engine(RULES, SCORER).open(None, {}, ())
+    state = Engine(RULES, SCORER).open(None)
     state.progress.watermarks = list(watermarks)
     return state
 

@@ -34,7 +34,7 @@ def counted(plan: StagePlan | None, *times: int, until: int = NOON_MS + 40_000) 
 
 
 def changes(machine: Machine, plan: StagePlan | None) -> list[StageChange]:
-    control = machine.store.view([0], {}, {})[0].control
+    control = machine.store.view([0], {})[0].control
     return stage_changes([decode_control(control)], ExperimentRules(plans={} if plan is None else {"ranker": plan}))
 
 
@@ -135,6 +135,6 @@ def test_the_stages_of_a_rollout_that_is_over_may_be_removed_but_not_changed() -
 
 
 def test_changes_of_several_tasks_are_one_with_the_latest_list() -> None:
-    controls = [decode_control(counted(PLAN, NOON_MS + at).store.view([0], {}, {})[0].control) for at in (3_000, 5_000, 4_000)]
+    controls = [decode_control(counted(PLAN, NOON_MS + at).store.view([0], {})[0].control) for at in (3_000, 5_000, 4_000)]
     (change,) = stage_changes(controls, ExperimentRules(plans={"ranker": by_time(NEVER, SECOND)}))
     assert (change.kind, change.last_ms) == ("gone", NOON_MS + 5_000)

@@ -153,5 +153,5 @@ def test_tasks_with_other_orders_of_stages_are_summed_exactly(
         machines.append(machine)
     machines[0].report()
     builder = machines[0].builder
-    builder.update(1, machines[1].store.view([0], {}, {})[0])
+    builder.update(1, machines[1].store.view([0], {})[0])
     assert scopes_of(builder, machines[0].engine, 2) == merge(parts)

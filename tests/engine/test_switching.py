@@ -36,7 +36,7 @@ def switch(machine: Machine, engine: Engine) -> None:
 
 
 def newest(machine: Machine) -> int:
-    return decode_control(machine.store.view([0], {}, {})[0].control).newest
+    return decode_control(machine.store.view([0], {})[0].control).newest
 
 
 @given(st.data(), cases(), RULES, DUE_MAX, st.booleans(), st.booleans())
@@ -215,7 +215,7 @@ def test_an_exporter_shows_windows_of_workers_with_other_experiment_rules(counti
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
     builder = ReportBuilder(shower.layout, rules, {}, shower.signature, view)
-    stored = machine.store.view([0], {}, {})[0]
+    stored = machine.store.view([0], {})[0]
     builder.update(0, stored)
     report = builder.report(1)
     assert report.experiments == ()

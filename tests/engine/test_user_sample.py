@@ -46,7 +46,7 @@ def test_a_restored_sample_continues_as_if_it_had_not_been_stored(events: list[t
     machine = Machine(engine_of(Settings(inputs=("events",))), Settings(inputs=("events",)))
     machine.take([Arrival("events", Impression("x", "u", 1, ("a",)))])
     machine.commit()
-    control = decode_control(machine.store.view([0], {}, {})[0].control)
+    control = decode_control(machine.store.view([0], {})[0].control)
     for user, ts, is_stored in events:
         whole.add(user, ts)
         restored.add(user, ts)

@@ -119,7 +119,7 @@ def test_a_namespace_with_another_partition_count_is_a_failure(
 
 def test_state_of_other_settings_is_a_failure(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:
     engine = build_engine(load(None, {}, {}).settings, topics[:2])
-    changes = replace(engine.save(engine.open(None, {}, ())).changes, users={"u7": b"state"}, due={"u7": 1})
+    changes = replace(engine.save(engine.open(None)).changes, users={"u7": b"state"}, due={"u7": 1})
     store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
     store.announce(3)
     claim = store.claim(1, "token")

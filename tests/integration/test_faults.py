@@ -372,7 +372,7 @@ def test_a_primary_of_a_cluster_that_is_away_holds_up_its_own_tasks_only(kafka_b
         with pipeline.store() as store, pipeline.service(worker={"role": "worker", "commit_ms": 200}) as service:
 
             def committed() -> int:
-                controls = [decode_control(view.control) for view in store.view(others, {}, {}).values()]
+                controls = [decode_control(view.control) for view in store.view(others, {}).values()]
                 return sum(offset or 0 for control in controls for offset in control.offsets)
 
             with Stream(pipeline):

@@ -22,7 +22,7 @@ from tests.support.command_line import COMMAND, environment, streammetrics
 from tests.support.paths import ROOT
 
 TASKS = 5
-KEYS = TASKS * 7 + 3
+KEYS = TASKS * 6 + 3
 """Six per task; three per namespace: its size, the frozen scales, and the history."""
 USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
 
@@ -35,7 +35,9 @@ def fill(settings: RedisConnection) -> None:
     shelf.write(b"looks")
     for task in range(TASKS):
         claim = store.claim(task, "token")
-        commit = Commit(task, claim.epoch, "token", 1, StateChanges(b"control", 0, USERS, dict.fromkeys(USERS, 5), (), {0: b"pane"}))
+        commit = Commit(
+            task, claim.epoch, "token", 1, StateChanges(b"control", {"panes": {"0": b"pane"}}, users=USERS, due=dict.fromkeys(USERS, 5))
+        )
         assert store.commit(commit) is CommitOutcome.WRITTEN
     store.close()
     shelf.close()
@@ -151,7 +153,7 @@ class TestDelete:
         assert "in use by worker at 127.0.0.1; stop them first" in done.stderr
         assert all_keys(gone) == before
         assert streammetrics("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
-        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, StateChanges(b"", 0))) is CommitOutcome.CONFLICT
+        assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, StateChanges(b""))) is CommitOutcome.CONFLICT
         worker.close()
 
     def test_without_a_terminal_it_requires_yes(self, names: tuple[RedisConnection, RedisConnection]) -> None:

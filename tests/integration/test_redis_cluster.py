@@ -22,9 +22,9 @@ def test_tasks_are_spread_over_the_cluster_and_each_is_in_one_slot(
     client = redis_cluster.client()
     ports = set()
     for task in range(12):
-        Owner(cluster_store, task).must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
+        Owner(cluster_store, task).must_commit(users={"a": b"1"}, due={"a": 1}, rows={"panes": {"0": b"p"}})
         keys = TaskKeys.of(namespace, task)
-        assert client.exists(*keys) == 7
+        assert client.exists(*keys) == 6
         assert len({client.keyslot(key) for key in keys}) == 1
         ports.add(client.get_node_from_key(keys.ctl).port)
     assert len(ports) == 3
@@ -64,9 +64,9 @@ def test_a_store_built_before_its_cluster_starts_works_later(namespace: str) -> 
 
 def test_commits_continue_while_their_slot_moves(cluster_store: RedisStore, redis_cluster: RedisCluster, namespace: str) -> None:
     owner = Owner(cluster_store, 0)
-    others = {"totals": {"a": b"t"}, "experiments": {"1": b"e"}}
-    owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"}, **others)
-    owner.must_commit(users_gone=["a"], panes_gone=[0], totals_gone=["a"], experiments_gone=["1"])
+    others = {"totals": {"a": b"t"}}
+    owner.must_commit(users={"a": b"1"}, due={"a": 1}, rows={"panes": {"0": b"p"}, "sums": {"1": b"e"}}, **others)
+    owner.must_commit(users_gone=["a"], totals_gone=["a"], rows_gone={"panes": ["0"], "sums": ["1"]})
     keys = TaskKeys.of(namespace, 0)
 
     def prefetched() -> Mapping[str, bytes] | None:
@@ -75,7 +75,7 @@ def test_commits_continue_while_their_slot_moves(cluster_store: RedisStore, redi
         return receive()
 
     with redis_cluster.moving(keys.ctl) as move:
-        owner.must_commit(users={"b": b"2"}, due={"b": 2}, panes={1: b"q"}, totals={"b": b"u"}, experiments={"2": b"f"})
+        owner.must_commit(users={"b": b"2"}, due={"b": 2}, totals={"b": b"u"}, rows={"panes": {"1": b"q"}, "sums": {"2": b"f"}})
         assert prefetched() == {"b": b"2"}
         move(*keys)
         assert prefetched() is None, "the keys are on another node"
@@ -84,5 +84,5 @@ def test_commits_continue_while_their_slot_moves(cluster_store: RedisStore, redi
     assert prefetched() == {"b": b"2"}
     expected = LoadedUsers({"b": b"2", "c": b"3", "d": b"4"}, ["b", "c", "d"], None, {"b": b"u", "d": b"v"})
     assert owner.load("bcd", ALL_DUE) == expected
-    assert (owner.view().panes, owner.view().experiments) == ({1: b"q"}, {"2": b"f"})
+    assert owner.view().rows == {"panes": {"1": b"q"}, "sums": {"2": b"f"}}
     assert owner.view().mark.seq == 5

@@ -13,8 +13,8 @@ from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.redis.transaction import transact
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.errors import StateError, StoreError
+from streammetrics.state.tables import GROWS, StatePiece
 from tests.servers.process import HOST
 from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.faults import EXECUTED, JUDGED, ReplyThief
@@ -26,12 +26,10 @@ CHANGES: dict[str, Any] = {
     "pieces_gone": {"c": 1},
     "due": {"a": 5},
     "users_gone": ["c"],
-    "panes": {1: b"q"},
-    "panes_gone": [0],
+    "rows": {"panes": {"1": b"q"}, "sums": {"2": b"e"}},
+    "rows_gone": {"panes": ["0"], "sums": ["1"]},
     "totals": {"a": b"2"},
     "totals_gone": ["c"],
-    "experiments": {"2": b"e"},
-    "experiments_gone": ["1"],
 }
 USERS = ["a", "b", "c"]
 
@@ -53,8 +51,8 @@ def store(server: RedisServer, namespace: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def owner(store: RedisStore) -> Owner:
     owner = Owner(store, 0)
-    kin = {"totals": {"c": b"1"}, "experiments": {"1": b"e"}}
-    owner.must_commit(users={"a": b"1", "c": b"1"}, due={"a": 1, "c": 1}, panes={0: b"p"}, **kin)
+    rows = {"panes": {"0": b"p"}, "sums": {"1": b"e"}}
+    owner.must_commit(users={"a": b"1", "c": b"1"}, due={"a": 1, "c": 1}, totals={"c": b"1"}, rows=rows)
     return owner
 
 
@@ -152,7 +150,7 @@ def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: Re
         settings = RedisConnection(url=server.url, namespace=namespace, username="worker", password="word")
         store, reader = RedisStore(settings), RedisStore(RedisConnection(url=server.url, namespace=namespace))
         owner = Owner(store, 0)
-        owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"})
+        owner.must_commit(users={"c": b"1"}, due={"c": 1}, rows={"panes": {"0": b"p"}})
         before = everything(reader, 0, USERS)
         operator.execute_command("ACL", "SETUSER", "worker", f"-{right}")
         with pytest.raises(StoreError, match=r"grant redis\.username"):
@@ -265,7 +263,7 @@ def test_nothing_seems_lost_while_only_some_keys_have_moved(redis_cluster: Redis
     """Each of the two nodes answers as if the other's keys did not exist."""
     store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner, keys = Owner(store, 0), TaskKeys.of(namespace, 0)
-    owner.must_commit(users={"c": b"1"}, due={"c": 1}, panes={0: b"p"}, totals={"c": b"1"}, experiments={"1": b"e"})
+    owner.must_commit(users={"c": b"1"}, due={"c": 1}, totals={"c": b"1"}, rows={"panes": {"0": b"p"}, "sums": {"1": b"e"}})
     before = everything(store, 0, USERS)
     refused = {
         "commit": lambda: store.commit(owner.next(**CHANGES)),
@@ -275,7 +273,7 @@ def test_nothing_seems_lost_while_only_some_keys_have_moved(redis_cluster: Redis
     with redis_cluster.moving(keys.ctl) as move:
         move(getattr(keys, moved))
         for name, ask in refused.items():
-            if name != "view" or moved in ("ctl", "users", "panes", "experiments"):  # the keys that a view reads
+            if name != "view" or moved in ("ctl", "users", "rows"):  # the keys that a view reads
                 with pytest.raises(StoreError, match="streammetrics continues by itself when all have moved"):
                     ask()
     assert everything(store, 0, USERS) == before

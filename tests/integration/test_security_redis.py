@@ -167,7 +167,7 @@ class TestRun:
         store = RedisStore(settings(url, authority, **access(authority, user), cluster=url != server.url))
         assert store.compare_and_set({"a": (None, b"1"), "b": (None, b"1")}) == {"a": b"1", "b": b"1"}
         assert store.compare_and_set({"a": (b"1", b"2"), "b": (b"1", None)}) == {"a": b"2"}
-        assert store.view([0, 1], {}, {}) == {}
+        assert store.view([0, 1], {}) == {}
         store.close()
         for node in nodes:
             with node.client() as client:

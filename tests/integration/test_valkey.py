@@ -45,7 +45,7 @@ def test_what_was_committed_survives_its_death(valkey: ValkeyServer) -> None:
     store = RedisStore(RedisConnection(url=valkey.url, namespace="valkey"))
     store.try_commit()
     claim = store.claim(0, "mine")
-    changes = StateChanges(b"control", 0, {"u1": b"state"}, {"u1": 5}, (), {0: b"pane"})
+    changes = StateChanges(b"control", {"panes": {"0": b"pane"}}, users={"u1": b"state"}, due={"u1": 5})
     assert store.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, changes)) is CommitOutcome.WRITTEN
     valkey.kill()
     valkey.restart()

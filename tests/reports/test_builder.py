@@ -40,7 +40,7 @@ def update_task(
         machine.take([Arrival("events", Impression(f"x{ts}", user, ts, ("i",)))])
         machine.commit()
     machine.finish(flush)
-    view = machine.store.view([0], {}, {})[0]
+    view = machine.store.view([0], {})[0]
     builder.update(task, replace(view, is_snapshot=is_snapshot))
 
 
@@ -119,7 +119,7 @@ def test_state_of_other_rules_or_measures_is_rejected(fault: str) -> None:
     machine.commit()
     rules = WindowRules(pane_ms=1, windows_ms=(5,), lateness_ms=0, attribution_ms=1)
     with pytest.raises(StateError, match="made by other rules"):
-        ReportBuilder(mine.layout, rules, {}, mine.signature).update(0, machine.store.view([0], {}, {})[0])
+        ReportBuilder(mine.layout, rules, {}, mine.signature).update(0, machine.store.view([0], {})[0])
 
 
 def test_the_slowest_task_decides_up_to_when_lists_are_enrolled() -> None:

@@ -178,7 +178,7 @@ def test_multi_exposed_users_and_credits_are_summed_over_tasks() -> None:
 def test_the_latest_run_with_enrolled_lists_counts_in_any_order() -> None:
     tasks = Tasks(1)
     tasks.show(0, 0, "u-c")
-    control = decode_control(tasks.view([0], {}, {})[0].control)
+    control = decode_control(tasks.view([0], {})[0].control)
     runs = [(1, "ranker", 500, 600, ["a"], None), (2, "ranker", 0, 10, ["a"], None), (3, "ranker", 900, 900, ["a"], None)]
     for known in permutations(runs):  # the last run has a day only
         assert started_runs(msgspec.structs.replace(control, runs=list(known)), ["2", "1", "1:20000", "3:20000"]) == {1: "ranker"}
@@ -207,7 +207,7 @@ def test_the_first_snapshot_of_a_run_may_be_dated_before_its_first_list(patience
     builder = ReportBuilder(
         engine.layout, rules, {}, engine.signature, ExperimentView(engine.user_totals.measures, lambda _: Policy(), DAY_MS, patience_ms)
     )
-    builder.update(0, machine.store.view([0], {}, {})[0])
+    builder.update(0, machine.store.view([0], {})[0])
     report = builder.report(1)
     assert report.entered_ms == NOON_MS - 400 - patience_ms
     snapshots = History().add(report.entered_ms, report.experiments).matching(report.experiments)
@@ -333,7 +333,7 @@ def test_a_slow_exporter_cannot_remove_the_scale_of_a_newer_run() -> None:
     slow_exporter.publish()
     for task in (0, 1):
         tasks.pass_time(task, 2)
-    tasks.seen = tasks.view(range(2), {}, {})  # what the slow exporter reads first: no task has the experiment
+    tasks.seen = tasks.view(range(2), {})  # what the slow exporter reads first: no task has the experiment
     for task in (0, 1):
         tasks.show(task, 3, *users(str(task), 40))
         tasks.pass_time(task, 3)
@@ -355,11 +355,11 @@ def test_a_scale_stays_when_a_run_moves_between_tasks_during_a_read() -> None:
     before = scale_of(since_start(reports[-1])["ranker"])
     assert before is not None
     tasks.pass_time(1, 0.9)
-    earlier = tasks.view([1], {}, {})
+    earlier = tasks.view([1], {})
     tasks.show(1, 0.95, *users("1", 40))
     for task in (0, 1):
         tasks.pass_time(task, 1.1)
-    tasks.seen = {**tasks.view([0], {}, {}), **earlier}
+    tasks.seen = {**tasks.view([0], {}), **earlier}
     slow.publish()
     assert reports[-1].experiments == ()
     tasks.seen = None

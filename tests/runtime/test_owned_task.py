@@ -17,7 +17,7 @@ INPUTS = (Input("impressions", 3), Input("feedback", 3))
 @pytest.fixture
 def task() -> OwnedTask:
     task = OwnedTask(Assignment(3, INPUTS))
-    task.claimed(Claim(2, 5, None, {}, ()), engine_of(SETTINGS).open(None, {}, ()), users_max=9, now_seconds=40.0)
+    task.claimed(Claim(2, 5, None), engine_of(SETTINGS).open(None), users_max=9, now_seconds=40.0)
     return task
 
 

@@ -39,7 +39,7 @@ def task_with(users: Iterable[str] = (), states: Mapping[str, bytes] | None = No
 class CountingStore(MemoryStore):
     def __init__(self, states: dict[str, bytes]) -> None:
         super().__init__()
-        self.commit(Commit(0, self.claim(0, "mine").epoch, "mine", 1, StateChanges(b"control", 0, users=states)))
+        self.commit(Commit(0, self.claim(0, "mine").epoch, "mine", 1, StateChanges(b"control", users=states)))
         self.loaded: list[list[str]] = []
 
     def load(
@@ -122,7 +122,7 @@ def test_users_prefetched_for_another_chunk_stay_for_that_one(users: Prefetch) -
 def test_users_that_the_commit_in_flight_deletes_are_not_read(store: CountingStore, users: Prefetch) -> None:
     """The store returns the user until that commit is written, and nothing afterwards."""
     task = task_with()
-    task.commits.in_flight = InFlightCommit(Commit(0, 1, "mine", 2, StateChanges(b"control", 0)), {}, frozenset("a"))
+    task.commits.in_flight = InFlightCommit(Commit(0, 1, "mine", 2, StateChanges(b"control")), {}, frozenset("a"))
     users.prefetch(task, CHUNK, needs("ab"))
     assert users.read(task, CHUNK, needs("ab")).users == {"b": STATES["b"]}
     assert store.loaded == [["b"]]
@@ -142,7 +142,7 @@ def test_due_users_are_loaded_unless_they_are_cached(store: CountingStore) -> No
 
 def test_due_users_come_to_a_step_with_their_state(store: CountingStore, users: Prefetch) -> None:
     epoch = store.claim(0, "mine").epoch
-    store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 4, "c": 9}, totals={"b": b"sums"})))
+    store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", due={"a": 3, "b": 4, "c": 9}, totals={"b": b"sums"})))
     task = task_with("c", {"c": b"prefetched"})
     task.backlog.users_max = 100
     read = users.read(task, CHUNK, Needs(frozenset("a"), 9))
@@ -154,7 +154,7 @@ def test_due_users_come_to_a_step_with_their_state(store: CountingStore, users: 
 def test_due_users_may_be_requested_before_the_step_that_needs_them(lost: bool) -> None:
     store = CountingStore(STATES)
     epoch = store.claim(0, "mine").epoch
-    store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", 0, due={"a": 3, "b": 9}, totals={"a": b"sums", "c": b"more"})))
+    store.commit(Commit(0, epoch, "mine", 2, StateChanges(b"control", due={"a": 3, "b": 9}, totals={"a": b"sums", "c": b"more"})))
     users, task = Prefetch(store, WorkerRules()), task_with()
     task.backlog.users_max = 100
     assert not users.request_due(task, needs("b")), "none is needed"

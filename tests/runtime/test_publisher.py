@@ -16,6 +16,7 @@ from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Store, StoreNode
 from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.pane_store import PANES
 from streammetrics.engine.signature import Signature
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression, WatchedPath
@@ -288,7 +289,7 @@ def test_feedback_in_the_oldest_pane_that_may_change_is_seen() -> None:
     machine.take([Arrival("events", Impression("x", "u", 23, ("a",))), Arrival("events", Impression("y", "v", 30, ("a",)))])
     machine.commit()
     assert answered() == [28, 1, 0]
-    assert builder.panes_from(0) == 20
+    assert builder.rows_from(0)[PANES] == 20
     machine.take([Arrival("events", Feedback("u", 28, "a", "click", None, "x"))])
     machine.commit()
     assert answered() == [28, 1, 1]
@@ -366,7 +367,7 @@ def test_after_lost_commits_a_publisher_shows_the_same_as_a_new_one(deeds: list[
             if deed == "lose and claim":
                 machine.open()
         if publishes:
-            if runs.marks and not store.view([0], {}, {}):
+            if runs.marks and not store.view([0], {}):
                 with pytest.raises(StateError, match="lost all state of task 0"):
                     publisher.publish()
                 return

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 
 from streammetrics.config import Settings
 from streammetrics.engine.batch import Batch
+from streammetrics.engine.pane_store import PANES
 from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.errors import MalformedEvent
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
@@ -61,8 +64,8 @@ class Pipeline:
         self.settings = Settings.model_validate(sections)
         self.engine = build_engine(self.settings, TOPICS)
         self.builder = build_report_builder(self.settings, self.engine)
-        self._state = self.engine.open(None, {}, ())
-        self._panes: dict[int, bytes] = {}
+        self._state = self.engine.open(None)
+        self._panes: dict[str, bytes] = {}
         self._totals: dict[str, bytes] = {}
         self._records = self._seq = 0
 
@@ -90,19 +93,17 @@ class Pipeline:
 
     def _commit(self) -> None:
         changes = self.engine.save(self._state).changes
-        self._panes.update(changes.panes)
+        self._panes.update(changes.rows[PANES])
         self._totals.update(changes.totals)
-        for start in changes.panes_gone:
+        for start in changes.rows_gone[PANES]:
             self._panes.pop(start, None)
-        wanted = self.builder.panes_from(0)
-        panes = {start: pane for start, pane in self._panes.items() if wanted is None or start >= wanted}
+        wanted = self.builder.rows_from(0).get(PANES, NEVER)
+        rows = {
+            PANES: {start: pane for start, pane in self._panes.items() if int(start) >= wanted},
+            UNIQUE_USERS: changes.rows[UNIQUE_USERS],
+        }
         self._seq += 1
-        self.builder.update(
-            0,
-            TaskView(
-                CommitMark("owner", self._seq), changes.control, panes, len(self._state.sessions.users), user_counts=changes.user_counts
-            ),
-        )
+        self.builder.update(0, TaskView(CommitMark("owner", self._seq), changes.control, len(self._state.sessions.users), rows))
 
     def report(self) -> Report:
         return self.builder.report(1)

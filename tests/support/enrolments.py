@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Settings, expected_result
@@ -90,7 +91,7 @@ def take(machine: Machine, *steps: Arrival) -> None:
 def kept(machine: Machine, *users: str) -> tuple[dict[str, bytes], list[str], dict[str, bytes]]:
     """Return the stored totals of users, all due users, and all cells."""
     loaded = machine.store.load(0, (), ALL_DUE, users)
-    return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {}, {})[0].experiments)
+    return dict(loaded.totals), list(loaded.due), dict(machine.store.view([0], {})[0].table(EXPERIMENTS))
 
 
 def clock(ts: int) -> Arrival:

@@ -40,13 +40,13 @@ class Tasks(MemoryStore):
         self.seen: Mapping[int, TaskView] | None = None
         self.announce(count)
 
-    def view(self, tasks, since, panes_from_ms, user_counts_from_ms=NO_BOUNDS):  # type: ignore[no-untyped-def]
+    def view(self, tasks, since, rows_from=NO_BOUNDS, tables=None):  # type: ignore[no-untyped-def]
         if self.seen is not None:
             return self.seen
         found: dict[int, TaskView] = {}
         for task in tasks:
             wanted = {0: since[task]} if task in since else {}
-            views = self.machines[task].store.view([0], wanted, {0: panes_from_ms.get(task)}, {0: user_counts_from_ms.get(task)})
+            views = self.machines[task].store.view([0], wanted, {0: rows_from.get(task, {})}, tables)
             found |= {task: views[0]} if views else {}
         return found
 

@@ -290,10 +290,10 @@ class FaultyStore:
         self,
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
-        panes_from_ms: Mapping[int, int | None],
-        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        rows_from: Mapping[int, Mapping[str, int]] = NO_BOUNDS,
+        tables: Collection[str] | None = None,
     ) -> Mapping[int, TaskView]:
-        return self._inner.view(tasks, since, panes_from_ms, user_counts_from_ms)
+        return self._inner.view(tasks, since, rows_from, tables)
 
     def announce(self, partitions: int) -> int | None:
         return self._inner.announce(partitions)

@@ -116,7 +116,7 @@ class Machine:
         self._token = f"token-{self._generation}"
         claim = self.store.claim(0, self._token)
         self._epoch, self._seq = claim.epoch, claim.seq
-        self.state = self.engine.open(claim.control, claim.panes, claim.pane_starts, claim.experiments, claim.user_counts)
+        self.state = self.engine.open(claim.control, claim.rows, claim.older)
         self.position = self._saved_position
         del self.finals[self._saved_finals :]
         self._idle = self._saved_idle
@@ -235,7 +235,7 @@ class Machine:
             live_wait_ms=0 if settings.validity_ms is None else settings.lateness_ms,
         )
         builder = self.builder = ReportBuilder(self.engine.layout, rules, {}, self.engine.signature)
-        for task, view in self.store.view([0], {}, {}).items():
+        for task, view in self.store.view([0], {}).items():
             builder.update(task, view)
         self.aggregator = builder.aggregator
         return builder.report(1)

@@ -25,6 +25,7 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
 from streammetrics.engine.codec import Control, decode_control, decode_user_counts
 from streammetrics.engine.stored_state import TaskView
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.windows.unique_users import UniqueUserWindows
@@ -256,7 +257,7 @@ class Pipeline:
 
     def views(self) -> dict[int, TaskView]:
         with self.store() as store:
-            return dict(store.view(range(PARTITIONS), {}, {}))
+            return dict(store.view(range(PARTITIONS), {}))
 
     def controls(self) -> dict[int, Control]:
         return {task: decode_control(view.control) for task, view in self.views().items()}
@@ -316,7 +317,9 @@ class Pipeline:
         )
         complete = []
         for task, view in self.views().items():
-            aggregator.update(task, view.user_counts, decode_control(view.control).oldest_kept)
+            aggregator.update(
+                task, {int(start): row for start, row in view.table(UNIQUE_USERS).items()}, decode_control(view.control).oldest_kept
+            )
             complete.append(decode_control(view.control).enrolled_before)
         lists = [task.lists for task in truth.result.tasks.values()]
         starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}

@@ -42,7 +42,7 @@ class Owner:
             "seq": self.seq + 1,
         }
         values |= {name: changes.pop(name) for name in values.keys() & changes.keys()}
-        return Commit(**values, changes=StateChanges(**{"control": b"control", "panes_from_ms": 0, **changes}))
+        return Commit(**values, changes=StateChanges(**{"control": b"control", **changes}))
 
     def commit(self, **changes: Any) -> CommitOutcome:
         outcome = self.store.commit(self.next(**changes))
@@ -58,12 +58,12 @@ class Owner:
         return self.store.load(self.task, users, due, totals, bytes_max)
 
     def view(self) -> TaskView:
-        return self.store.view([self.task], {}, {})[self.task]
+        return self.store.view([self.task], {})[self.task]
 
 
 def everything(store: Store, task: int, users: Collection[str]) -> tuple[Mapping[int, TaskView], LoadedUsers]:
     """Return everything that readers can see of a task, except its owner."""
-    views = {task: replace(view, mark=CommitMark("", view.mark.seq)) for task, view in store.view([task], {}, {}).items()}
+    views = {task: replace(view, mark=CommitMark("", view.mark.seq)) for task, view in store.view([task], {}).items()}
     return views, store.load(task, users, ALL_DUE, users)
 
 
@@ -83,7 +83,7 @@ class StoreContract:
     # -- claim ---------------------------------------------------------------------------------------------------------
 
     def test_the_first_claim_finds_nothing(self, store: Store, task: int) -> None:
-        assert store.claim(task, "a") == Claim(epoch=1, seq=0, control=None, panes={}, pane_starts=())
+        assert store.claim(task, "a") == Claim(epoch=1, seq=0, control=None)
 
     def test_every_new_owner_raises_the_epoch(self, store: Store, task: int) -> None:
         assert [store.claim(task, token).epoch for token in ("a", "b", "c", "a")] == [1, 2, 3, 4]
@@ -99,40 +99,46 @@ class StoreContract:
         assert store.claim(task, "b") == store.claim(task, "b")
         assert store.claim(task, "b").epoch == 2
 
-    def test_a_claim_returns_the_committed_state_and_only_panes_that_may_change(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(control=b"one", panes={1_000: b"a", 2_000: b"b", 3_000: b"c"}, panes_from_ms=-FOREVER)
-        owner.must_commit(control=b"two", panes={3_000: b"C", 4_000: b"d"}, panes_gone=[1_000], panes_from_ms=3_000)
+    def test_a_claim_returns_the_committed_state_and_only_rows_that_may_change(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(control=b"one", rows={"panes": {"1000": b"a", "2000": b"b", "3000": b"c"}}, rows_from={"panes": -FOREVER})
+        owner.must_commit(
+            control=b"two", rows={"panes": {"3000": b"C", "4000": b"d"}}, rows_gone={"panes": ["1000"]}, rows_from={"panes": 3_000}
+        )
         claimed = store.claim(owner.task, "next")
         assert (claimed.epoch, claimed.seq, claimed.control) == (2, 2, b"two")
-        assert claimed.panes == {3_000: b"C", 4_000: b"d"}
-        assert sorted(claimed.pane_starts) == [2_000, 3_000, 4_000]
+        assert claimed.rows == {"panes": {"3000": b"C", "4000": b"d"}}
+        assert claimed.older == {"panes": {"2000"}}
 
-    @pytest.mark.parametrize(("panes_from_ms", "read"), [(-FOREVER, [1_000, 2_000]), (1_001, [2_000]), (2_000, [2_000]), (2_001, [])])
-    def test_the_bound_of_the_panes_to_read_is_inclusive(self, store: Store, owner: Owner, panes_from_ms: int, read: list[int]) -> None:
-        owner.must_commit(panes={1_000: b"a", 2_000: b"b"}, panes_from_ms=panes_from_ms)
-        assert sorted(store.claim(owner.task, "next").panes) == read
-
-    def test_thousands_of_panes_are_claimed_completely(self, store: Store, owner: Owner) -> None:
-        panes = {start * 60_000: b"%d" % start for start in range(9_001)}
-        owner.must_commit(panes=panes)
+    @pytest.mark.parametrize(
+        ("start", "read"), [(-FOREVER, {"-5", "1000", "2000"}), (1_001, {"2000"}), (2_000, {"2000"}), (2_001, set()), (FOREVER, set())]
+    )
+    def test_the_bound_of_the_rows_to_read_is_inclusive(self, store: Store, owner: Owner, start: int, read: set[str]) -> None:
+        keys = {"-5", "1000", "2000"}
+        owner.must_commit(rows={"panes": dict.fromkeys(keys, b"a")}, rows_from={"panes": start})
         claimed = store.claim(owner.task, "next")
-        assert claimed.panes == panes
-        assert set(claimed.pane_starts) == panes.keys()
-        assert owner.view().panes == panes
+        assert claimed.rows.get("panes", {}).keys() == read
+        assert claimed.older.get("panes", set()) == keys - read
+
+    def test_thousands_of_rows_are_claimed_completely(self, store: Store, owner: Owner) -> None:
+        rows = {"panes": {str(start * 60_000): b"%d" % start for start in range(9_001)}, "sums": {f"s{n}": b"1" for n in range(9_001)}}
+        owner.must_commit(rows=rows)
+        claimed = store.claim(owner.task, "next")
+        assert (claimed.rows, claimed.older) == (rows, {})
+        assert owner.view().rows == rows
+        owner.must_commit(rows_gone={"panes": list(rows["panes"])}, epoch=owner.claimed.epoch + 1, token="next")
+        assert owner.view().rows == {"sums": rows["sums"]}
 
     # -- fencing -------------------------------------------------------------------------------------------------------
 
     def test_an_owner_of_an_older_epoch_is_fenced_and_writes_nothing(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(
-            users={"u": b"1"}, due={"u": 10}, panes={0: b"p"}, totals={"u": b"t"}, experiments={"1": b"e"}, user_counts={0: b"r"}
-        )
+        owner.must_commit(users={"u": b"1"}, due={"u": 10}, totals={"u": b"t"}, rows={"panes": {"0": b"p"}, "sums": {"1": b"e"}})
         before = everything(store, owner.task, ["u", "v"])
         store.claim(owner.task, "next")
         full = owner.next(
-            users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, panes={0: b"q", 1: b"r"}, control=b"zombie",
-            totals={"u": b"2"}, experiments={"1": b"2"}, user_counts={0: b"2"},
+            users={"u": b"2", "v": b"3"}, due={"u": 20, "v": 30}, control=b"zombie", totals={"u": b"2"},
+            rows={"panes": {"0": b"q", "1": b"r"}, "sums": {"1": b"2"}, "new": {"": b"2"}}, rows_from={"panes": 1},
         )  # fmt: skip
-        gone = owner.next(users_gone=["u"], panes_gone=[0], totals_gone=["u"], experiments_gone=["1"])
+        gone = owner.next(users_gone=["u"], totals_gone=["u"], rows_gone={"panes": ["0"], "sums": ["1"]})
         assert [store.commit(full), store.commit(gone)] == [CommitOutcome.FENCED] * 2
         assert everything(store, owner.task, ["u", "v"]) == before
 
@@ -150,7 +156,7 @@ class StoreContract:
 
     def test_a_commit_is_a_conflict_if_the_store_has_lost_everything(self, store: Store, task: int) -> None:
         for epoch in (1, 7):
-            assert store.commit(Commit(task, epoch, "a", 1, StateChanges(b"control", 0, users={"u": b"1"}))) is CommitOutcome.CONFLICT
+            assert store.commit(Commit(task, epoch, "a", 1, StateChanges(b"control", users={"u": b"1"}))) is CommitOutcome.CONFLICT
         assert store.load(task, ["u"]) == NOTHING
         assert store.claim(task, "a").seq == 0
 
@@ -292,9 +298,9 @@ class StoreContract:
 
     def test_tasks_do_not_see_each_other(self, store: Store, tasks: itertools.count[int]) -> None:
         one, other = Owner(store, next(tasks)), Owner(store, next(tasks))
-        one.must_commit(users={"u": b"1"}, due={"u": 10}, panes={0: b"p"})
+        one.must_commit(users={"u": b"1"}, due={"u": 10}, rows={"panes": {"0": b"p"}})
         assert other.load(["u"], ALL_DUE) == NOTHING
-        assert store.view([other.task], {}, {}) == {}
+        assert store.view([other.task], {}) == {}
 
     # -- due -----------------------------------------------------------------------------------------------------------
 
@@ -404,7 +410,7 @@ class StoreContract:
         owner.must_commit(users_gone=["a"], totals_gone=["a"])
         assert owner.load(["a"], ALL_DUE) == LoadedUsers({}, ["b"], None)
 
-    # -- totals and experiments ----------------------------------------------------------------------------------------
+    # -- totals and rows ----------------------------------------------------------------------------------------------
 
     def test_totals_stay_until_they_are_deleted_themselves(self, owner: Owner) -> None:
         owner.must_commit(users={"a": b"1"}, due={"a": 10}, totals={"a": b"\x00\xff", "b": b""})
@@ -421,13 +427,12 @@ class StoreContract:
         assert loaded == LoadedUsers({"x": b"x"}, ["b", "x"], 20, {"b": b"b", "d": b"d"})
         assert owner.load(["x"], totals=["d"]) == LoadedUsers({"x": b"x"}, [], None, {"d": b"d"})
 
-    def test_any_text_may_name_a_user_with_totals_or_an_experiment_cell(self, store: Store, owner: Owner) -> None:
+    def test_any_text_may_name_a_user_with_totals_or_a_row(self, store: Store, owner: Owner) -> None:
         texts = {text: text.encode() for text in ODD_USERS}
-        owner.must_commit(totals=texts, experiments=texts, due=dict.fromkeys(texts, 5))
+        owner.must_commit(totals=texts, rows={"sums": texts}, due=dict.fromkeys(texts, 5))
         assert owner.load(totals=ODD_USERS).totals == texts
         assert owner.load([], ALL_DUE).totals == texts
-        assert owner.view().experiments == texts
-        assert store.claim(owner.task, "next").experiments == texts
+        assert owner.view().rows == store.claim(owner.task, "next").rows == {"sums": texts}
 
     def test_thousands_of_totals_are_read_and_dropped_at_once(self, owner: Owner) -> None:
         sums = {f"user-{number}": b"%d" % number for number in range(12_001)}
@@ -438,24 +443,29 @@ class StoreContract:
         owner.must_commit(totals_gone=list(sums))
         assert owner.load(totals=sums).totals == {}
 
-    def test_cells_of_experiments_are_replaced_and_dropped_by_name(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(experiments={"1": b"a", "1:20045": b"b"})
-        owner.must_commit(experiments={"1": b"A", "2": b""}, experiments_gone=["1:20045", "never there"])
-        assert owner.view().experiments == {"1": b"A", "2": b""}
-        assert store.claim(owner.task, "next").experiments == {"1": b"A", "2": b""}
+    def test_rows_are_replaced_and_deleted_by_table_and_key(self, store: Store, owner: Owner) -> None:
+        owner.must_commit(rows={"sums": {"1": b"a", "1:20045": b"b", "a:b c=1": b"c"}, "other": {"1": b"o"}})
+        owner.must_commit(rows={"sums": {"1": b"A", "2": b""}}, rows_gone={"sums": ["1:20045", "never there"], "none": ["1"]})
+        rows = {"sums": {"1": b"A", "2": b"", "a:b c=1": b"c"}, "other": {"1": b"o"}}
+        assert owner.view().rows == store.claim(owner.task, "next").rows == rows
+
+    def test_a_row_both_written_and_deleted_is_deleted(self, owner: Owner) -> None:
+        owner.must_commit(rows={"sums": {"1": b"a"}}, rows_gone={"sums": ["1"]})
+        assert owner.view().rows == {}
 
     # -- view ----------------------------------------------------------------------------------------------------------
 
     def test_a_view_shows_the_committed_state(self, owner: Owner) -> None:
-        owner.must_commit(control=b"\xff", users={"a": b"1", "b": b"2"}, panes={0: b"p", 60_000: b""})
-        assert owner.view() == TaskView(mark=CommitMark(owner.token, 1), control=b"\xff", panes={0: b"p", 60_000: b""}, users=2)
+        rows = {"panes": {"0": b"p", "60000": b""}}
+        owner.must_commit(control=b"\xff", users={"a": b"1", "b": b"2"}, rows=rows)
+        assert owner.view() == TaskView(CommitMark(owner.token, 1), b"\xff", users=2, rows=rows)
 
     def test_a_task_never_committed_or_unchanged_is_absent(self, store: Store, tasks: itertools.count[int]) -> None:
         changed, unchanged, lost, claimed = (Owner(store, next(tasks)) for _ in range(4))
         for owner in (changed, unchanged, lost):
             owner.must_commit()
         since = {owner.task: CommitMark(owner.token, seq) for owner, seq in ((changed, 0), (unchanged, 1), (lost, 9))}
-        views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since, {})
+        views = store.view([changed.task, unchanged.task, lost.task, claimed.task, next(tasks)], since)
         assert {task: (view.mark.seq, view.is_snapshot) for task, view in views.items()} == {changed.task: (1, False), lost.task: (1, True)}
 
     @pytest.mark.parametrize("claimed", [False, True])
@@ -463,46 +473,57 @@ class StoreContract:
         if claimed:
             store.claim(task, "successor")
         with pytest.raises(StateError, match=f"lost all state of task {task}, which was shown"):
-            store.view([task], {task: CommitMark("owner", 3)}, {})
+            store.view([task], {task: CommitMark("owner", 3)})
 
     def test_a_reader_of_another_claim_or_a_lost_commit_gets_a_snapshot(self, store: Store, owner: Owner) -> None:
-        parts = {0: b"a", 10: b"b"}
-        owner.must_commit(panes=parts, user_counts=parts)
+        parts = {"0": b"a", "10": b"b"}
+        owner.must_commit(rows={"panes": parts, "users": parts, "sums": parts})
         owner.must_commit()
 
         def seen(since: CommitMark | None) -> tuple[int, int, bool]:
             known = {} if since is None else {owner.task: since}
-            view = store.view([owner.task], known, {owner.task: 10}, {owner.task: 11})[owner.task]
-            return len(view.panes), len(view.user_counts), view.is_snapshot
+            view = store.view([owner.task], known, {owner.task: {"panes": 10, "users": 11}}, ["panes", "users"])[owner.task]
+            assert view.rows.keys() <= {"panes", "users"}
+            return len(view.table("panes")), len(view.table("users")), view.is_snapshot
 
         assert seen(None) == (1, 0, False)
         assert seen(CommitMark(owner.token, 1)) == (1, 0, False)
         assert seen(CommitMark(owner.token, 3)) == (2, 2, True)
         assert seen(CommitMark("another's", 2)) == (2, 2, True)
 
-    @pytest.mark.parametrize(("from_ms", "seen"), [(None, [0, 10, 20]), (10, [10, 20]), (11, [20]), (21, [])])
-    def test_a_view_shows_panes_from_the_requested_start(self, store: Store, owner: Owner, from_ms: int | None, seen: list[int]) -> None:
-        owner.must_commit(panes={0: b"a", 10: b"b", 20: b"c"}, panes_from_ms=20)
-        view = store.view([owner.task], {}, {owner.task: from_ms})[owner.task]
-        assert sorted(view.panes) == seen
+    @pytest.mark.parametrize(("start", "seen"), [(None, ["0", "10", "20"]), (10, ["10", "20"]), (11, ["20"]), (21, [])])
+    def test_a_view_shows_rows_from_the_requested_start(self, store: Store, owner: Owner, start: int | None, seen: list[str]) -> None:
+        rows = {"0": b"a", "10": b"b", "20": b"c"}
+        owner.must_commit(rows={"panes": rows, "sums": rows}, rows_from={"panes": 20})
+        view = store.view([owner.task], {}, {} if start is None else {owner.task: {"panes": start}})[owner.task]
+        assert (sorted(view.table("panes")), view.table("sums")) == (seen, rows)
+
+    def test_a_view_shows_only_the_requested_tables(self, store: Store, owner: Owner) -> None:
+        rows = {"panes": {"0": b"p"}, "sums": {"1": b"s"}, "other": {"o": b"o"}}
+        owner.must_commit(rows=rows)
+
+        def seen(*tables: str) -> object:
+            return store.view([owner.task], {}, tables=tables)[owner.task].rows
+
+        assert (seen(), seen("none"), seen("panes", "sums")) == ({}, {}, {"panes": rows["panes"], "sums": rows["sums"]})
 
     def test_many_tasks_are_viewed_at_once(self, store: Store, tasks: itertools.count[int]) -> None:
         owners = [Owner(store, next(tasks)) for _ in range(100)]
         for owner in owners:
             owner.must_commit(control=b"%d" % owner.task)
-        views = store.view([owner.task for owner in owners], {}, {})
+        views = store.view([owner.task for owner in owners], {})
         assert {task: view.control for task, view in views.items()} == {owner.task: b"%d" % owner.task for owner in owners}
 
     def test_a_reader_never_sees_part_of_a_commit(self, owner: Owner) -> None:
         last, halves = 300, []
-        owner.must_commit(control=b"1", panes=dict.fromkeys(range(50), b"1"))
+        owner.must_commit(control=b"1", rows={"panes": dict.fromkeys(map(str, range(50)), b"1")})
 
         def read() -> None:
             seq = 0
             while seq < last:
                 view = owner.view()
                 seq = view.mark.seq
-                if {view.control, b"%d" % seq} != set(view.panes.values()) or view.users != seq - 1:
+                if {view.control, b"%d" % seq} != set(view.table("panes").values()) or view.users != seq - 1:
                     halves.append(view)
                     return
 
@@ -510,53 +531,19 @@ class StoreContract:
         reader.start()
         for seq in range(2, last + 1):
             text = b"%d" % seq
-            owner.must_commit(control=text, panes=dict.fromkeys(range(50), text), users={str(seq): text})
+            owner.must_commit(control=text, rows={"panes": dict.fromkeys(map(str, range(50)), text)}, users={str(seq): text})
         reader.join()
         assert halves == []
 
     def test_returned_values_do_not_change_later(self, owner: Owner) -> None:
-        owner.must_commit(users={"a": b"1"}, due={"a": 1}, panes={0: b"p"})
-        owner.must_commit(totals={"a": b"1"}, experiments={"1": b"1"})
+        rows = {"panes": {"0": b"p"}, "sums": {"1": b"1"}}
+        owner.must_commit(users={"a": b"1"}, due={"a": 1}, totals={"a": b"1"}, rows=rows)
         view, loaded, claimed = owner.view(), owner.load(["a"], due_before(2)), owner.store.claim(owner.task, owner.token)
-        owner.must_commit(users={"a": b"2", "b": b"2"}, panes={1: b"q"}, panes_gone=[0], totals={"a": b"2"}, experiments_gone=["1"])
-        assert (dict(view.panes), loaded.users, dict(claimed.panes)) == ({0: b"p"}, {"a": b"1"}, {0: b"p"})
-        assert (loaded.totals, view.experiments, claimed.experiments) == ({"a": b"1"}, {"1": b"1"}, {"1": b"1"})
-
-    # -- user counts -------------------------------------------------------------------------------------------------------
-
-    def test_unique_users_of_a_pane_are_deleted_with_it(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(panes={0: b"a", 10: b"b"}, user_counts={0: b"\x00\xff", 10: b""})
-        owner.must_commit(panes={10: b"B"}, user_counts={0: b"A", -10: b"before the epoch"})
-        view = owner.view()
-        assert (view.panes, view.user_counts) == ({0: b"a", 10: b"B"}, {0: b"A", 10: b"", -10: b"before the epoch"})
-        owner.must_commit(panes_gone=[0, -10, 99])
-        view = owner.view()
-        assert (view.panes, view.user_counts) == ({10: b"B"}, {10: b""})
-        assert store.claim(owner.task, "next").pane_starts == (10,)
-
-    @pytest.mark.parametrize(("from_ms", "seen"), [(-FOREVER, [0, 10, 20]), (10, [10, 20]), (11, [20]), (FOREVER, [])])
-    def test_unique_users_have_their_own_bound(self, store: Store, owner: Owner, from_ms: int, seen: list[int]) -> None:
-        parts = {0: b"a", 10: b"b", 20: b"c"}
-        owner.must_commit(panes=parts, panes_from_ms=20, user_counts=parts, user_counts_from_ms=from_ms)
-        claimed = store.claim(owner.task, "next")
-        assert (sorted(claimed.panes), sorted(claimed.user_counts)) == ([20], seen)
-        view = store.view([owner.task], {}, {owner.task: 10}, {owner.task: from_ms})[owner.task]
-        assert (sorted(view.panes), sorted(view.user_counts)) == ([10, 20], seen)
-
-    def test_unique_users_of_thousands_of_panes_are_claimed_completely(self, store: Store, owner: Owner) -> None:
-        user_counts = {start * 60_000: b"%d" % start for start in range(9_001)}
-        owner.must_commit(panes=user_counts, user_counts=user_counts)
-        assert store.claim(owner.task, "next").user_counts == user_counts
-        owner.must_commit(panes_gone=list(user_counts), epoch=owner.claimed.epoch + 1, token="next")
-        assert (owner.view().panes, owner.view().user_counts) == ({}, {})
-
-    def test_deleted_panes_are_not_read(self, store: Store, owner: Owner) -> None:
-        owner.must_commit(panes={0: b"a", 10: b"b"})
-        owner.must_commit(panes_gone=[0, 99])
-        assert owner.view().panes == {10: b"b"}
-        owner.must_commit(panes_gone=[10])
-        assert owner.view().panes == {}
-        assert store.claim(owner.task, "next").pane_starts == ()
+        owner.must_commit(
+            users={"a": b"2", "b": b"2"}, rows={"panes": {"1": b"q"}}, rows_gone={"panes": ["0"], "sums": ["1"]}, totals={"a": b"2"}
+        )
+        assert (loaded.users, loaded.totals) == ({"a": b"1"}, {"a": b"1"})
+        assert view.rows == claimed.rows == rows
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 

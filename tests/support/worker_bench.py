@@ -16,6 +16,7 @@ from streammetrics.connectors.source import Input, PollResult
 from streammetrics.connectors.store import Store
 from streammetrics.engine.codec import decode_control, decode_user_counts
 from streammetrics.engine.engine import Engine
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS as USER_COUNTS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.event_time import FOREVER, NEVER
@@ -79,7 +80,7 @@ def worker_over(
 
 def settled(store: Store, logs: Logs, sessions_open: int = 0) -> bool:
     """Return whether all records are committed and each task has this many open sessions."""
-    views = store.view(range(logs.partitions), {}, {})
+    views = store.view(range(logs.partitions), {})
     if len(views) < logs.partitions:
         return False
     at_end = all(
@@ -130,7 +131,7 @@ def builder_of(store: Store, engine: Engine, tasks: int, settings: Settings = SE
         attribution_ms=settings.attribution_ms,
     )
     builder = ReportBuilder(engine.layout, rules, {}, engine.signature)
-    for task, view in store.view(range(tasks), {}, {}).items():
+    for task, view in store.view(range(tasks), {}).items():
         builder.update(task, view)
     return builder, builder.report(tasks)
 
@@ -164,8 +165,10 @@ def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, setting
     """Compare the unique users of every seventh window that has ended."""
     assert engine.user_count_layout is not None
     aggregator = UniqueUserWindows(engine.user_count_layout, settings.pane_ms, decode_user_counts)
-    for task, view in store.view(range(logs.partitions), {}, {}).items():
-        aggregator.update(task, view.user_counts, decode_control(view.control).oldest_kept)
+    for task, view in store.view(range(logs.partitions), {}).items():
+        aggregator.update(
+            task, {int(start): row for start, row in view.table(USER_COUNTS).items()}, decode_control(view.control).oldest_kept
+        )
     lists = [task.lists for task in truth.result.tasks.values()]
     ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
     for end in sorted(end for end in ends if end <= truth.result.f_ms)[::7]:
@@ -252,12 +255,12 @@ class Bench:
     @property
     def offsets(self) -> list[int | None]:
         """The committed offsets of the two inputs."""
-        views = self.store.view([0], {}, {})
+        views = self.store.view([0], {})
         return decode_control(views[0].control).offsets if views else []
 
     @property
     def watermark(self) -> int:
-        return decode_control(self.store.view([0], {}, {})[0].control).watermark - START_MS
+        return decode_control(self.store.view([0], {})[0].control).watermark - START_MS
 
     def ahead_ms(self) -> int:
         """Return how far the first input is ahead of the second in event time."""

@@ -14,6 +14,8 @@ from streammetrics.connectors.store import Store
 from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.pane_store import PANES
+from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.metrics import Scorer
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.panes import WindowRules
@@ -105,7 +107,7 @@ def test_tasks_add_up_to_the_lowest_watermark(one: Case, other: Case) -> None:
     builder = builder_of(machines[0])
     for task, (case, machine) in enumerate(zip((one, other), machines, strict=True)):
         machine.run(case.steps, flush=False)
-        view = machine.store.view([0], {}, {})[0]
+        view = machine.store.view([0], {})[0]
         builder.update(task, view)
     ends = [end_of(case, machine, flush=False) for case, machine in zip((one, other), machines, strict=True)]
     end = None if None in ends else min(end for end in ends if end is not None)
@@ -199,10 +201,11 @@ def test_windows_keep_the_panes_that_the_store_keeps() -> None:
 def test_user_counts_leave_the_store_with_their_panes() -> None:
     machine = machine_of(retention_ms=2_000)
     take(machine, *(shown("u", START_MS + at) for at in range(0, 8_000, 400)))
-    view = machine.store.view([0], {}, {})[0]
-    assert view.user_counts.keys() <= view.panes.keys()
-    assert min(view.user_counts) >= machine.state.panes.oldest_kept
-    assert len(machine.state.unique_users.panes) < len(view.user_counts) < 10
+    view = machine.store.view([0], {})[0]
+    user_counts = view.table(UNIQUE_USERS)
+    assert user_counts.keys() <= view.table(PANES).keys()
+    assert min(map(int, user_counts)) >= machine.state.panes.oldest_kept
+    assert len(machine.state.unique_users.panes) < len(user_counts) < 10
 
 
 def test_a_longer_longest_window_starts_counting_again() -> None:
@@ -291,7 +294,7 @@ def test_without_user_windows_nothing_is_stored_or_shown() -> None:
     take(machine, shown("u", START_MS), shown("clock", START_MS + 10_000))
     assert kept(machine, "u") == ({}, ["clock"], {})
     assert machine.report().user_windows == ()
-    assert machine.store.view([0], {}, {})[0].user_counts == {}
+    assert machine.store.view([0], {})[0].table(UNIQUE_USERS) == {}
 
 
 def test_without_hit_rate_only_users_are_counted() -> None:

@@ -29,7 +29,6 @@ from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.rival_groups import group_of_token
-from streammetrics.runtime.stage_check import NO_PANES_FROM_MS
 from streammetrics.wiring.connections import kafka_connection, redis_connection
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
@@ -158,7 +157,7 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     if tasks is None:
         yield DoctorFinding("ok", "the namespace is new: nothing is stored in it")
         return
-    views = store.view(range(tasks), {}, *[dict.fromkeys(range(tasks), NO_PANES_FROM_MS)] * 2)
+    views = store.view(range(tasks), {}, tables=())
     users = sum(view.users for view in views.values())
     yield DoctorFinding(
         "ok", f"the namespace has {counted(tasks, 'task')}, {len(views)} of them with state; {counted(users, 'user')} with open sessions"

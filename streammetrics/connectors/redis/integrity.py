@@ -46,7 +46,7 @@ def _left_over_keys(task: int, keys: Sequence[str], namespace: str) -> StateErro
 def _listed(keys: Sequence[str]) -> str:
     """List keys, with the verb.
 
-    >>> _listed(["{sm:0}:due"]), _listed(["{sm:0}:due", "{sm:0}:panes"])
-    ('{sm:0}:due is', '{sm:0}:due, {sm:0}:panes are')
+    >>> _listed(["{sm:0}:due"]), _listed(["{sm:0}:due", "{sm:0}:rows"])
+    ('{sm:0}:due is', '{sm:0}:due, {sm:0}:rows are')
     """
     return f"{', '.join(keys)} {'is' if len(keys) == 1 else 'are'}"

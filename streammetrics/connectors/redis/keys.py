@@ -1,13 +1,12 @@
 """Names a task's keys and fields in Redis, and builds the commands that write a commit. Sends nothing.
 
-Task p of namespace n has seven keys. All have the hash tag {n:p}, so they share one slot:
+Task p of namespace n has six keys. All have the hash tag {n:p}, so they share one slot:
 
-- `ctl` (hash): epoch, token, seq, control, panes_from_ms, reaches_from_ms (of user counts), user_bytes_max, version
+- `ctl` (hash): epoch, token, seq, control, rows_from, user_bytes_max, version
 - `users` (hash): "u" + user -> state
 - `due` (sorted set): "u" + user, by due time in ms
-- `panes` (hash): start in ms -> pane, "r" + start -> the pane's user counts
+- `rows` (hash): table + ":" + key -> the value of a row
 - `totals` (hash): "u" + user -> totals
-- `experiments` (hash): "e" + name -> cell
 - `pieces` (hash): number + ":u" + user -> a piece of a state that begins with GROWS
 
 After the first claim every key except `ctl` has a placeholder `_`, which equals no other field.
@@ -15,14 +14,14 @@ After the first claim every key except `ctl` has a placeholder `_`, which equals
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from streammetrics.connectors.redis.transaction import Command
 from streammetrics.connectors.store import Commit
 
-LAYOUT_VERSION = "4"
+LAYOUT_VERSION = "5"
 """The version of the keys and fields above. Their values have versions of their own."""
 PLACEHOLDER = b"_"
 ARGUMENTS_MAX = 256
@@ -39,9 +38,8 @@ class TaskKeys(NamedTuple):
     ctl: str
     users: str
     due: str
-    panes: str
+    rows: str
     totals: str
-    experiments: str
     pieces: str
 
     @classmethod
@@ -57,32 +55,27 @@ def writes(keys: TaskKeys, commit: Commit, largest: float) -> list[Command]:
     changes = commit.changes
     users = [part for user, state in changes.users.items() for part in (field_of(user), state)]
     due = [part for user, due_ms in changes.due.items() for part in (due_ms, field_of(user))]
-    panes: list[Any] = [part for start, pane in changes.panes.items() for part in (start, pane)]
-    panes += [part for start, counts in changes.user_counts.items() for part in (_user_counts(start), counts)]
-    panes_gone = [field for start in changes.panes_gone for field in (start, _user_counts(start))]
+    rows = [part for table, values in changes.rows.items() for key, value in values.items() for part in (_row(table, key), value)]
+    rows_gone = [_row(table, key) for table, gone in changes.rows_gone.items() for key in gone]
     totals = [part for user, sums in changes.totals.items() for part in (field_of(user), sums)]
-    cells = [part for name, cell in changes.experiments.items() for part in (_cell(name), cell)]
     pieces = [part for user, piece in changes.pieces.items() for part in (_piece(user, piece.number), piece.data)]
     pieces_gone = [_piece(user, number) for user, last in changes.pieces_gone.items() for number in range(1, last + 1)]
     users_gone, totals_gone = ([field_of(user) for user in gone] for gone in (changes.users_gone, changes.totals_gone))
     return [
         (
-            *("HSET", keys.ctl, "control", changes.control, "panes_from_ms", changes.panes_from_ms),
-            *("reaches_from_ms", changes.user_counts_from_ms, "seq", commit.seq),
+            *("HSET", keys.ctl, "control", changes.control, "rows_from", bounds_text(changes.rows_from), "seq", commit.seq),
             *(("user_bytes_max", int(largest)) if largest < inf else ()),
         ),
         *_slices("HSET", keys.users, users),
         *_slices("HSET", keys.pieces, pieces),
-        *_slices("HSET", keys.panes, panes),
+        *_slices("HSET", keys.rows, rows),
         *_slices("HSET", keys.totals, totals),
-        *_slices("HSET", keys.experiments, cells),
         *_slices("HDEL", keys.users, users_gone),
         *_slices("HDEL", keys.pieces, pieces_gone),
         *_slices("ZREM", keys.due, users_gone),
         *_slices("ZADD", keys.due, due),  # after ZREM: a user whose state was deleted may still be due
-        *_slices("HDEL", keys.panes, panes_gone),
+        *_slices("HDEL", keys.rows, rows_gone),
         *_slices("HDEL", keys.totals, totals_gone),
-        *_slices("HDEL", keys.experiments, [_cell(name) for name in changes.experiments_gone]),
     ]
 
 
@@ -107,21 +100,29 @@ def user_of(member: bytes) -> str:
     return member[1:].decode()
 
 
-def _user_counts(start: int) -> str:
-    return f"r{start}"
+def _row(table: str, key: str) -> str:
+    return f"{table}:{key}"
 
 
-def panes_of(fields: Sequence[bytes], values: Sequence[bytes]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Return panes, and their user counts, by start."""
-    pairs = list(zip(fields, values, strict=True))
-    panes = {int(field): pane for field, pane in pairs if not field.startswith(b"r")}
-    return panes, {int(field[1:]): counts for field, counts in pairs if field.startswith(b"r")}
+def bounds_text(rows_from: Mapping[str, int]) -> str:
+    """Return what `read_rows.lua` takes as bounds.
+
+    >>> bounds_text({"panes": 60_000, "unique_users": -5})
+    'panes=60000 unique_users=-5'
+    """
+    return " ".join(f"{table}={start}" for table, start in rows_from.items())
 
 
-def _cell(name: str) -> str:
-    return f"e{name}"
+def row_of(field: bytes) -> tuple[str, str]:
+    """Return the table and the key of a row."""
+    table, _, key = field.decode().partition(":")
+    return table, key
 
 
-def cells_of(flat: Sequence[bytes]) -> dict[str, bytes]:
-    """Return cells by name, from alternating fields and values."""
-    return {field[1:].decode(): cell for field, cell in zip(flat[::2], flat[1::2], strict=True) if field != PLACEHOLDER}
+def rows_of(fields: Sequence[bytes], values: Sequence[bytes]) -> dict[str, dict[str, bytes]]:
+    """Return rows by table and key."""
+    rows: dict[str, dict[str, bytes]] = {}
+    for field, value in zip(fields, values, strict=True):
+        table, key = row_of(field)
+        rows.setdefault(table, {})[key] = value
+    return rows

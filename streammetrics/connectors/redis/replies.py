@@ -7,24 +7,25 @@ from itertools import chain
 from math import inf
 from typing import Any
 
-from streammetrics.connectors.redis.keys import cells_of, panes_of, present, user_of
+from streammetrics.connectors.redis.keys import present, row_of, rows_of, user_of
 from streammetrics.connectors.store import Claim, LoadedUsers
 from streammetrics.engine.stored_state import CommitMark, TaskView
 
 
 def claimed(reply: Sequence[Any]) -> tuple[Claim, float]:
     """Return the claim that `claim.lua` has made, and the size in bytes of the largest user state ever written; inf if unknown."""
-    _, epoch, seq, control, starts, fields, values, cells, largest = reply
-    panes, user_counts = panes_of(fields, values)
-    claim = Claim(int(epoch), int(seq), control, panes, tuple(map(int, starts)), cells_of(cells), user_counts)
+    _, epoch, seq, control, fields, values, earlier, largest = reply
+    older: dict[str, set[str]] = {}
+    for table, key in map(row_of, earlier):
+        older.setdefault(table, set()).add(key)
+    claim = Claim(int(epoch), int(seq), control, rows_of(fields, values), older)
     return claim, int(largest) if largest is not None else 0 if control is None else inf
 
 
 def viewed(reply: Sequence[Any]) -> TaskView:
     """Return the committed state that `view.lua` has read."""
-    _, token, seq, is_snapshot, control, users, fields, values, cells = reply
-    panes, user_counts = panes_of(fields, values)
-    return TaskView(CommitMark(token.decode(), int(seq)), control, panes, users, cells_of(cells), user_counts, bool(is_snapshot))
+    _, token, seq, is_snapshot, control, users, fields, values = reply
+    return TaskView(CommitMark(token.decode(), int(seq)), control, users, rows_of(fields, values), bool(is_snapshot))
 
 
 def loaded(state_users: Sequence[str], total_users: Sequence[str], reply: Sequence[Any]) -> LoadedUsers:

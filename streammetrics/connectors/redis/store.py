@@ -17,6 +17,7 @@ from streammetrics.connectors.redis.integrity import lost_keys, require_complete
 from streammetrics.connectors.redis.keys import (
     LAYOUT_VERSION,
     TaskKeys,
+    bounds_text,
     field_of,
     present,
     writes,
@@ -84,7 +85,7 @@ class RedisStore:
         require_files(settings)
         self.settings = settings
         self._client = LazyClient(settings)
-        self._claim, self._view = Script("check_keys.lua", "claim.lua"), Script("check_keys.lua", "view.lua")
+        self._claim, self._view = (Script("check_keys.lua", "read_rows.lua", name) for name in ("claim.lua", "view.lua"))
         self._load, self._compare_and_set = Script("load.lua"), Script("compare_and_set.lua")
         self._pipelined = PipelinedReads()
         self._largest: dict[int, float] = {}
@@ -196,21 +197,17 @@ class RedisStore:
         self,
         tasks: Collection[int],
         since: Mapping[int, CommitMark],
-        panes_from_ms: Mapping[int, int | None],
-        user_counts_from_ms: Mapping[int, int | None] = NO_BOUNDS,
+        rows_from: Mapping[int, Mapping[str, int]] = NO_BOUNDS,
+        tables: Collection[str] | None = None,
     ) -> Mapping[int, TaskView]:
         """See `Store.view`. Each task is read at one instant; different tasks may be read at different instants."""
-        wanted, bounds = list(tasks), (panes_from_ms, user_counts_from_ms)
-        requests = [
-            (
-                self._keys(task),
-                [*map(str, since.get(task, ("", ""))), *(_or_empty(bound.get(task)) for bound in bounds), LAYOUT_VERSION],
-            )
-            for task in wanted
-        ]
-        replies = self._call(
-            lambda client: self._views(client, [((keys.ctl, keys.users, keys.panes, keys.experiments), args) for keys, args in requests])
-        )
+        wanted, of_tables = list(tasks), ("1",) if tables is None else ("0", *tables)
+        requests = []
+        for task in wanted:
+            keys, known = self._keys(task), map(str, since.get(task, ("", "")))
+            args = [*known, bounds_text(rows_from.get(task, {})), LAYOUT_VERSION, *of_tables]
+            requests.append(((keys.ctl, keys.users, keys.rows), args))
+        replies = self._call(lambda client: self._views(client, requests))
         views = {}
         for task, reply in zip(wanted, replies, strict=True):
             if reply is not None:
@@ -333,7 +330,3 @@ def _read_keys(keys: TaskKeys) -> tuple[str, str, str, str]:
 def _optional(value: bytes | None) -> tuple[int, bytes]:
     """Encode a value as whether it exists, and its bytes."""
     return (0, b"") if value is None else (1, value)
-
-
-def _or_empty(value: int | None) -> str:
-    return "" if value is None else str(value)

@@ -7,12 +7,14 @@ written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
+from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.experiment_runs import WHOLE
-from streammetrics.engine.stored_state import TaskView
+from streammetrics.engine.scope_store import EXPERIMENTS
+from streammetrics.engine.stored_state import Rows, TaskView
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Exposure, PartsDecoder, RecordPart
@@ -32,9 +34,12 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales
 from streammetrics.runtime.consumer import Worker
 
+SUMS = (EXPERIMENTS, EXAMINATION)
+"""The tables whose rows a snapshot has."""
+
 
 class Snapshot(NamedTuple):
-    """The committed state of one process at the time of a snapshot, without panes.
+    """The committed state of one process at the time of a snapshot, of the tables in SUMS.
 
     Lists are enrolled up to `enrolled_ms` (event time). `is_changed` says whether any was enrolled since the last snapshot.
     """
@@ -92,7 +97,7 @@ class SnapshotHolds:
 
     def __init__(self, watch: ExperimentWatch, store: Store, on_snapshot: OnSnapshot) -> None:
         self._watch, self._store, self._on_snapshot = watch, store, on_snapshot
-        self._sums: Mapping[str, bytes] | None = None
+        self._sums: Rows | None = None
         self._times: Iterator[int] | None = None
 
     def after_turn(self, worker: Worker) -> None:
@@ -120,8 +125,8 @@ class SnapshotHolds:
             return
         worker.enrol()
         if (enrolled_ms := state.enrolments.enrolled_before) != NEVER:
-            view = self._store.view([0], {}, {0: FOREVER}, {0: FOREVER})[0]
-            is_changed, self._sums = view.experiments != self._sums, view.experiments
+            view = self._store.view([0], {}, tables=SUMS)[0]
+            is_changed, self._sums = view.rows != self._sums, view.rows
             self._on_snapshot(Snapshot(enrolled_ms, view, is_changed))
 
 

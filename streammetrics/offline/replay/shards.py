@@ -173,7 +173,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         unfinished = worker.finish()
         if letters is not None:
             letters.flush()  # the parent reads the file as soon as it knows that this process is done
-        send(Done(worker.store.view([0], {}, {0: None}, {0: None})[0], unfinished if job.panes else [], source.samples, worker.refusals))
+        send(Done(worker.store.view([0], {})[0], unfinished if job.panes else [], source.samples, worker.refusals))
 
 
 class Shards:

@@ -17,7 +17,7 @@ from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.stored_state import TaskView
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.offline.replay.history import Snapshot
+from streammetrics.offline.replay.history import SUMS, Snapshot
 from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slice_rows import decode_rows, merged_rows
 from streammetrics.runtime.prefetch import with_due
@@ -53,7 +53,7 @@ class Shard:
         self._looks, self._next, self._snapshots = looks or (), 0, looks is not None
         self._disorder_ms = engine.rules.out_of_orderness_ms
         self._all = frozenset(range(len(engine.rules.topics)))
-        self._store, self._state = MemoryStore(), engine.open(None, {}, ())
+        self._store, self._state = MemoryStore(), engine.open(None)
         self._claim = self._store.claim(0, _TOKEN)
         self._seq, self._events = self._claim.seq, 0
         self._sums: object = None
@@ -96,7 +96,7 @@ class Shard:
     @property
     def view(self) -> TaskView:
         """The committed state, with all panes."""
-        return self._store.view([0], {}, {0: None}, {0: None})[0]
+        return self._store.view([0], {})[0]
 
     @property
     def _next_look(self) -> int:
@@ -123,8 +123,8 @@ class Shard:
         self._drain(with_sessions=False)
         enrolled_ms = self._state.enrolments.enrolled_before
         if enrolled_ms != NEVER:
-            view = self._store.view([0], {}, {0: FOREVER}, {0: FOREVER})[0]
-            is_changed, self._sums = view.experiments != self._sums, view.experiments
+            view = self._store.view([0], {}, tables=SUMS)[0]
+            is_changed, self._sums = view.rows != self._sums, view.rows
             yield Snapshot(enrolled_ms, view, is_changed)
 
     def _step(self, batch: Batch | None, flush: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from streammetrics.connectors.redis.keys import ARGUMENTS_MAX, TaskKeys, cells_of, panes_of, user_of, writes
+from streammetrics.connectors.redis.keys import ARGUMENTS_MAX, TaskKeys, rows_of, user_of, writes
 from streammetrics.connectors.store import Commit
 from streammetrics.engine.stored_state import StateChanges
 
@@ -12,7 +12,7 @@ KEYS = TaskKeys.of("sm", 3)
 
 
 def commands(largest: float = 10, **changes: object) -> list[tuple[object, ...]]:
-    commit = Commit(3, 1, "token", 5, StateChanges(control=b"c", panes_from_ms=0, **changes))  # type: ignore[arg-type]
+    commit = Commit(3, 1, "token", 5, StateChanges(control=b"c", **changes))  # type: ignore[arg-type]
     return [tuple(command) for command in writes(KEYS, commit, largest)]
 
 
@@ -46,10 +46,9 @@ def test_long_commands_are_split() -> None:
 
 
 def test_fields_are_read_back_as_written() -> None:
-    panes = {60_000: b"p"}
-    fields = [part for command in commands(panes=panes, user_counts={60_000: b"r"}) if command[1] == KEYS.panes for part in command[2:]]
+    rows = {"panes": {"60000": b"p", "-5": b"q"}, "sums": {"a:é": b"r", "": b""}}
+    fields = [part for command in commands(rows=rows) if command[1] == KEYS.rows for part in command[2:]]
     encoded = [str(field).encode() for field in fields[::2]]
     values = [value for value in fields[1::2] if isinstance(value, bytes)]
-    assert panes_of(encoded, values) == (panes, {60_000: b"r"})
+    assert rows_of(encoded, values) == rows
     assert user_of("ué".encode()) == "é"
-    assert cells_of([b"_", b"", b"e1", b"cell"]) == {"1": b"cell"}
