@@ -23,7 +23,7 @@ from streammetrics.connectors.store import (
     StoreNode,
     lost_state,
 )
-from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.state.tables import CommitMark, TaskView
 
 STALE_MAX = 1_000
 """Stale entries that are allowed on top of one per user, before the collections are rebuilt."""
@@ -130,7 +130,7 @@ class _Task:
 class MemoryStore:
     """A `Store` in memory. One thread may read while another commits.
 
-    >>> from streammetrics.engine.stored_state import StateChanges
+    >>> from streammetrics.state.tables import StateChanges
     >>> store = MemoryStore()
     >>> claim = store.claim(0, token="mine")
     >>> changes = StateChanges(b"control", users={"u7": b"state"}, due={"u7": 90})

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, TypeAlias
 
-from streammetrics.engine.stored_state import CommitMark, Rows, StateChanges, TaskView
 from streammetrics.errors import StateError
+from streammetrics.state.tables import CommitMark, Rows, StateChanges, TaskView
 
 NO_BOUNDS: Mapping[int, Mapping[str, int]] = MappingProxyType({})
 

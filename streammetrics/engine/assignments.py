@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.engine.experiment_runs import (
-    WHOLE,
     CovariatePeriod,
     ExperimentRules,
     ExperimentRun,
@@ -20,6 +19,7 @@ from streammetrics.engine.experiment_runs import (
     is_behind,
 )
 from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeSets
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiments.interleaving import INTERLEAVED

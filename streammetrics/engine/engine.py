@@ -20,13 +20,13 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.engine.signature import Signature
-from streammetrics.engine.stored_state import Rows, StateChanges
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.state.tables import Rows, StateChanges
 from streammetrics.windows.unique_users import UserCountLayout
 
 

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.assignments import ExposureTargets
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.engine.enrolment_batch import EnrolmentBatch, RecordChanges
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.examination_store import ExaminationStore

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from streammetrics.engine.codec import VERSION, check_version
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
-from streammetrics.sessions.msgpack import pack
 from streammetrics.sessions.state import ShownList
+from streammetrics.state.codec import VERSION, check_version
+from streammetrics.state.msgpack import pack
 from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemCounts, ItemHashes, VariantGrades
 
 EXAMINATION: Final = "examination"

@@ -11,13 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
+from streammetrics.engine.scopes import Scope
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
-from streammetrics.experiments.arrivals import NO_ARRIVALS, Arrivals
-
-WHOLE: Final = -1
-"""The scope of a whole run. Every other scope is a UTC day, counted from the epoch."""
 
 
 class Span(NamedTuple):
@@ -103,37 +100,6 @@ def is_behind(last: int, pane_ms: int, enrolled_before: int) -> bool:
     [True, False, False]
     """
     return last + pane_ms < enrolled_before
-
-
-PairKey: TypeAlias = tuple[int, str, str]
-"""Another part of the run by its number, a variant there, and the own variant."""
-
-
-_NONE_OF_DAY: Final = Arrivals(DAY_MS)
-
-
-class Scope:
-    """The sums over the users of one run, for all its time or for one day, by variant. Users that saw several variants are left out.
-
-    `credits` are the moments of the second team's credit against the first, by pair of teams in order. `pairs` are the cross moments
-    with cells of parts of lower numbers, of the two cells in the order of (entry, stage, variant).
-
-    `arrivals` are users by the variant and hour of their first list; if users have no variant, all lists. `exposed` are users by the
-    variant and hour of their first exposure event. In the scope of a day all the hours are one block. `recent` are the lists of the
-    latest hours, only in the scope of a whole run. Lists count there even if their user has seen another variant since.
-    `reactions` are those of the same lists, of all hours: see `list_signs.Reactions`.
-    """
-
-    __slots__ = ("arrivals", "credits", "exposed", "moments", "multi_exposed", "pairs", "reactions", "recent")
-
-    def __init__(self, day: int = WHOLE) -> None:
-        self.credits: dict[tuple[str, str], list[int]] = {}
-        self.pairs: dict[PairKey, list[int]] = {}
-        self.moments: dict[str, list[int]] = {}
-        self.arrivals = self.exposed = NO_ARRIVALS if day == WHOLE else _NONE_OF_DAY
-        self.recent: dict[str, dict[int, int]] = {}
-        self.reactions: dict[str, list[int]] = {}
-        self.multi_exposed = 0
 
 
 class ExperimentRun:

@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from streammetrics.engine.assignments import ExposureTargets
-from streammetrics.engine.experiment_runs import WHOLE, PartName, ScopeHolder
+from streammetrics.engine.experiment_runs import PartName, ScopeHolder
 from streammetrics.engine.scope_sets import ScopeKey
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.arrivals import HOUR_MS
 

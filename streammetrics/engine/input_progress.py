@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 from typing import TypedDict
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.engine.lateness import Lateness, StoredLateness, TimeSetter
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import StoredSupport, SupportedTime

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import NamedTuple, TypedDict
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns, PartName, RunPart
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from streammetrics.engine.assignments import ExposureTargets, VariantTarget
-from streammetrics.engine.codec import StoredEarlier
 from streammetrics.engine.packed_sums import unpack_sums
-from streammetrics.engine.scope_sets import ScopeKey, ScopeSet
+from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, StoredEarlier
 from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.experiments.moment_changes import moment_changes
 from streammetrics.experiments.moments import add, zero

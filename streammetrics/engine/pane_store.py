@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypedDict
 
-from streammetrics.engine.codec import Control, decode_pane, encode_pane
+from streammetrics.engine.control import Control
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.state import ChangedLists
-from streammetrics.windows.panes import Group, Pane, Panes, add_to
+from streammetrics.windows.panes import Group, Pane, Panes, add_to, decode_pane, encode_pane
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
 PANES: Final = "panes"

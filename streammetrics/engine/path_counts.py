@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias, TypedDict
 
-from streammetrics.engine.codec import Control, StoredPath
+from streammetrics.engine.control import Control, StoredPath
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import PathsFound, WatchedPath
 

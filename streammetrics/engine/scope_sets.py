@@ -5,17 +5,31 @@ Pure. Most users see the same variants in every list, so all their scopes of a k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.engine.codec import decode_scopes, encode_scopes
+from streammetrics.engine.experiment_runs import CovariatePeriod
+from streammetrics.state.codec import VERSION, check_version, plain_msgpack, refusal
+from streammetrics.state.msgpack import pack
+from streammetrics.windows.last_seen import LastSeen, StoredLastSeen
 
 ScopeKey: TypeAlias = tuple[int, int]
 """A scope: the number of the run, and the day."""
 ScopeVariants: TypeAlias = Mapping[ScopeKey, str | None]
 """Scopes, each with a user's variant there. None: the user saw several variants."""
+
+
+StoredCredit = tuple[str, str, list[int]]
+"""Lists and credits of a user's interleaved lists for two teams: see `interleaving.credit_moments`."""
+StoredTotals = tuple[msgspec.Raw, int, bytes, list[StoredCredit]]
+"""A user's totals in scopes where they are equal: the scopes, number of lists, packed sums, credits."""
+StoredScope = tuple[int, int, str | None]
+"""A scope and the user's variant there: number of the run, day, variant (None: several)."""
+StoredEarlier = tuple[CovariatePeriod, int, bytes]
+"""A user's totals before an experiment: the period, number of lists, packed sums."""
 
 
 class ScopeSet:
@@ -62,17 +76,76 @@ class ScopeSets:
 
     def of(self, variants: ScopeVariants) -> ScopeSet:
         """Return the set of these scopes."""
-        stored = encode_scopes([(*scope, variant) for scope, variant in sorted(variants.items())])
+        stored = msgspec.Raw(pack([(*scope, variant) for scope, variant in sorted(variants.items())]))
         return self._known.setdefault(bytes(stored), ScopeSet(stored, variants))
 
     def restored(self, stored: msgspec.Raw) -> ScopeSet | None:
         """Return those scopes of a stored set that are open. None if there is none."""
         key = bytes(stored)
         if key not in self._restored:
-            is_open, scopes = self._is_open, decode_scopes(key)
+            is_open, scopes = self._is_open, _decode_scopes(key)
             variants = {(run, day): variant for run, day, variant in scopes if is_open((run, day))}
             if len(variants) == len(scopes):  # it is stored as `of` makes it
                 self._restored[key] = self._known.setdefault(key, ScopeSet(stored, variants))
             else:
                 self._restored[key] = self.of(variants) if variants else None
         return self._restored[key]
+
+
+class ScopeTotals(NamedTuple):
+    """A user's totals in the scopes of a set: number of lists, packed sums, credits."""
+
+    lists: int
+    packed: bytes
+    credits: list[StoredCredit]
+
+
+NO_TOTALS: Final = ScopeTotals(0, b"", [])
+
+
+class UserRecord(msgspec.Struct, gc=False):
+    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `entries` are disjoint.
+
+    `exposed` are the scopes in which the user's first exposure is counted.
+    """
+
+    entries: dict[ScopeSet, ScopeTotals]
+    earlier: dict[CovariatePeriod, StoredEarlier]
+    last_seen: LastSeen
+    changed: bool
+    exposed: AbstractSet[ScopeKey] = frozenset()
+
+    def stored_totals(self) -> list[StoredTotals]:
+        """Return the entries in their stored form."""
+        return [(scopes.stored, *totals) for scopes, totals in self.entries.items()]
+
+
+_decode_totals = msgspec.msgpack.Decoder(
+    tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]
+).decode
+_read_scopes = msgspec.msgpack.Decoder(list[StoredScope]).decode
+
+
+def encode_user_totals(
+    totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen], exposed: Sequence[tuple[int, int]] = ()
+) -> bytes:
+    return pack((VERSION, totals, earlier, last_seen, exposed))
+
+
+def decode_user_totals(
+    stored: bytes,
+) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]:
+    try:
+        version, totals, earlier, last_seen, exposed = _decode_totals(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_msgpack, "a user's totals", error) from error
+    check_version(version, "a user's totals")
+    return totals, earlier, last_seen, exposed
+
+
+def _decode_scopes(stored: bytes) -> list[StoredScope]:
+    """Decode the scopes of `StoredTotals`."""
+    try:
+        return _read_scopes(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_msgpack, "a user's totals", error) from error

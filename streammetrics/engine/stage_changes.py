@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.engine.experiment_runs import OF_RUN, ExperimentRules, PartName
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.errors import UnfitStateError

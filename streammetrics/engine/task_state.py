@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from streammetrics.engine.codec import Control, decode_control, encode_control
+from streammetrics.engine.control import Control, decode_control, encode_control
 from streammetrics.engine.enrolment import Enrolments
 from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.experiment_runs import EVER, is_behind
@@ -23,13 +23,13 @@ from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.stage_changes import refuse_changed_stages, stage_changes
-from streammetrics.engine.stored_state import NOTHING, Rows
 from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS, UniqueUserPanes
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
 from streammetrics.errors import UnfitStateError
 from streammetrics.metrics import TallyLayout
+from streammetrics.state.tables import NOTHING, Rows
 from streammetrics.windows.unique_users import UserCountLayout
 
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Final, TypeAlias
 
 from streammetrics.engine.assignments import VariantTarget
-from streammetrics.engine.codec import StoredCredit
+from streammetrics.engine.scope_sets import StoredCredit
 from streammetrics.experiments.interleaving import add_credits, credit_width, drafted_first, list_credit
 from streammetrics.sessions.state import pairs_of
 from streammetrics.windows.final_lists import FinalLists

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, TypedDict
 
-from streammetrics.engine.codec import Control, decode_arms, decode_user_counts, encode_user_counts
+from streammetrics.engine.control import Control
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.last_seen import LastSeenBatch
-from streammetrics.windows.unique_users import PaneUserCountsByStart, UserCountLayout
+from streammetrics.windows.unique_users import PaneUserCountsByStart, UserCountLayout, decode_user_counts, encode_user_counts
 
 UNIQUE_USERS: Final = "unique_users"
 """The table of the unique users of panes, by pane start (ms). They still change when the pane itself is final."""
@@ -69,7 +69,7 @@ class UniqueUserPanes:
         rules, pane_ms = self._rules, self._rules.pane_ms
         if rules.unique_users is None or self._layout is None:
             return None
-        return LastSeenBatch(self._layout, rules.unique_users.panes, pane_ms, self.counted_from // pane_ms, lists, decode_arms)
+        return LastSeenBatch(self._layout, rules.unique_users.panes, pane_ms, self.counted_from // pane_ms, lists)
 
     def add(self, counted: LastSeenBatch) -> None:
         """Add the users that a batch has counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypedDict
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.events.unknown_names import NAME_CHARS_MAX
 
 NAMES_MAX: Final = 20

@@ -13,15 +13,15 @@ from typing import Final
 
 import msgspec
 
-from streammetrics.engine.codec import VERSION, check_version, refusal
-from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.events.event_time import FOREVER
 from streammetrics.sessions.exposures import StoredExposures, UserExposures
-from streammetrics.sessions.msgpack import array_head, pack, values_of
 from streammetrics.sessions.open_sessions import set_sessions
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import decode_entries, join_log
 from streammetrics.sessions.state import UNCHANGED, LogEntry, LogLabels, Session, User
+from streammetrics.state.codec import VERSION, check_version, refusal
+from streammetrics.state.msgpack import array_head, pack, values_of
+from streammetrics.state.tables import GROWS, StatePiece
 
 GROWING_BYTES: Final = 1_024
 """A user of this size is stored in pieces from then on. A smaller one costs less when it is written again."""

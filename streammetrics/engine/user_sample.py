@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypedDict
 from zlib import crc32
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 
 PERIOD_MS: Final = 21_600_000
 """Six hours. The sample covers the newest period of event time and the one before, so 6 to 12 hours."""

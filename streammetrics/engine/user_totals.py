@@ -15,54 +15,31 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
-
-import msgspec
 
 from streammetrics.engine.assignments import ExposureTargets, VariantTarget
 from streammetrics.engine.cell_pairs import CellPairs
-from streammetrics.engine.codec import StoredCredit, StoredEarlier, StoredTotals
-from streammetrics.engine.experiment_runs import WHOLE, CovariatePeriod
+from streammetrics.engine.experiment_runs import CovariatePeriod
 from streammetrics.engine.moment_updates import covariate_columns, update_moments
 from streammetrics.engine.packed_sums import pack_sums
-from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeVariants, split
+from streammetrics.engine.scope_sets import (
+    NO_TOTALS,
+    ScopeKey,
+    ScopeSet,
+    ScopeTotals,
+    ScopeVariants,
+    StoredEarlier,
+    StoredTotals,
+    UserRecord,
+    split,
+)
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.engine.team_credits import TeamCredits
 from streammetrics.engine.totals_rows import TotalsRows, UserTotalsLayout
 from streammetrics.experiments.arrivals import HOUR_MS, merge_hours
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
-from streammetrics.windows.last_seen import LastSeen
 from streammetrics.windows.tally_deltas import add_tallies
-
-
-class ScopeTotals(NamedTuple):
-    """A user's totals in the scopes of a set: number of lists, packed sums, credits."""
-
-    lists: int
-    packed: bytes
-    credits: list[StoredCredit]
-
-
-NO_TOTALS: Final = ScopeTotals(0, b"", [])
-
-
-class UserRecord(msgspec.Struct, gc=False):
-    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `entries` are disjoint.
-
-    `exposed` are the scopes in which the user's first exposure is counted.
-    """
-
-    entries: dict[ScopeSet, ScopeTotals]
-    earlier: dict[CovariatePeriod, StoredEarlier]
-    last_seen: LastSeen
-    changed: bool
-    exposed: AbstractSet[ScopeKey] = frozenset()
-
-    def stored_totals(self) -> list[StoredTotals]:
-        """Return the entries in their stored form."""
-        return [(scopes.stored, *totals) for scopes, totals in self.entries.items()]
 
 
 class TotalsBatch:

@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from streammetrics.engine.codec import Control, decode_control, decode_pane, decode_user_counts
+from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.pane_store import PANES
 from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.signature import Signature, differing, fit_of
-from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.errors import UnfitStateError
@@ -32,7 +31,8 @@ from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
-from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, window_end
+from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
@@ -70,7 +70,7 @@ class ReportBuilder:
         self.rules = rules
         self.settings = settings
         self.aggregator = WindowAggregator(layout, rules, decode_pane)
-        self.user_windows = UniqueUserWindows(UserCountLayout(layout.scorer), rules.pane_ms, decode_user_counts)
+        self.user_windows = UniqueUserWindows(UserCountLayout(layout.scorer), rules.pane_ms)
         self.marks: dict[int, CommitMark] = {}
         """The known commit of each task."""
         self.experiments = MergedExperiments(rules, signature, experiments)

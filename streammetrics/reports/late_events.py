@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.engine.lateness import Lateness, TimeSetter, median_ms
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.reports.text import counted, isolated

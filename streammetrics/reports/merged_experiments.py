@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from streammetrics.engine.codec import Control
-from streammetrics.engine.experiment_runs import OF_RUN, WHOLE, Span
+from streammetrics.engine.control import Control
+from streammetrics.engine.experiment_runs import OF_RUN, Span
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.engine.signature import Signature, fit_of
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (

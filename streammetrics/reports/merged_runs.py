@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.codec import Control, Scales, decode_scales, encode_scales, experiment_of_scales, parse_scope_name, scales_name
-from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.control import Control
+from streammetrics.engine.scopes import WHOLE, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
+from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
 
 
 class MergedRun(NamedTuple):

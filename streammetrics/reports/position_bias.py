@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from streammetrics.engine.codec import Control
+from streammetrics.engine.control import Control
 from streammetrics.engine.examination_store import decode_counts
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats

@@ -8,7 +8,7 @@ from __future__ import annotations
 import structlog
 
 from streammetrics.connectors.store import Store
-from streammetrics.engine.codec import decode_control
+from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import fit_of
 from streammetrics.engine.stage_changes import StageChange, refuse_changed_stages, stage_changes

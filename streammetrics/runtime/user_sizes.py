@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streammetrics.engine.stored_state import StatePiece
+from streammetrics.state.tables import StatePiece
 
 LARGE_BYTES = 4_096
 """A user with at least this many bytes of stored state is large. A typical user has less than a thousand."""

@@ -16,7 +16,6 @@ import msgspec
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Impression, Labels
 from streammetrics.sessions.join_rules import add, answer, count_outcome, join_again, new_list, outcomes_of
-from streammetrics.sessions.msgpack import array_head, pack_into
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
     KINDS,
@@ -34,6 +33,7 @@ from streammetrics.sessions.state import (
     ShownList,
     mark_changed,
 )
+from streammetrics.state.msgpack import array_head, pack_into
 
 T = TypeVar("T")
 

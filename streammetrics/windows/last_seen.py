@@ -6,14 +6,15 @@ A user's lists are counted in order of time. So only the last pane of each kind 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from streammetrics.sessions.msgpack import pack
+from streammetrics.state.codec import plain_msgpack, refusal
+from streammetrics.state.msgpack import pack
 from streammetrics.windows.distinct_count import NOWHERE, Int64Array, occurrences
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.unique_users import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout
@@ -34,11 +35,19 @@ DENSE_FACTOR: Final = 8
 LastSeen: TypeAlias = dict[SeenArms, tuple[int, bytes]]
 """All variants in which a user was seen, in disjoint sets: the last pane, and the packed hits."""
 
-decode_arms = msgspec.msgpack.Decoder(SeenArms).decode
+_decode_arms = msgspec.msgpack.Decoder(SeenArms).decode
+
+
+def decode_arms(stored: bytes) -> SeenArms:
+    """Decode the variants of `StoredLastSeen`."""
+    try:
+        return _decode_arms(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_msgpack, "a user's totals", error) from error
 
 
 class LastSeenBatch:
-    """All users of one commit. Lists before the pane `first` are not counted. `decode` reads the stored form of `SeenArms`."""
+    """All users of one commit. Lists before the pane `first` are not counted."""
 
     def __init__(
         self,
@@ -47,10 +56,8 @@ class LastSeenBatch:
         pane_ms: int,
         first: int,
         lists: FinalLists,
-        decode: Callable[[bytes], SeenArms] = decode_arms,
     ) -> None:
         self._layout, self._panes_max, self._pane_ms, self._first, self._lists = layout, panes_max, pane_ms, first, lists
-        self._decode = decode
         self._decoded: dict[bytes, SeenArms] = {}
         self._encoded: dict[SeenArms, msgspec.Raw] = {}
         self._first_ms = first * pane_ms
@@ -75,7 +82,7 @@ class LastSeenBatch:
     def _arms(self, stored: bytes) -> SeenArms:
         known = self._decoded.get(stored)
         if known is None:
-            known = self._decoded[stored] = self._decode(stored)
+            known = self._decoded[stored] = decode_arms(stored)
         return known
 
     def stored(self, last_seen: LastSeen) -> list[StoredLastSeen]:

@@ -10,8 +10,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
+from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
 from streammetrics.windows.tally_deltas import add_tallies
 
 WindowView: TypeAlias = Literal["final", "live"]
@@ -156,3 +159,19 @@ class WindowRules:
     lateness_ms: int
     attribution_ms: int
     live_wait_ms: int = 0
+
+
+_decode = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
+
+
+def encode_pane(pane: Pane) -> bytes:
+    return encode_json((VERSION, [(*group, tally) for group, tally in pane.items()]))
+
+
+def decode_pane(stored: bytes) -> Pane:
+    try:
+        version, tallies = _decode(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_json, "a pane", error) from error
+    check_version(version, "a pane")
+    return {Group(*group): tally for *group, tally in tallies}

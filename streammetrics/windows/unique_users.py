@@ -7,15 +7,18 @@ all traffic and each variant, not by segment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from streammetrics.metrics import Scorer
 from streammetrics.sessions.state import GradedPositions, pairs_of
+from streammetrics.state.codec import VERSION, check_version, plain_msgpack, refusal
+from streammetrics.state.msgpack import pack
 from streammetrics.windows.distinct_count import Int64Array, first_in_window
 
 ExperimentVariant: TypeAlias = tuple[str, str]
@@ -90,8 +93,8 @@ class UniqueUserWindows:
     Only complete panes are read, so a window is computed once for each of its ends.
     """
 
-    def __init__(self, layout: UserCountLayout, pane_ms: int, decode: Callable[[bytes], PaneUserCounts]) -> None:
-        self._layout, self._pane_ms, self._decode = layout, pane_ms, decode
+    def __init__(self, layout: UserCountLayout, pane_ms: int) -> None:
+        self._layout, self._pane_ms = layout, pane_ms
         self._of_task: dict[int, dict[int, bytes | list[tuple[ExperimentVariant, Int64Array]]]] = {}
         self._known: dict[int, tuple[tuple[int, int], UniqueUserWindow]] = {}
 
@@ -115,7 +118,7 @@ class UniqueUserWindows:
         """Return the user counts of a pane by variant, as rows of kind, gap and count."""
         known = panes[start]
         if isinstance(known, bytes):
-            user_counts = self._decode(known)
+            user_counts = decode_user_counts(known)
             known = panes[start] = [
                 (arm, np.array([(*key, count) for key, count in of_arm.items()], dtype=np.int64)) for arm, of_arm in user_counts.items()
             ]
@@ -167,3 +170,19 @@ def unflatten_counts(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
     """Reverse `flatten_counts`."""
     each = iter(numbers)
     return {(kind, gap): count for kind, gap, count in zip(each, each, each, strict=True)}
+
+
+_decode = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
+
+
+def encode_user_counts(pane: PaneUserCounts) -> bytes:
+    return pack((VERSION, [(*variant, flatten_counts(counts)) for variant, counts in pane.items()]))
+
+
+def decode_user_counts(stored: bytes) -> PaneUserCounts:
+    try:
+        version, variants = _decode(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_msgpack, "the user counts of a pane", error) from error
+    check_version(version, "the user counts of a pane")
+    return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in variants}

@@ -8,7 +8,7 @@ import time
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.stored_state import StateChanges
+from streammetrics.state.tables import StateChanges
 from tests.bench.parts import WrongAnswerError
 from tests.servers.redis import DeployedRedis
 

@@ -9,23 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import (
-    VERSION,
-    decode_control,
-    decode_pane,
-    decode_scales,
-    decode_scope,
-    decode_user_counts,
-    decode_user_totals,
-    encode_pane,
-)
-from streammetrics.engine.experiment_runs import WHOLE
+from streammetrics.engine.control import decode_control
+from streammetrics.engine.scope_sets import decode_user_totals
+from streammetrics.engine.scopes import WHOLE, decode_scope
 from streammetrics.engine.user_codec import decode_user, encode_user
 from streammetrics.errors import StateError
+from streammetrics.reports.frozen_scales import decode_scales
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import outcomes, untangle
 from streammetrics.sessions.state import User
-from streammetrics.windows.panes import Group
+from streammetrics.state.codec import VERSION
+from streammetrics.windows.panes import Group, decode_pane, encode_pane
+from streammetrics.windows.unique_users import decode_user_counts
 from tests.support.brute_force import machine_for
 from tests.support.strategies import Case, batches, cases
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.engine.codec import VERSION
 from streammetrics.engine.examination_store import EXAMINATION, ExaminationStore, decode_counts, encode_sample
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
-from streammetrics.sessions.msgpack import pack
 from streammetrics.sessions.state import ShownList
+from streammetrics.state.codec import VERSION
+from streammetrics.state.msgpack import pack
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules
 from tests.oracle import Arrival, Tick, expected_result
 from tests.oracle.examination import Counted, count_period

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Exposure

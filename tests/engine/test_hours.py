@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules
+from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Exposure, Feedback

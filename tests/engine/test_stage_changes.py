@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.engine.codec import decode_control
+from streammetrics.engine.control import decode_control
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.stage_changes import StageChange, stage_changes
 from streammetrics.engine.stage_plans import StagePlan

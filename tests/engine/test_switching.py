@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import decode_control
+from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules, Span
 from streammetrics.errors import StateError

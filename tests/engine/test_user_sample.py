@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import decode_control
+from streammetrics.engine.control import decode_control
 from streammetrics.engine.user_sample import PERIOD_MS, USERS_MAX, SampledUsers, UserSample, decode_sample, merge_samples
 from streammetrics.events.model import Impression
 from tests.oracle import Arrival, Settings

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from streammetrics.engine.assignments import ExposureTargets
-from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, ExperimentRuns
+from streammetrics.engine.experiment_runs import ExperimentRules, ExperimentRuns
 from streammetrics.engine.packed_sums import unpack_sums
+from streammetrics.engine.scope_sets import UserRecord
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.engine.totals_rows import UserTotalsLayout
-from streammetrics.engine.user_totals import TotalsBatch, UserRecord
+from streammetrics.engine.user_totals import TotalsBatch
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiments import cross_of_users

@@ -16,7 +16,7 @@ from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.namespaces import SCAN_COUNT, RedisNamespaces, client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.stored_state import StateChanges
+from streammetrics.state.tables import StateChanges
 from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.command_line import COMMAND, environment, streammetrics
 from tests.support.paths import ROOT

@@ -8,8 +8,8 @@ import redis
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.stored_state import GROWS, StatePiece
 from streammetrics.errors import StateError, StoreError
+from streammetrics.state.tables import GROWS, StatePiece
 from tests.servers.process import HOST
 from tests.servers.redis import RedisServer
 from tests.support.redis_store import COMMIT_RIGHTS, RIGHTS, SCRIPT_RIGHTS, limited

@@ -10,8 +10,8 @@ import pytest
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.stored_state import StateChanges
 from streammetrics.errors import StoreError
+from streammetrics.state.tables import StateChanges
 from tests.servers.process import HOST, wait_until
 from tests.servers.redis import RedisServer, ValkeyServer
 from tests.support.command_line import streammetrics

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import Scales, decode_control, decode_scales, encode_scales, scales_name
-from streammetrics.engine.experiment_runs import WHOLE, ExperimentRules, Span
+from streammetrics.engine.control import decode_control
+from streammetrics.engine.experiment_runs import ExperimentRules, Span
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
 from streammetrics.experiments.arrivals import HOUR_MS
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, scales_name
 from streammetrics.reports.history import History
 from streammetrics.reports.merged_runs import FrozenScales, MergedRun, join_runs, started_runs
 from streammetrics.reports.report import Report

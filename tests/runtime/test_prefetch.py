@@ -10,13 +10,13 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import Input, Record
 from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, LoadedUsers, PendingUsers
 from streammetrics.engine.engine import Needs
-from streammetrics.engine.stored_state import StateChanges
 from streammetrics.runtime.backlog import Prefetched
 from streammetrics.runtime.chunk import Chunk
 from streammetrics.runtime.commits import InFlightCommit
 from streammetrics.runtime.owned_task import Assignment, OwnedTask
 from streammetrics.runtime.prefetch import Prefetch, with_due
 from streammetrics.runtime.rules import WorkerRules
+from streammetrics.state.tables import StateChanges
 
 STATES = {name: name.encode() * 10 for name in "abc"}
 CHUNK, LATER = (

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from streammetrics.config import Settings
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.pane_store import PANES
-from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER

@@ -8,7 +8,6 @@ from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import NO_BOUNDS
 from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.stored_state import TaskView
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
 from streammetrics.reports.builder import ReportBuilder
@@ -16,6 +15,7 @@ from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.state.tables import TaskView
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of

@@ -30,8 +30,8 @@ from streammetrics.connectors.store import (
     PendingUsers,
     StoreNode,
 )
-from streammetrics.engine.stored_state import CommitMark, TaskView
 from streammetrics.errors import SourceError, StoreError
+from streammetrics.state.tables import CommitMark, TaskView
 from tests.servers.process import HOST
 
 

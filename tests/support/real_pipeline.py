@@ -23,11 +23,11 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
-from streammetrics.engine.codec import Control, decode_control, decode_user_counts
-from streammetrics.engine.stored_state import TaskView
+from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
+from streammetrics.state.tables import TaskView
 from streammetrics.windows.unique_users import UniqueUserWindows
 from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.decoders import build_decoder
@@ -313,7 +313,7 @@ class Pipeline:
         assert self.engine.rules.unique_users is not None
         settings, aggregator = (
             self.oracle_settings(),
-            UniqueUserWindows(self.engine.user_count_layout, self.settings.windows.pane_ms, decode_user_counts),
+            UniqueUserWindows(self.engine.user_count_layout, self.settings.windows.pane_ms),
         )
         complete = []
         for task, view in self.views().items():

@@ -14,7 +14,7 @@ import pytest
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.source import Input, PollResult
 from streammetrics.connectors.store import Store
-from streammetrics.engine.codec import decode_control, decode_user_counts
+from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS as USER_COUNTS
 from streammetrics.errors import MalformedEvent
@@ -164,7 +164,7 @@ def assert_exact(store: Store, logs: Logs, engine: Engine, after: Sequence[Step]
 def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, settings: Settings) -> None:
     """Compare the unique users of every seventh window that has ended."""
     assert engine.user_count_layout is not None
-    aggregator = UniqueUserWindows(engine.user_count_layout, settings.pane_ms, decode_user_counts)
+    aggregator = UniqueUserWindows(engine.user_count_layout, settings.pane_ms)
     for task, view in store.view(range(logs.partitions), {}).items():
         aggregator.update(
             task, {int(start): row for start, row in view.table(USER_COUNTS).items()}, decode_control(view.control).oldest_kept

@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.metrics import Scorer
-from streammetrics.sessions.msgpack import pack
+from streammetrics.state.msgpack import pack
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from streammetrics.windows.last_seen import DENSE_FACTOR, LastSeenBatch, StoredLastSeen, _counted, _numbered
-from streammetrics.windows.unique_users import PaneUserCountsByStart, UniqueUserWindows, UserCountLayout
+from streammetrics.windows.unique_users import (
+    PaneUserCountsByStart,
+    UniqueUserWindows,
+    UserCountLayout,
+    encode_user_counts,
+)
 
 LAYOUT = UserCountLayout(Scorer(["hit_rate@1", "hit_rate@3"]))
 list_samples = st.lists(st.tuples(st.sampled_from("uv"), st.integers(0, 12), st.sampled_from((None, 0, 2, 3))), max_size=12)
@@ -50,7 +54,7 @@ def test_the_stored_state_between_two_commits_is_enough(lists: list[tuple[str, i
 
 
 def test_hits_at_both_ends_of_the_longest_window_are_one_user() -> None:
-    aggregator = UniqueUserWindows(LAYOUT, 10, decode_user_counts)
+    aggregator = UniqueUserWindows(LAYOUT, 10)
     user_counts = count_users([("u", 0, 0), ("u", 3, None), ("u", 3, 0)], [2])
     aggregator.update(0, {start: encode_user_counts(of_pane) for start, of_pane in user_counts.items()}, 0)
     assert aggregator.window(40, 40, 4).arms[0].users_with_hit == {1: 1, 3: 1}

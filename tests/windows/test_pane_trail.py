@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import decode_pane, encode_pane
 from streammetrics.events.event_time import NEVER
 from streammetrics.windows.pane_trail import SPANS_MAX, PaneTrail, TrailSpan
-from streammetrics.windows.panes import Group
+from streammetrics.windows.panes import Group, decode_pane, encode_pane
 from streammetrics.windows.rolling import WindowAggregator
 from tests.windows.test_rolling import LAYOUT, RULES, tally
 

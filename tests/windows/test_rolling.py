@@ -8,10 +8,9 @@ from itertools import permutations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.engine.codec import decode_pane, encode_pane
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.windows.panes import Group, Pane, WindowRules
+from streammetrics.windows.panes import Group, Pane, WindowRules, decode_pane, encode_pane
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
 

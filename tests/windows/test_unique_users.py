@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
-from streammetrics.engine.codec import decode_user_counts, encode_user_counts
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.pane_store import PANES
@@ -24,6 +23,7 @@ from streammetrics.windows.unique_users import (
     UniqueUserRules,
     UniqueUserWindows,
     UserCountLayout,
+    encode_user_counts,
 )
 from tests.oracle import Settings, ShownList, expected_result
 from tests.oracle.tallies import window_end
@@ -189,7 +189,7 @@ def test_a_quiet_user_is_removed_from_the_store() -> None:
 
 def test_windows_keep_the_panes_that_the_store_keeps() -> None:
     stored = encode_user_counts({ALL: {(0, 9): 1}})
-    aggregator = UniqueUserWindows(UserCountLayout(Scorer(["hit_rate@3"])), 10, decode_user_counts)
+    aggregator = UniqueUserWindows(UserCountLayout(Scorer(["hit_rate@3"])), 10)
     for start in (0, 10, 20):
         aggregator.update(0, {start: stored}, start - 10)
         aggregator.update(1, {start: stored}, 0)

@@ -18,7 +18,7 @@ from streammetrics.connectors.kafka.client import require_login, unreachable_rea
 from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.codec import Control, decode_control
+from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.stage_changes import stage_changes

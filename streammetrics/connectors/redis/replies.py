@@ -9,7 +9,7 @@ from typing import Any
 
 from streammetrics.connectors.redis.keys import present, row_of, rows_of, user_of
 from streammetrics.connectors.store import Claim, LoadedUsers
-from streammetrics.engine.stored_state import CommitMark, TaskView
+from streammetrics.state.tables import CommitMark, TaskView
 
 
 def claimed(reply: Sequence[Any]) -> tuple[Claim, float]:

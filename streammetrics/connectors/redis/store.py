@@ -39,7 +39,7 @@ from streammetrics.connectors.store import (
     PendingUsers,
     StoreNode,
 )
-from streammetrics.engine.stored_state import GROWS, CommitMark, TaskView
+from streammetrics.state.tables import GROWS, CommitMark, TaskView
 
 ReplyT = TypeVar("ReplyT")
 

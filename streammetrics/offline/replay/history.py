@@ -12,9 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.examination_store import EXAMINATION
-from streammetrics.engine.experiment_runs import WHOLE
 from streammetrics.engine.scope_store import EXPERIMENTS
-from streammetrics.engine.stored_state import Rows, TaskView
+from streammetrics.engine.scopes import WHOLE
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Exposure, PartsDecoder, RecordPart
@@ -33,6 +32,7 @@ from streammetrics.reports.history import (
 from streammetrics.reports.report import Report
 from streammetrics.runtime.committed_state import freeze_due_scales
 from streammetrics.runtime.consumer import Worker
+from streammetrics.state.tables import Rows, TaskView
 
 SUMS = (EXPERIMENTS, EXAMINATION)
 """The tables whose rows a snapshot has."""

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.stored_state import TaskView
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.files import ReplayRun
 from streammetrics.offline.replay.history import ReplayHistory, Snapshot, snapshot_times
@@ -41,6 +40,7 @@ from streammetrics.offline.spark.tasks import (
     rows_of,
 )
 from streammetrics.reports.report import Report
+from streammetrics.state.tables import TaskView
 
 SHARD_EVENTS = 1_000
 SLICE_RECORDS_MAX = 64_000

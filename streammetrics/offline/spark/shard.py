@@ -14,13 +14,13 @@ from streammetrics.connectors.store import Commit, DueQuery
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.pane_store import FinalPane
-from streammetrics.engine.stored_state import TaskView
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import SUMS, Snapshot
 from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slice_rows import decode_rows, merged_rows
 from streammetrics.runtime.prefetch import with_due
+from streammetrics.state.tables import TaskView
 
 COMMIT_USERS_MAX = 50_000
 COMMIT_EVENTS_MAX = 200_000

@@ -6,7 +6,7 @@ from math import inf
 
 from streammetrics.connectors.redis.keys import ARGUMENTS_MAX, TaskKeys, rows_of, user_of, writes
 from streammetrics.connectors.store import Commit
-from streammetrics.engine.stored_state import StateChanges
+from streammetrics.state.tables import StateChanges
 
 KEYS = TaskKeys.of("sm", 3)
 
