@@ -6,10 +6,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from streammetrics.engine.experiment_runs import CovariatePeriod
 from streammetrics.engine.lateness import StoredLateness, TimeSetter
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.supported_time import StoredSupport
+from streammetrics.enrolment.runs import OF_RUN, CovariatePeriod, PartName
+from streammetrics.enrolment.stage_changes import CountedStage
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import WatchedPath
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
@@ -86,6 +87,13 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
     @property
     def signature(self) -> Signature:
         return Signature(self.rules, self.measures)
+
+    def counted_stages(self) -> list[CountedStage]:
+        """Return the stages whose lists count."""
+        runs = {number: (experiment, last) for number, experiment, _, last, *_ in self.runs}
+        counted = [(number, OF_RUN, last) for number, last in self.counted]
+        counted += [(run, PartName(entry, stage, variant), last) for _, run, entry, stage, variant, last in self.parts if last != NEVER]
+        return [CountedStage(runs[number][0], part, last, runs[number][1], self.watermark) for number, part, last in counted]
 
     def shown_watermark(self, lateness_ms: int) -> int:
         """Return the watermark (ms) up to which results are shown. Lists that wait for their exposures hold it back."""

@@ -11,21 +11,21 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypedDict
 
-from streammetrics.engine.assignments import ExposureTargets
 from streammetrics.engine.control import Control
-from streammetrics.engine.enrolment_batch import EnrolmentBatch, RecordChanges
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.examination_store import ExaminationStore
-from streammetrics.engine.experiment_runs import EVER, ExperimentRuns
-from streammetrics.engine.exposure_split import ExposureSplit, FinalExposure
-from streammetrics.engine.feedback_days import FeedbackDays
 from streammetrics.engine.label_index import LabelIndex
-from streammetrics.engine.record_lifetimes import RecordLifetimes
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.scope_store import ScopeStore
-from streammetrics.engine.totals_rows import UserTotalsLayout
 from streammetrics.engine.unique_user_panes import UniqueUserPanes
-from streammetrics.engine.user_totals import TotalsBatch
+from streammetrics.enrolment.batch import EnrolmentBatch, RecordChanges
+from streammetrics.enrolment.feedback_days import FeedbackDays
+from streammetrics.enrolment.lifetimes import RecordLifetimes
+from streammetrics.enrolment.rows import UserTotalsLayout
+from streammetrics.enrolment.runs import EVER, ExperimentRuns
+from streammetrics.enrolment.scope_store import ScopeStore
+from streammetrics.enrolment.split import ExposureSplit, FinalExposure
+from streammetrics.enrolment.targets import ExposureTargets
+from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
 from streammetrics.sessions.session_events import lists_from

@@ -14,7 +14,7 @@ from streammetrics.engine.rules import EngineRules
 class EnrolmentTurns:
     """Turns of all users. Times are in milliseconds.
 
-    >>> from streammetrics.engine.experiment_runs import ExperimentRules
+    >>> from streammetrics.enrolment.runs import ExperimentRules
     >>> from streammetrics.events.grades import parse_grades
     >>> rules = EngineRules(topics=("t",), grades=parse_grades("click=1"), pane_ms=10, experiments=ExperimentRules(patience_ms=30))
     >>> turns = EnrolmentTurns(rules)

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRun, ExperimentRuns, PartName, RunPart
 from streammetrics.engine.rules import EngineRules
+from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRun, ExperimentRuns, PartName, RunPart
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.windows.panes import OTHER, Group, fold_segments, groups_of

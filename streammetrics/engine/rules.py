@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.supported_time import SupportRules
+from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.events.grades import GradeRules
 from streammetrics.events.model import Labels
 from streammetrics.sessions.rules import JoinRules

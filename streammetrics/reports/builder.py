@@ -13,10 +13,10 @@ from typing import Any, Final
 from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.pane_store import PANES
-from streammetrics.engine.scope_store import EXPERIMENTS
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.engine.user_sample import SampledTasks
+from streammetrics.enrolment.scope_store import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.events.model import WatchedPath

@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import combinations
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.experiment_runs import OF_RUN, Span
-from streammetrics.engine.scopes import WHOLE
 from streammetrics.engine.signature import Signature, fit_of
+from streammetrics.enrolment.runs import OF_RUN, Span
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (
     SINCE_START,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.scopes import WHOLE, parse_scope_name
+from streammetrics.enrolment.scopes import WHOLE, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
 from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.experiment_runs import OF_RUN, PartName
-from streammetrics.engine.scopes import WHOLE, Scope, decode_scope, parse_scope_name
+from streammetrics.enrolment.runs import OF_RUN, PartName
+from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.experiments import Cell, ExperimentUnit, Measures, StoredStage
 from streammetrics.experiments.arrivals import Arrivals, merge, merge_hours

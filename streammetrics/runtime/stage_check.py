@@ -11,7 +11,7 @@ from streammetrics.connectors.store import Store
 from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import fit_of
-from streammetrics.engine.stage_changes import StageChange, refuse_changed_stages, stage_changes
+from streammetrics.enrolment.stage_changes import StageChange, refuse_changed_stages, stage_changes
 
 log = structlog.get_logger("streammetrics.runtime.stage_check")
 
@@ -36,4 +36,4 @@ def changed_stages(store: Store, engine: Engine) -> list[StageChange]:
         return []
     views = store.view(range(tasks), {}, tables=())
     controls = [decode_control(view.control) for view in views.values()]
-    return stage_changes([each for each in controls if fit_of(each.signature, engine.signature) == "same"], rules)
+    return stage_changes([each.counted_stages() for each in controls if fit_of(each.signature, engine.signature) == "same"], rules)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from streammetrics.config import Settings
 from streammetrics.config.times import epoch_ms
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.stage_plans import StagePlan
 from streammetrics.engine.supported_time import SupportRules
+from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRules, Span
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.experiments import Policy, stage_key

@@ -22,7 +22,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.connectors.simulated.source import SimulatedSource
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport, Stored
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report

@@ -24,8 +24,8 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.batch import Batch
-from streammetrics.engine.experiment_runs import PartName
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.runs import PartName
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Event, Feedback, Impression, Labels
 from streammetrics.experiments.measures import LISTS_AT
 from streammetrics.wiring.engine import build_engine

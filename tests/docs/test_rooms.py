@@ -10,8 +10,8 @@ from collections import defaultdict
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "streammetrics"
-ENTRIES_MAX = 19
-LAYERS_MAX = 12
+ENTRIES_MAX = 21
+LAYERS_MAX = 13
 
 
 def test_the_package_has_few_entries() -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.control import decode_control
-from streammetrics.engine.scope_sets import decode_user_totals
-from streammetrics.engine.scopes import WHOLE, decode_scope
 from streammetrics.engine.user_codec import decode_user, encode_user
+from streammetrics.enrolment.records import decode_user_totals
+from streammetrics.enrolment.scopes import WHOLE, decode_scope
 from streammetrics.errors import StateError
 from streammetrics.reports.frozen_scales import decode_scales
 from streammetrics.sessions.rules import JoinRules

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.enrolment_turns import EnrolmentTurns
-from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.enrolment.runs import ExperimentRules
 from tests.support.enrolments import NOON_MS, RANKER, SETTINGS, clock, found, machine_of, shown, take
 from tests.support.machine import engine_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.examination_store import EXAMINATION, ExaminationStore, decode_counts, encode_sample
-from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
 from streammetrics.sessions.state import ShownList

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.label_index import LabelIndex, LabelSetEntry
 from streammetrics.engine.rules import EngineRules
+from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Labels

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.control import decode_control
-from streammetrics.engine.experiment_runs import ExperimentRules, Span
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.runs import ExperimentRules, Span
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
 from streammetrics.experiments.arrivals import HOUR_MS

@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Store, StoreNode
-from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.pane_store import PANES
 from streammetrics.engine.signature import Signature
+from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression, WatchedPath
 from streammetrics.experiments import Policy

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.experiments import CrossLayout, Measures, Stored, StoredStage
 from streammetrics.experiments.measures import Measure
 from streammetrics.metrics import TallyLayout

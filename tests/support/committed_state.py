@@ -20,6 +20,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition, Exposition
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.state.tables import CommitMark, TaskView
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
 from tests.support.catalogue import assessment

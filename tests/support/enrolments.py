@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
-from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.scope_store import EXPERIMENTS
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Settings, expected_result
 from tests.oracle.experiments import Scope, Times, experiments

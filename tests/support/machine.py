@@ -12,10 +12,10 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.experiment_runs import ExperimentRules
 from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
+from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import Scorer, Spec, parse_metric
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue

@@ -6,7 +6,7 @@ import random
 from random import Random
 
 from streammetrics.connectors.source import Input
-from streammetrics.engine.experiment_runs import ExperimentRules
+from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime.consumer import Worker

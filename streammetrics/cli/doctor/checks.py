@@ -21,8 +21,8 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
-from streammetrics.engine.stage_changes import stage_changes
 from streammetrics.engine.user_sample import decode_sample, merge_samples
+from streammetrics.enrolment.stage_changes import stage_changes
 from streammetrics.errors import ConfigError
 from streammetrics.exporters.http.limits import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
@@ -191,7 +191,7 @@ def _stage_findings(controls: Iterable[Control], engine: Engine) -> Iterator[Doc
     rules = engine.rules.experiments
     if rules is None:
         return
-    for change in stage_changes([each for each in controls if fit_of(each.signature, engine.signature) == "same"], rules):
+    for change in stage_changes([each.counted_stages() for each in controls if fit_of(each.signature, engine.signature) == "same"], rules):
         yield DoctorFinding("fail" if change.is_refused and not rules.stages_may_change else "warn", change.message, change.fix)
 
 

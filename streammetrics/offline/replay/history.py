@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.examination_store import EXAMINATION
-from streammetrics.engine.scope_store import EXPERIMENTS
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Exposure, PartsDecoder, RecordPart

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from streammetrics.engine.scopes import Scope
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.scopes import Scope
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 

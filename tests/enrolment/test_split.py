@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.scopes import WHOLE
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Exposure
 from streammetrics.experiments import StoredStage

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.engine.control import decode_control
-from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.stage_changes import StageChange, stage_changes
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.stage_changes import StageChange, stage_changes
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Impression
@@ -35,7 +35,7 @@ def counted(plan: StagePlan | None, *times: int, until: int = NOON_MS + 40_000) 
 
 def changes(machine: Machine, plan: StagePlan | None) -> list[StageChange]:
     control = machine.store.view([0], {})[0].control
-    return stage_changes([decode_control(control)], ExperimentRules(plans={} if plan is None else {"ranker": plan}))
+    return stage_changes([decode_control(control).counted_stages()], ExperimentRules(plans={} if plan is None else {"ranker": plan}))
 
 
 def restarted(machine: Machine, plan: StagePlan | None, *, may_change: bool = False) -> Machine:
@@ -136,5 +136,5 @@ def test_the_stages_of_a_rollout_that_is_over_may_be_removed_but_not_changed() -
 
 def test_changes_of_several_tasks_are_one_with_the_latest_list() -> None:
     controls = [decode_control(counted(PLAN, NOON_MS + at).store.view([0], {})[0].control) for at in (3_000, 5_000, 4_000)]
-    (change,) = stage_changes(controls, ExperimentRules(plans={"ranker": by_time(NEVER, SECOND)}))
+    (change,) = stage_changes([each.counted_stages() for each in controls], ExperimentRules(plans={"ranker": by_time(NEVER, SECOND)}))
     assert (change.kind, change.last_ms) == ("gone", NOON_MS + 5_000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.engine.experiment_runs import ExperimentRuns
+from streammetrics.enrolment.runs import ExperimentRuns
 
 
 def test_a_run_ends_when_no_list_within_its_idle_time_may_arrive() -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from streammetrics.engine.packed_sums import unpack_sums
+from streammetrics.enrolment.packed_sums import unpack_sums
 from streammetrics.experiments import CrossLayout
 from streammetrics.experiments.interleaving import credit_thresholds
 from streammetrics.experiments.measures import Measures

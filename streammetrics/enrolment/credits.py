@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from streammetrics.engine.assignments import VariantTarget
-from streammetrics.engine.scope_sets import StoredCredit
+from streammetrics.enrolment.records import StoredCredit
+from streammetrics.enrolment.targets import VariantTarget
 from streammetrics.experiments.interleaving import add_credits, credit_width, drafted_first, list_credit
 from streammetrics.sessions.state import pairs_of
 from streammetrics.windows.final_lists import FinalLists

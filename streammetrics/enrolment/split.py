@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from streammetrics.engine.assignments import ExposureTargets
-from streammetrics.engine.experiment_runs import PartName, ScopeHolder
-from streammetrics.engine.scope_sets import ScopeKey
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.records import ScopeKey
+from streammetrics.enrolment.runs import PartName, ScopeHolder
+from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.arrivals import HOUR_MS
 

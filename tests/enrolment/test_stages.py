@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.experiment_runs import ExperimentRules, Span
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.runs import ExperimentRules, Span
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Step

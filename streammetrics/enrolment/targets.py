@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from streammetrics.engine.experiment_runs import (
+from streammetrics.enrolment.records import ScopeKey, ScopeSet, ScopeSets
+from streammetrics.enrolment.runs import (
     CovariatePeriod,
     ExperimentRules,
     ExperimentRun,
@@ -18,8 +19,7 @@ from streammetrics.engine.experiment_runs import (
     ScopeHolder,
     is_behind,
 )
-from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, ScopeSets
-from streammetrics.engine.scopes import WHOLE
+from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiments.interleaving import INTERLEAVED

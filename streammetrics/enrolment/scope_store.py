@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from streammetrics.engine.experiment_runs import ExperimentRuns
-from streammetrics.engine.scope_sets import ScopeKey
-from streammetrics.engine.scopes import WHOLE, decode_scope, encode_scope, parse_scope_name, scope_name
+from streammetrics.enrolment.records import ScopeKey
+from streammetrics.enrolment.runs import ExperimentRuns
+from streammetrics.enrolment.scopes import WHOLE, decode_scope, encode_scope, parse_scope_name, scope_name
 from streammetrics.events.event_time import DAY_MS
 
 EXPERIMENTS: Final = "experiments"

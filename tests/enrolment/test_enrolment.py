@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, Span
-from streammetrics.engine.team_credits import TEAM_PAIRS_MAX
+from streammetrics.enrolment.credits import TEAM_PAIRS_MAX
+from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.experiments import ExperimentReport, Policy

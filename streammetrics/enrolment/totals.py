@@ -16,12 +16,11 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from streammetrics.engine.assignments import ExposureTargets, VariantTarget
-from streammetrics.engine.cell_pairs import CellPairs
-from streammetrics.engine.experiment_runs import CovariatePeriod
-from streammetrics.engine.moment_updates import covariate_columns, update_moments
-from streammetrics.engine.packed_sums import pack_sums
-from streammetrics.engine.scope_sets import (
+from streammetrics.enrolment.cells import CellPairs
+from streammetrics.enrolment.credits import TeamCredits
+from streammetrics.enrolment.moments import covariate_columns, update_moments
+from streammetrics.enrolment.packed_sums import pack_sums
+from streammetrics.enrolment.records import (
     NO_TOTALS,
     ScopeKey,
     ScopeSet,
@@ -32,9 +31,10 @@ from streammetrics.engine.scope_sets import (
     UserRecord,
     split,
 )
-from streammetrics.engine.scopes import WHOLE
-from streammetrics.engine.team_credits import TeamCredits
-from streammetrics.engine.totals_rows import TotalsRows, UserTotalsLayout
+from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout
+from streammetrics.enrolment.runs import CovariatePeriod
+from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments.arrivals import HOUR_MS, merge_hours
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from streammetrics.engine.exposure_split import ExposureSplit, FinalExposure
-from streammetrics.engine.record_lifetimes import RecordLifetimes
-from streammetrics.engine.scope_sets import UserRecord, decode_user_totals, encode_user_totals
-from streammetrics.engine.user_totals import TotalsBatch
+from streammetrics.enrolment.lifetimes import RecordLifetimes
+from streammetrics.enrolment.records import UserRecord, decode_user_totals, encode_user_totals
+from streammetrics.enrolment.split import ExposureSplit, FinalExposure
+from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER
 from streammetrics.sessions.state import User
 from streammetrics.windows.final_lists import FinalLists, LabelRun

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.experiment_runs import ExperimentRules, Span
+from streammetrics.enrolment.runs import ExperimentRules, Span
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ReportBuilder

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.engine.control import Control
-from streammetrics.engine.experiment_runs import OF_RUN, ExperimentRules, PartName
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.runs import ExperimentRules, PartName
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.errors import UnfitStateError
-from streammetrics.events.event_time import DAY_MS, NEVER
+from streammetrics.events.event_time import DAY_MS
 
 StageChangeKind: TypeAlias = Literal["gone", "unit", "late"]
 _FIX: Final = {
@@ -61,11 +60,24 @@ class StageChange(NamedTuple):
         return _FIX[self.kind]
 
 
-def stage_changes(controls: Iterable[Control], rules: ExperimentRules) -> list[StageChange]:
+class CountedStage(NamedTuple):
+    """Lists of an experiment that count in one task: their part of the run, the latest of them, and the latest list of the run.
+
+    `watermark` is that of the task. Times are in ms.
+    """
+
+    experiment: str
+    part: PartName
+    last_ms: int
+    run_last_ms: int
+    watermark: int
+
+
+def stage_changes(tasks: Iterable[Iterable[CountedStage]], rules: ExperimentRules) -> list[StageChange]:
     """Return what the settings change about the stored state of these tasks. A change of several tasks has their latest list."""
     found: dict[tuple[str, str, str], StageChange] = {}
-    for control in controls:
-        for change in _of_task(control, rules):
+    for counted in tasks:
+        for change in _of_task(counted, rules):
             key = change.kind, change.experiment, change.stage
             known = found.get(key, change)
             found[key] = change._replace(last_ms=max(change.last_ms, known.last_ms), is_over=change.is_over and known.is_over)
@@ -79,15 +91,11 @@ def refuse_changed_stages(changes: Iterable[StageChange]) -> None:
         raise UnfitStateError("\n".join(f"{change.message}; {change.fix}" for change in refused))
 
 
-def _of_task(control: Control, rules: ExperimentRules) -> Iterator[StageChange]:
-    runs = {number: (experiment, last) for number, experiment, _, last, *_ in control.runs}
-    counted = [(number, OF_RUN, last) for number, last in control.counted]
-    counted += [(run, PartName(entry, stage, variant), last) for _, run, entry, stage, variant, last in control.parts if last != NEVER]
-    for number, name, counted_last in counted:
-        experiment, last = runs[number]
-        plan = rules.plans.get(experiment, _NO_STAGES)
-        is_over = experiment not in rules.plans and last + DAY_MS < control.watermark
-        yield from _of_part(experiment, name, counted_last, plan, is_over)
+def _of_task(counted: Iterable[CountedStage], rules: ExperimentRules) -> Iterator[StageChange]:
+    for each in counted:
+        plan = rules.plans.get(each.experiment, _NO_STAGES)
+        is_over = each.experiment not in rules.plans and each.run_last_ms + DAY_MS < each.watermark
+        yield from _of_part(each.experiment, each.part, each.last_ms, plan, is_over)
 
 
 def _of_part(experiment: str, name: PartName, last_ms: int, plan: StagePlan, is_over: bool) -> Iterator[StageChange]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streammetrics.engine.experiment_runs import CovariatePeriod, ExperimentRules, ExperimentRun
-from streammetrics.engine.scope_sets import ScopeKey, ScopeSet
+from streammetrics.enrolment.records import ScopeKey, ScopeSet
+from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRules, ExperimentRun
 
 
 class RecordLifetimes:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from streammetrics.engine.assignments import ExposureTargets, VariantTarget
-from streammetrics.engine.packed_sums import unpack_sums
-from streammetrics.engine.scope_sets import ScopeKey, ScopeSet, StoredEarlier
-from streammetrics.engine.totals_rows import UserTotalsLayout
+from streammetrics.enrolment.packed_sums import unpack_sums
+from streammetrics.enrolment.records import ScopeKey, ScopeSet, StoredEarlier
+from streammetrics.enrolment.rows import UserTotalsLayout
+from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments.moment_changes import moment_changes
 from streammetrics.experiments.moments import add, zero
 from streammetrics.metrics.arrays import Ints

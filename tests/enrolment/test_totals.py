@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streammetrics.engine.assignments import ExposureTargets
-from streammetrics.engine.experiment_runs import ExperimentRules, ExperimentRuns
-from streammetrics.engine.packed_sums import unpack_sums
-from streammetrics.engine.scope_sets import UserRecord
-from streammetrics.engine.scopes import WHOLE
-from streammetrics.engine.stage_plans import StagePlan
-from streammetrics.engine.totals_rows import UserTotalsLayout
-from streammetrics.engine.user_totals import TotalsBatch
+from streammetrics.enrolment.packed_sums import unpack_sums
+from streammetrics.enrolment.records import UserRecord
+from streammetrics.enrolment.rows import UserTotalsLayout
+from streammetrics.enrolment.runs import ExperimentRules, ExperimentRuns
+from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.stages import StagePlan
+from streammetrics.enrolment.targets import ExposureTargets
+from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.experiments import cross_of_users

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.experiment_runs import ExperimentRules
-from streammetrics.engine.scopes import WHOLE
-from streammetrics.engine.stage_plans import StagePlan
+from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Exposure, Feedback
 from streammetrics.experiments import Stored

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from streammetrics.engine.assignments import ExposureTargets, VariantTarget
-from streammetrics.engine.packed_sums import unpack_sums
-from streammetrics.engine.scope_sets import ScopeKey, ScopeSet
+from streammetrics.enrolment.packed_sums import unpack_sums
+from streammetrics.enrolment.records import ScopeKey, ScopeSet
+from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments import CrossLayout, add
 from streammetrics.experiments.moment_changes import cross_changes
 from streammetrics.metrics.arrays import Ints
