@@ -89,8 +89,8 @@ def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]
     """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there."""
     from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
-    from streammetrics.runtime.committed_state import read_committed  # noqa: PLC0415
-    from streammetrics.runtime.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
+    from streammetrics.runtime.publish.committed_state import read_committed  # noqa: PLC0415
+    from streammetrics.runtime.publish.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
     from streammetrics.wiring.connections import redis_connection  # noqa: PLC0415
     from streammetrics.wiring.engine import build_engine  # noqa: PLC0415
     from streammetrics.wiring.reports import build_report_builder  # noqa: PLC0415

@@ -1,6 +1,5 @@
 """The loops of a process.
 
-The worker (`consumer`, `task_runner`) polls records, runs the engine, and commits. `owned_task` holds what it keeps for
-each task: assignment, backlog, dead letters, commits, input activity and retries. The `publisher` reads committed state
-and publishes reports. This room knows the protocols of `connectors`, and none of the modules that implement them.
+`consume` polls records, runs the engine, and commits. `publish` reads committed state and passes on reports, results and changes. Neither
+imports the other. Both know the protocols of `connectors`, and none of the modules that implement them.
 """

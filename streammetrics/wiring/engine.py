@@ -14,7 +14,7 @@ from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.experiments import Policy, stage_key
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from streammetrics.wiring.catalogue import assessment_layout

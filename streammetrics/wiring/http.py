@@ -12,8 +12,8 @@ from streammetrics.connectors.http_client import HttpClient
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.connectors.webhook import WebhookReceiver
 from streammetrics.reports.changes import json_message, slack_message
+from streammetrics.runtime.publish.webhook import RecordStore, WebhookRules, WebhookSender
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.webhook import RecordStore, WebhookRules, WebhookSender
 
 if TYPE_CHECKING:
     from streammetrics.config.outgoing import WebhookSettings

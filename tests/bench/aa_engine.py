@@ -26,11 +26,11 @@ from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport, Stored
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.history_store import HistoryStore
-from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.task_runner import TaskRunner
+from streammetrics.runtime.publish.history_store import HistoryStore
+from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine, build_worker_rules
 from streammetrics.wiring.reports import build_report_builder

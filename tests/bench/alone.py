@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.rules import WorkerRules
 from tests.bench import commit, decoding, decoding_encoded, growth_tables, importing, one_user, parts, replaying
 from tests.bench.shown import Say, console, goal
 

@@ -21,9 +21,10 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.task_state import TaskState
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
-from streammetrics.runtime.prefetch import with_due
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.commit_room import CommitRoom
+from streammetrics.runtime.consume.consumer import CHUNK_RECORDS_MAX
+from streammetrics.runtime.consume.prefetch import with_due
+from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
@@ -126,7 +127,7 @@ class Timed:
     """One task, stepped as the service does it. The time of the engine is measured separately."""
 
     def __init__(self, engine: Engine, users_max: int) -> None:
-        self.engine, self.users_max, self.rules = engine, users_max, WorkerRules()
+        self.engine, self.users_max, self.room = engine, users_max, CommitRoom(WorkerRules())
         self.store = MemoryStore()
         self.claim = self.store.claim(0, "bench")
         self.state: TaskState = engine.open(None)
@@ -139,7 +140,7 @@ class Timed:
         began = time.process_time()
         needs = engine.needs(state, batch)
         asked = time.process_time()
-        due_wanted = self.rules.due_query(needs.due_before_ms, self.rules.commit_users_max)
+        due_wanted = self.room.due_query(needs.due_before_ms)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.sessions.users)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)

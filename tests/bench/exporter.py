@@ -21,11 +21,11 @@ from streammetrics.connectors.simulated.traffic import Variant
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.report import Report
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.history_store import HistoryStore
-from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.task_runner import TaskRunner
+from streammetrics.runtime.publish.history_store import HistoryStore
+from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine, build_worker_rules
 from streammetrics.wiring.gc_tuning import tune_garbage_collection

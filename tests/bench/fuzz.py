@@ -41,9 +41,9 @@ from streammetrics.events.encodings.schema_text import SchemaText
 from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.model import PartsDecoder
 from streammetrics.events.outcomes import IGNORED, MALFORMED, OUTCOMES
-from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.wiring.decoders import build_topic_decoders
 from streammetrics.wiring.engine import build_engine, build_worker_rules
 from streammetrics.wiring.reports import build_report_builder

@@ -44,8 +44,8 @@ from streammetrics.experiments import SINCE_START
 from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
-from streammetrics.runtime.prefetch import with_due
+from streammetrics.runtime.consume.prefetch import with_due
+from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
 from tests.bench.aa_ramps import ARMS

@@ -17,9 +17,10 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.runtime.consumer import CHUNK_RECORDS_MAX
-from streammetrics.runtime.prefetch import with_due
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.commit_room import CommitRoom
+from streammetrics.runtime.consume.consumer import CHUNK_RECORDS_MAX
+from streammetrics.runtime.consume.prefetch import with_due
+from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.parts import WrongAnswerError, read_given, reply
@@ -45,6 +46,7 @@ class Task:
         self.state = self.engine.open(None)
         self.seq, self.offsets = 0, [0, 0]
         self.rules = WorkerRules()
+        self.room = CommitRoom(self.rules)
 
     def take(self, topic: int, events: list[Event]) -> None:
         self.offsets[topic] += len(events)
@@ -53,7 +55,7 @@ class Task:
 
     def step(self, batch: Batch | None) -> None:
         needs = self.engine.needs(self.state, batch)
-        due_wanted = self.rules.due_query(needs.due_before_ms, self.rules.commit_users_max)
+        due_wanted = self.room.due_query(needs.due_before_ms)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.sessions.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
         self.engine.step(self.state, batch, due)

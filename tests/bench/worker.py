@@ -21,9 +21,9 @@ from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
 from streammetrics.engine.engine import Engine
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.prefetch import Prefetch
-from streammetrics.runtime.task_runner import TaskRunner
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.prefetch import Prefetch
+from streammetrics.runtime.consume.task_runner import TaskRunner
 from tests.bench.parts import peak_mb, read_given, reply
 
 STAGES: tuple[tuple[type, str, str], ...] = (

@@ -20,7 +20,7 @@ from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
-from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival, Settings, Step

@@ -8,7 +8,7 @@ import pytest
 from streammetrics.config import Settings
 from streammetrics.experiments import Stored
 from streammetrics.reports.gate_answer import answer_gate
-from streammetrics.runtime.committed_state import read_committed
+from streammetrics.runtime.publish.committed_state import read_committed
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
 from tests.bench import gate_engine

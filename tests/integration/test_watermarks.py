@@ -15,9 +15,9 @@ from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.source import Input
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Feedback, Impression
-from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_worker_rules

@@ -12,7 +12,7 @@ from streammetrics.connectors.files import FileSource
 from streammetrics.connectors.simulated import Traffic
 from streammetrics.offline.replay.history import Snapshot
 from streammetrics.offline.replay.worker import ReplayWorker
-from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.wiring.engine import build_engine
 from tests.support.replays import CLEAN, DAY_MS, NOON_MS, replayed, sent, write
 

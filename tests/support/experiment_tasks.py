@@ -13,7 +13,7 @@ from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
-from streammetrics.runtime.publisher import Publisher
+from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.panes import WindowRules

@@ -22,7 +22,7 @@ from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, It
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
-from streammetrics.runtime.prefetch import with_due
+from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRules
 from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.panes import Group, WindowRules

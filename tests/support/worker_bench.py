@@ -23,10 +23,10 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindows
 from tests.oracle import Arrival, Group, Result, Settings, Step, expected_result

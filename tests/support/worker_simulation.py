@@ -9,8 +9,8 @@ from streammetrics.connectors.source import Input
 from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Event, Feedback, Impression
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.rules import WorkerRules
 from tests.support.brute_force import FOR_EVER_MS
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, SlowNetwork
 from tests.support.machine import engine_of

@@ -28,7 +28,7 @@ from streammetrics.exporters.http.limits import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
-from streammetrics.runtime.rival_groups import group_of_token
+from streammetrics.runtime.consume.rival_groups import group_of_token
 from streammetrics.wiring.connections import kafka_connection, redis_connection
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users

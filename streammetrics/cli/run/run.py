@@ -20,7 +20,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition, Exposition
 from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
-from streammetrics.runtime.mark_store import MARKS_KEY, MarkStore
+from streammetrics.runtime.publish.mark_store import MARKS_KEY, MarkStore
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.version import __version__
 from streammetrics.wiring.connections import redis_connection

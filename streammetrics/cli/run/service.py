@@ -27,17 +27,17 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.engine import Engine
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.history_store import HISTORY_KEY, HistoryStore
-from streammetrics.runtime.publisher import Publisher
-from streammetrics.runtime.refusal_log import log_first_refusal
-from streammetrics.runtime.result_files import ResultFiles
-from streammetrics.runtime.results_feed import ResultsFeed
-from streammetrics.runtime.settled import Settled
-from streammetrics.runtime.stage_check import check_stages
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.refusal_log import log_first_refusal
+from streammetrics.runtime.consume.stage_check import check_stages
+from streammetrics.runtime.consume.task_runner import TaskRunner
+from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
+from streammetrics.runtime.publish.publisher import Publisher
+from streammetrics.runtime.publish.result_files import ResultFiles
+from streammetrics.runtime.publish.results_feed import ResultsFeed
+from streammetrics.runtime.publish.settled import Settled
+from streammetrics.runtime.publish.webhook import ChangeRecorder
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
-from streammetrics.runtime.webhook import ChangeRecorder
 from streammetrics.wiring.connections import kafka_connection, redis_connection, result_directory
 from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
 from streammetrics.wiring.engine import build_worker_rules

@@ -29,7 +29,7 @@ from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.pane_rows import PANE_COLUMNS, PaneRow, pane_rows
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import json_lines
-from streammetrics.runtime.committed_state import freeze_due_scales, read_committed
+from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
 from streammetrics.wiring.decoders import is_mapped
 from streammetrics.wiring.engine import build_engine

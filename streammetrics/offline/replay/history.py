@@ -30,8 +30,8 @@ from streammetrics.reports.history import (
     stored_snapshot,
 )
 from streammetrics.reports.report import Report
-from streammetrics.runtime.committed_state import freeze_due_scales
-from streammetrics.runtime.consumer import Worker
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.publish.committed_state import freeze_due_scales
 from streammetrics.state.tables import Rows, TaskView
 
 SUMS = (EXPERIMENTS, EXAMINATION)

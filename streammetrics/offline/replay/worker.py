@@ -23,10 +23,10 @@ from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import PartsDecoder
 from streammetrics.events.sharding import RecordDecoder, of_shard
 from streammetrics.offline.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
-from streammetrics.runtime.consumer import Worker
-from streammetrics.runtime.rules import WorkerRules
+from streammetrics.runtime.consume.consumer import Worker
+from streammetrics.runtime.consume.rules import WorkerRules
+from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.runtime.task_runner import TaskRunner
 from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
 from streammetrics.wiring.engine import build_worker_rules
 

@@ -19,7 +19,7 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import SUMS, Snapshot
 from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slice_rows import decode_rows, merged_rows
-from streammetrics.runtime.prefetch import with_due
+from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.state.tables import TaskView
 
 COMMIT_USERS_MAX = 50_000

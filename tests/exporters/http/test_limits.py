@@ -20,7 +20,7 @@ from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.limits import HttpRules, tls_context
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.runtime.mark_store import MarkStore
+from streammetrics.runtime.publish.mark_store import MarkStore
 from streammetrics.runtime.status import ProcessStatus
 from tests.servers.certificates import Authority, Identity
 from tests.servers.process import wait_until

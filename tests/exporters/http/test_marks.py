@@ -17,7 +17,7 @@ from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.marks import BODY_BYTES_MAX, SHOWN_MAX
-from streammetrics.runtime.mark_store import MarkStore
+from streammetrics.runtime.publish.mark_store import MarkStore
 from streammetrics.runtime.status import ProcessStatus
 from tests.support.committed_state import Now, answering, two_variants
 

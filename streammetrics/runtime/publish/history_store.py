@@ -1,0 +1,69 @@
+"""Keeps the history of experiment snapshots and passes each report on with it. A failure of the history never stops a report.
+
+The publisher's process keeps the history. A blob store, if there is one, shares it between all processes of a namespace
+and keeps it over restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+import structlog
+
+from streammetrics.connectors.store import BlobStore
+from streammetrics.errors import StreammetricsError
+from streammetrics.experiments import ExperimentReport
+from streammetrics.reports.history import History
+from streammetrics.reports.report import Report
+
+HISTORY_KEY = "history"
+"""Name of the blob that holds the history."""
+
+log = structlog.get_logger("streammetrics.runtime.publish.history_store")
+
+
+def encode_history(history: History) -> bytes:
+    """Encode a history for the blob store."""
+    return msgspec.json.encode(history.to_json())
+
+
+def decode_history(stored: bytes | None) -> History:
+    """Decode a stored history. Returns an empty one if there is none, or one of another version; the next write replaces it."""
+    if stored is None:
+        return History()
+    try:
+        return History.from_json(msgspec.json.decode(stored))
+    except msgspec.DecodeError:
+        return History()
+
+
+class HistoryStore:
+    """Adds a snapshot of each report when one is due, and calls `show` with the report and the history. For one thread."""
+
+    def __init__(self, show: Callable[[Report, History], None], blob: BlobStore | None = None) -> None:
+        self._show, self._blob = show, blob
+        self._failing = False
+        self.history = History()
+
+    def take(self, report: Report) -> None:
+        """Show a report. If a snapshot was due, share the history first."""
+        before = self.history
+        if report.entered_ms is not None:
+            self.history = before.add(report.entered_ms, report.experiments)
+        if self._blob is not None and self.history is not before:
+            self._share(self._blob, report.experiments)
+        self._show(report, self.history)
+
+    def _share(self, blob: BlobStore, experiments: Iterable[ExperimentReport]) -> None:
+        """Merge in what other processes have stored about the same experiments, and write the result if it differs."""
+        try:
+            stored = decode_history(blob.read())
+            self.history = self.history.merge(stored.restricted_to(self.history).matching(experiments))
+            if self.history != stored:
+                blob.write(encode_history(self.history))
+            self._failing = False
+        except StreammetricsError as error:
+            if not self._failing:
+                log.warning("the experiment history cannot be saved; reports go on", error=str(error))
+            self._failing = True

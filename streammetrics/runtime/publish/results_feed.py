@@ -1,0 +1,82 @@
+"""Sends results to a sink: final panes once they are final, and verdicts when they change. At least once, with equal records.
+
+1. `take` runs in the publisher's thread. It makes the next records from the state that was just read, unless some still wait.
+2. `run` is a thread of its own, so that a slow sink holds up no report. It sends what waits, with back-off while the sink fails.
+3. Nothing is stored. A process that starts sends all panes that the store still has. A pane has one key and one content, so any number of
+   processes may send it, any number of times: the newest record of each key is the same.
+
+If the store loses commits, panes that were final can change. All panes are then sent again. Verdicts wait until the report is settled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+import structlog
+
+from streammetrics.errors import SourceError
+from streammetrics.events.event_time import NEVER
+from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.report import Report
+from streammetrics.reports.result_records import ResultRecord, pane_records, verdict_record
+from streammetrics.reports.verdict_rows import ChangedVerdicts
+from streammetrics.runtime.publish.outbox import Outbox
+from streammetrics.runtime.status import ProcessStatus
+
+PANES_AT_ONCE: Final = 200
+"""Most panes that wait. It bounds memory."""
+
+log = structlog.get_logger("streammetrics.runtime.results")
+
+
+class ResultSink(Protocol):
+    """Where records go."""
+
+    def write(self, records: Iterable[ResultRecord]) -> None:
+        """Write records and wait until they are safe. Raises SourceError; some may then be written."""
+        ...
+
+
+class ResultsFeed:
+    """Sends the results of one process; see the module."""
+
+    def __init__(self, builder: ReportBuilder, sink: ResultSink, status: ProcessStatus, is_settled: Callable[[Report], bool]) -> None:
+        self._builder, self._sink, self._status, self._is_settled = builder, sink, status, is_settled
+        status.results.update(sent=0, failed=0)
+        self._next_ms = NEVER
+        self._revisions = 0
+        self._verdicts = ChangedVerdicts()
+        self._outbox: Outbox[Sequence[ResultRecord]] = Outbox(self._send, self._failed)
+
+    def take(self, report: Report) -> None:
+        """Make the next records, if the last ones have been sent."""
+        if not self._outbox.is_free:
+            return
+        verdicts = self._verdicts.of(report) if self._is_settled(report) else ()
+        records = [*self._new_panes(report), *map(verdict_record, verdicts)]
+        if records:
+            self._outbox.put(records)
+
+    def _new_panes(self, report: Report) -> Iterator[ResultRecord]:
+        aggregator = self._builder.aggregator
+        if aggregator.revisions != self._revisions:
+            self._next_ms, self._revisions = NEVER, aggregator.revisions
+        rules = self._builder.rules
+        for start_ms, pane in islice(self._builder.final_panes(report, self._next_ms), PANES_AT_ONCE):
+            self._next_ms = start_ms + rules.pane_ms
+            yield from pane_records(start_ms, pane, pane_ms=rules.pane_ms, layout=self._builder.layout)
+
+    def run(self, stop: threading.Event) -> None:
+        """Send what waits until `stop` is set, then what still waits, once."""
+        self._outbox.run(stop)
+
+    def _send(self, records: Sequence[ResultRecord]) -> None:
+        self._sink.write(records)
+        self._status.results["sent"] += len(records)
+
+    def _failed(self, records: Sequence[ResultRecord], error: SourceError) -> None:
+        self._status.results["failed"] += 1
+        log.warning("results cannot be sent, trying again", error=str(error), records=len(records))

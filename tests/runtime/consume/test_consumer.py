@@ -1,0 +1,280 @@
+"""The worker's loop: whatever fails, moves or crashes, the stored integers equal brute force over the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+from structlog.testing import capture_logs
+
+from streammetrics.connectors.source import Input
+from streammetrics.engine.control import decode_control
+from streammetrics.errors import SourceError, StoreError
+from streammetrics.events.model import Impression
+from streammetrics.runtime.consume import consumer
+from streammetrics.runtime.consume.consumer import REPLY_SECONDS
+from tests.oracle import Step, Tick
+from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, SlowNetwork
+from tests.support.machine import engine_of
+from tests.support.native_json import native_json
+from tests.support.strategies import seeds
+from tests.support.worker_bench import (
+    FAR_MS,
+    NEVER_AHEAD,
+    NOTHING_READ,
+    RULES,
+    SETTINGS,
+    START_MS,
+    Bench,
+    NothingArrives,
+    assert_exact,
+    letter_places,
+    worker_over,
+)
+from tests.support.worker_simulation import TASKS, Simulation
+
+SEEDS = seeds()
+
+
+class TestSimulation:
+    @pytest.fixture(autouse=True)
+    def small_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Use small chunks, so that most have a next one to prefetch."""
+        monkeypatch.setattr(consumer, "CHUNK_RECORDS_MAX", 2)
+
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_failures_rebalances_and_crashes_change_no_stored_integer(self, seed: int) -> None:
+        simulation = Simulation(seed)
+        for _ in range(300):
+            simulation.happen()
+        if seed % 2:
+            simulation.write_ends()
+            simulation.settle(sessions_open=1)
+            after: list[Step] = []
+        else:
+            simulation.clock.advance(FAR_MS)
+            simulation.settle(replace(RULES, idle_ms=SETTINGS.idle_ms))
+            after = [Tick(simulation.clock.wall_ms())]
+        truth = assert_exact(simulation.store, simulation.logs, simulation.engine, after)
+        assert letter_places(simulation.letters.kept) == truth.refused
+
+    def test_ten_seeds_together_cover_every_fault(self) -> None:
+        seen: Counter[str] = Counter()
+        names = ("written", "already", "fenced", "conflict", "crashes", "rollbacks", "losses")
+        for seed in SEEDS[:10]:
+            if all(seen[name] for name in names):
+                break
+            simulation = Simulation(seed)
+            for _ in range(300):
+                simulation.happen()
+            seen.update(outcome.value for outcome in simulation.store.outcomes)
+            seen += Counter(crashes=simulation.crashes, rollbacks=simulation.rollbacks, losses=simulation.losses)
+        assert [name for name in names if not seen[name]] == []
+
+
+class TestShutdown:
+    def test_a_poll_is_short_while_a_commit_is_in_flight(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        bench = Bench()
+        network = SlowNetwork(NothingArrives())
+        bench.replace_worker(commits=network)
+        network.let_all_arrive()
+        bench.turn()
+        polls: list[float] = []
+        poll = bench.source.poll
+        monkeypatch.setattr(bench.source, "poll", lambda timeout_s: polls.append(timeout_s) or poll(timeout_s))
+        bench.turn()
+        bench.show(0)
+        bench.turn(2)
+        network.let_all_arrive()
+        bench.turn(2)
+        assert bench.offsets == [1, 0]
+        assert polls == [0.2, 0.2, REPLY_SECONDS, REPLY_SECONDS, 0.2]
+
+    def test_shutdown_commits_processed_records_and_closes_everything(self) -> None:
+        bench = Bench(commit_ms=1_000_000)
+        bench.show(0, 1, 2)
+        bench.turn()
+        assert bench.offsets == NOTHING_READ
+        bench.worker.finish()
+        assert bench.offsets == [3, 0]
+        assert bench.source.acknowledged == {Input(SETTINGS.inputs[0], 0): 3, Input(SETTINGS.inputs[1], 0): 0}
+        assert bench.source.closed
+        assert bench.letters.closed
+
+    def test_shutdown_gives_up_on_a_store_that_stays_unreachable(self) -> None:
+        bench = Bench(commit_ms=1_000_000)
+        bench.show(0)
+        bench.turn()
+        bench.store.failures = 1.0
+        bench.clock.look_seconds = 0.5
+        before = bench.clock.monotonic()
+        bench.worker.finish(patience_seconds=3.0)
+        assert 3.0 <= bench.clock.monotonic() - before < 10.0
+        bench.clock.look_seconds = 0.0
+        assert bench.source.closed
+        bench.store.calm()
+        bench.replace_worker()
+        bench.turn()
+        bench.worker.finish()
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+
+class TestRebalances:
+    def test_a_rebalance_is_logged_in_one_line(self) -> None:
+        source = LogSource(Logs(SETTINGS.inputs, TASKS))
+        worker = worker_over(engine_of(SETTINGS), source, FaultyStore(), KeptLetters(), RULES, HandClock(START_MS))
+        source.give(0, 1)
+        worker.turn()
+        source.take_away(0, 1)
+        source.give(1, 2)
+        with capture_logs() as lines:
+            worker.turn()
+        assert [line for line in lines if line["event"] != "task claimed"] == [
+            {"event": "tasks reassigned", "lost": [0], "kept": [1], "gained": [2], "log_level": "info"}
+        ]
+
+    def test_a_rebalance_that_takes_two_polls_counts_once(self) -> None:
+        """A member first loses all its tasks, and gets its new share in a later poll."""
+        source = LogSource(Logs(SETTINGS.inputs, TASKS))
+        worker = worker_over(engine_of(SETTINGS), source, FaultyStore(), KeptLetters(), RULES, HandClock(START_MS))
+
+        def counted(lost: Sequence[int] = (), gained: Sequence[int] = ()) -> int:
+            source.take_away(*lost)
+            source.give(*gained)
+            worker.turn()
+            return worker.status.rebalances
+
+        assert counted(gained=[0, 1]) == 1
+        assert counted(lost=[0, 1]) == 2
+        assert counted() == 2
+        assert counted(gained=[0]) == 2
+        assert counted(lost=[0], gained=[0, 1]) == 3
+        assert counted(gained=[2]) == 4
+
+    def test_a_revoked_task_is_not_committed(self) -> None:
+        bench = Bench(commit_ms=50)
+        bench.show(0)
+        bench.turn(2)
+        bench.source.take_away(0)
+        bench.turn(20)
+        assert bench.offsets == NOTHING_READ
+        assert not bench.worker.tasks
+
+
+class TestPartOfTheStoreUnreachable:
+    @pytest.mark.parametrize("later", [False, True], ids=["from the start", "later"])
+    def test_tasks_on_the_other_servers_are_committed(self, later: bool) -> None:
+        engine, clock, store, letters = engine_of(SETTINGS), HandClock(START_MS), FaultyStore(), KeptLetters()
+        logs = Logs(SETTINGS.inputs, 3)
+        source = LogSource(logs, records_max=5)
+        source.give(0, 1, 2)
+        worker = worker_over(engine, source, store, letters, replace(RULES, skew_ms_max=NEVER_AHEAD), clock)
+
+        def run(first: int) -> None:
+            for number in range(first, first + 20):
+                for task in range(3):
+                    shown = Impression(f"list-{number}", f"u{task}-{number}", START_MS + number, ("a",))
+                    logs.append(Input(SETTINGS.inputs[0], task), native_json(shown))
+                clock.advance(0.1)
+                worker.turn()
+
+        def read() -> dict[int, int | None]:
+            return {task: decode_control(view.control).offsets[0] for task, view in store.view(range(3), {}).items()}
+
+        if later:
+            run(0)
+        store.unreachable = {1}
+        before = read()
+        run(20)
+        assert {task: read().get(task) for task in (0, 2)} == dict.fromkeys((0, 2), 40 if later else 20)
+        assert read().get(1) == before.get(1)
+        assert worker.status.store_trouble is not None
+        assert {place.partition for place in source.paused} == ({1} if later else set())
+        store.unreachable = set()
+        clock.advance(10.0)
+        run(40)
+        worker.finish()
+        assert worker.status.store_trouble is None
+        assert_exact(store, logs, engine)
+
+    def test_the_trouble_of_a_revoked_task_is_cleared(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.store.unreachable = {0}
+        bench.turn(2)
+        assert bench.worker.status.store_trouble is not None
+        bench.source.take_away(0)
+        bench.turn(2)
+        assert bench.worker.tasks == {}
+        assert bench.worker.status.store_trouble is None
+
+
+class TestOutages:
+    def test_an_unreachable_store_is_waited_for_and_shown_in_the_status(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.store.failures = 1.0
+        bench.show(0)
+        bench.turn(10)
+        assert bench.worker.status.store_trouble is not None
+        assert not bench.worker.status.ready
+        assert bench.source.paused == set(bench.source.inputs_of(0))
+        bench.store.calm()
+        bench.turn(2, seconds=10.0)
+        assert bench.worker.status.store_trouble is None
+        assert bench.worker.status.ready
+        assert not bench.source.paused
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_source_that_fails_at_once_is_not_polled_in_a_busy_loop(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.source.chance, bench.source.failures = Random(1), 1.0
+        before = bench.clock.monotonic()
+        for _ in range(50):
+            bench.worker.turn(timeout_s=0.2)
+        assert bench.clock.monotonic() - before >= 50 * 0.2
+
+    def test_a_source_that_fails_now_and_then_is_logged_once_until_it_recovers(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.source.chance, bench.source.failures = Random(1), 0.5
+        with capture_logs() as logs:
+            bench.turn(200, seconds=0.05)
+            assert bench.worker.status.source_trouble is not None
+            bench.source.failures = 0.0
+            bench.show(0)
+            bench.turn(2, seconds=6.0)
+        assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["source unavailable, trying again"]
+        assert bench.worker.status.source_trouble is None
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_unreachable_brokers_are_shown_before_the_failures_that_follow(self) -> None:
+        bench = Bench()
+        bench.turn()
+        bench.letters.chance, bench.letters.failures = Random(1), 1.0
+        bench.logs.append(Input(SETTINGS.inputs[0], 0), b"{")
+        bench.turn(2)
+        trouble = bench.worker.status.source_trouble
+        assert trouble is not None
+        assert trouble.message == "the dead letters' log does not answer"
+        bench.source.health = replace(bench.source.health, reachable=False, last_error="connection refused")
+        bench.turn()
+        assert bench.worker.status.source_trouble == replace(trouble, message="connection refused")
+
+    @pytest.mark.parametrize("fault", [StoreError, SourceError])
+    def test_the_worker_gives_up_after_retry_seconds_max(self, fault: type[Exception]) -> None:
+        bench = Bench(retry_seconds_max=30.0)
+        bench.turn()
+        bench.show(0)
+        if fault is StoreError:
+            bench.store.failures = 1.0
+        else:
+            bench.source.chance, bench.source.failures = Random(1), 1.0
+        before = bench.clock.monotonic()
+        with pytest.raises(fault):
+            bench.turn(100, seconds=1.0)
+        assert bench.clock.monotonic() - before > 30

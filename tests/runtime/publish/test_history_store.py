@@ -1,0 +1,114 @@
+"""Every report is shown, snapshots are shared over restarts and processes, and a failing blob store stops nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streammetrics.errors import StoreError
+from streammetrics.reports.history import SNAPSHOT_MS, History
+from streammetrics.reports.report import Report
+from streammetrics.runtime.publish.history_store import HistoryStore, decode_history, encode_history
+from tests.experiments.samples import experiment
+from tests.support.committed_state import START_MS, two_variants
+
+PLAIN = two_variants().report()
+WORSE = experiment({"control": 0.5, "treatment": 0.4})
+
+
+class FailingBlob:
+    """A blob store in memory that cannot be reached while `unreachable` is set."""
+
+    def __init__(self) -> None:
+        self.value: bytes | None = None
+        self.writes = 0
+        self.unreachable = False
+
+    def read(self) -> bytes | None:
+        if self.unreachable:
+            raise StoreError("the blob store is unreachable")
+        return self.value
+
+    def write(self, value: bytes) -> None:
+        self.value, self.writes = value, self.writes + 1
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def report_at(minute: int, *names: str) -> Report:
+    found = tuple(replace(WORSE, experiment=name) for name in names or ("ranker",))
+    return replace(PLAIN, experiments=found, entered_ms=START_MS + minute * SNAPSHOT_MS)
+
+
+def times(history: History, name: str = "ranker") -> list[int]:
+    return [(at - START_MS) // SNAPSHOT_MS for at, _ in history.of(name, "start").snapshots.kept]
+
+
+def test_every_report_is_shown_with_the_snapshots_so_far() -> None:
+    shown: list[tuple[Report, History]] = []
+    store = HistoryStore(lambda report, history: shown.append((report, history)))
+    reports = [replace(PLAIN, entered_ms=None), report_at(0), report_at(0), report_at(2)]
+    for report in reports:
+        store.take(report)
+    assert [report for report, _ in shown] == reports
+    assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
+
+
+def test_snapshots_survive_a_restart_and_are_written_only_when_one_is_new() -> None:
+    blob, shown = FailingBlob(), []
+    first = HistoryStore(lambda report, history: shown.append(history), blob)
+    for minute in (0, 0, 1, 1):
+        first.take(report_at(minute))
+    assert blob.writes == 2
+    HistoryStore(lambda report, history: shown.append(history), blob).take(report_at(5))
+    assert times(shown[-1]) == [0, 1, 5]
+
+
+def test_two_processes_merge_their_snapshots() -> None:
+    blob = FailingBlob()
+    one, other = (HistoryStore(lambda report, history: None, blob) for _ in range(2))
+    for minute in range(6):
+        (one, other)[minute % 2].take(report_at(minute))
+    assert times(decode_history(blob.value)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_ended_experiment_is_removed_from_the_blob() -> None:
+    blob = FailingBlob()
+    HistoryStore(lambda report, history: None, blob).take(report_at(0, "old", "ranker"))
+    HistoryStore(lambda report, history: None, blob).take(report_at(1))
+    assert [trail.experiment for trail in decode_history(blob.value).series] == ["ranker"]
+
+
+def test_snapshots_of_an_earlier_run_are_removed_even_if_no_process_saw_its_end() -> None:
+    blob, shown = FailingBlob(), []
+    HistoryStore(lambda report, history: None, blob).take(report_at(0))
+    later = report_at(1_000)
+    later = replace(later, experiments=tuple(replace(each, known_from_ms=START_MS + 900 * SNAPSHOT_MS) for each in later.experiments))
+    HistoryStore(lambda report, history: shown.append(history), blob).take(later)
+    assert times(shown[-1]) == times(decode_history(blob.value)) == [1_000]
+
+
+def test_an_unreachable_blob_store_stops_no_report_and_loses_no_snapshot() -> None:
+    blob, shown = FailingBlob(), []
+    store = HistoryStore(lambda report, history: shown.append(history), blob)
+    blob.unreachable = True
+    store.take(report_at(0))
+    store.take(report_at(1))
+    assert (len(shown), blob.value) == (2, None)
+    blob.unreachable = False
+    store.take(report_at(2))
+    assert times(decode_history(blob.value)) == [0, 1, 2]
+
+
+def test_a_history_of_another_version_is_replaced() -> None:
+    blob = FailingBlob()
+    for left in (b"no json", b'{"version": 2}', b"[1]"):
+        blob.value = left
+        HistoryStore(lambda report, history: None, blob).take(report_at(0))
+        assert times(decode_history(blob.value)) == [0]
+
+
+def test_a_history_is_decoded_from_its_bytes() -> None:
+    history = History().add(START_MS, [WORSE])
+    assert decode_history(encode_history(history)) == history
+    assert decode_history(None) == History()
