@@ -161,14 +161,16 @@ SERIES: Mapping[str, Series] = MappingProxyType({series.name: series for series 
 
 
 def markdown() -> str:
-    """Return the table as Markdown, with one line for families that differ only by the metric. Ends with a newline."""
+    """Return the table as Markdown, with one line for families that differ only by the metric. Ends with a newline.
+
+    The kind is left out: suffixes show it, and the page names the only histogram.
+    """
     listed: dict[str, Series] = {}
     for series in TABLE:
         listed.setdefault(series.listed or series.name, series)
-    lines = ["| series | kind | labels | meaning |", "|---|---|---|---|"]
+    lines = ["| series | labels | meaning |", "|---|---|---|"]
     for name, series in listed.items():
-        labels = ", ".join(series.labels) or "–"  # noqa: RUF001 (a dash marks an empty cell)
-        lines.append(f"| `{name}` | {series.kind} | {labels} | {series.listed_help or series.help} |")
+        lines.append(f"| `{name}` | {', '.join(series.labels)} | {series.listed_help or series.help} |")
     named = {"metric": METRIC_NAMES, "engagement metric": ENGAGEMENT_MEANINGS, "assessment metric": ASSESSMENT_MEANINGS}
     for name, metrics in named.items():
         lines += ["", f"`<{name}>` is one of {', '.join(f'`{metric}`' for metric in metrics)}."]

@@ -65,7 +65,13 @@ def test_every_metric_has_gauges_and_sums(metric: str) -> None:
 
 def test_every_series_has_a_line_in_the_markdown_table() -> None:
     lines = markdown()
-    assert all(f"| `{series.listed or series.name}` | {series.kind} |" in lines for series in TABLE)
+    assert all(f"| `{series.listed or series.name}` | {', '.join(series.labels)} |" in lines for series in TABLE)
+
+
+def test_the_page_names_the_series_whose_kind_their_names_do_not_show() -> None:
+    histograms = [series.name for series in TABLE if series.kind == "histogram"]
+    assert histograms == ["streammetrics_commit_seconds"]
+    assert "`streammetrics_commit_seconds` is a histogram" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_of_the_exporters_has_the_generated_table() -> None:
