@@ -54,25 +54,28 @@ class _Read(NamedTuple):
 def suggestion_lines(settings: Settings, records: Sequence[SampleRecord]) -> Generator[str, None, bool]:
     """Yield lines of TOML, with the answer as comments first. Mappings follow only for records that settings alone do not read.
 
+    If there are several topics, the proposal is for the topic of the records alone, so that proposals can stand below each other.
     Returns whether the proposal reads lists or feedback: False for a skeleton, and if there is no record.
     """
     if not records:
         yield "# There is no record to propose anything from."
         return False
+    topic = records[0].topic if len(settings.kafka.topics) > 1 and records[0].topic in settings.kafka.topics else ""
     found = _read(settings, records)
     if all(each.is_used for each in found):
         yield f"# {counted(len(records), 'record')} read, and all are lists or feedback already: no mapping is needed."
         return True
-    changed, found = yield from _settings_that_read(settings, found)
+    changed, found = yield from _settings_that_read(settings, found, topic)
     if changed is not settings and any(each.is_read for each in found):
         return True
     own: list[str] = []
     if settings.events.format == "native" and any(each.is_used for each in found):
-        own = ["[[events.mappings]]", 'kind = "native"', 'when = { type = ["impression", "feedback"] }', ""]
+        topics = [f"topics = [{json.dumps(topic)}]"] if topic else []
+        own = ["[[events.mappings]]", 'kind = "native"', *topics, 'when = { type = ["impression", "feedback"] }', ""]
     others = [each.record for each in found if not (own and each.is_used)]
-    proposed = suggested_mappings(_objects(changed, others), parse_grades(settings.join.grades).table)
+    proposed = suggested_mappings(_objects(changed, others), parse_grades(settings.join.grades).table, topic)
     if own and not tomllib.loads(proposed.text):
-        own += ["[[events.mappings]]", 'kind = "ignore"']
+        own += ["[[events.mappings]]", 'kind = "ignore"', *topics]
         yield from own
         return True
     text = "\n".join([*own, proposed.text.rstrip("\n")])
@@ -95,18 +98,20 @@ def _result_lines(found: Sequence[_Read]) -> Iterator[str]:
     events = [event for each in found for event in each.events]
     refused = [event for event in events if isinstance(event, MalformedEvent) and event.reason != IGNORED]
     lists, feedback = [each for each in events if isinstance(each, Impression)], [each for each in events if isinstance(each, Feedback)]
-    shown = {(each.user_id, item) for each in lists for item in each.items}
-    matched = sum((each.user_id, each.item_id) in shown for each in feedback)
+    shown = {(each.user_id, of_list, item) for each in lists for of_list in (None, each.impression_id) for item in each.items}
+    matched = sum((each.user_id, each.impression_id, each.item_id) in shown for each in feedback)
     ignored = sum(isinstance(event, MalformedEvent) and event.reason == IGNORED for event in events)
     reactions = f"{len(feedback):,} feedback, {matched:,} of it on an item that a list of its user shows"
     yield f"# Tried on these records: {counted(len(lists), 'list')}, {reactions}, {ignored:,} ignored, {len(refused):,} refused."
     if refused:
         yield f"# Refused as {refused[0].reason}: {refused[0].detail}"
-    if feedback and not matched:
+    if feedback and not lists:
+        yield "# Do the lists come from another topic, or from records beyond --limit?"
+    elif feedback and not matched:
         yield "# No feedback is on an item of these lists: compare user_id, item_id and impression_id, or take more records (--limit)."
 
 
-def _settings_that_read(settings: Settings, found: list[_Read]) -> Generator[str, None, tuple[Settings, list[_Read]]]:
+def _settings_that_read(settings: Settings, found: list[_Read], topic: str) -> Generator[str, None, tuple[Settings, list[_Read]]]:
     """Yield what the records seem to be and the settings for that. Returns the changed settings, and what they make of the records."""
     records, changed, lines = [each.record for each in found], settings, list[str]()
     for _ in range(CHANGES_MAX):
@@ -126,7 +131,8 @@ def _settings_that_read(settings: Settings, found: list[_Read]) -> Generator[str
             return settings, found
         yield "# Their ids are whole numbers: set events.numeric_ids = true."
         lines, found = ["numeric_ids = true"], with_numbers
-    yield from (_read_words(found), "", "[events]", *lines)
+    own = topic and not any(line.startswith(("numeric_ids", "ubi_")) for line in lines)
+    yield from (_read_words(found), "", f"[events.topics.{json.dumps(topic)}]" if own else "[events]", *lines)
     if any(each.is_read for each in found):
         yield from ("", *_result_lines(found))
     return changed, found

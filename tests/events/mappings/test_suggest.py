@@ -71,6 +71,18 @@ def test_actions_whose_name_says_what_they_are_are_renamed() -> None:
     assert actions == {"select_item": {"path": "event", "rename": {"select_item": "click"}}, "click": "event"}
 
 
+def test_an_order_is_no_list_and_its_id_is_not_that_of_a_list() -> None:
+    order = {"event": "purchase", "visitor": "v", "at": 1772366409, "order": "o1", "lines": [{"sku": "a"}, {"sku": "b"}]}
+    *_, first, second = events([*SHOP, order])
+    assert (first, second) == tuple(Feedback("v", 1772366409000, item, "purchase", None, None) for item in "ab")
+
+
+def test_the_mappings_of_one_topic_apply_to_it_alone_and_need_no_list() -> None:
+    suggestion = suggested_mappings(SHOP[1:], ["click"], "clicks")
+    tables = tomllib.loads(suggestion.text)["events"]["mappings"]
+    assert (suggestion.is_whole, [table["topics"] for table in tables]) == (True, [["clicks"]] * 2)
+
+
 def test_ids_that_are_joined_in_a_text_have_a_separator() -> None:
     rows = [{"queryId": "q1", "sessionId": "s1", "when": "2026-03-01T12:00:00Z", "items": "a1,b2"}, CSV_ROW]
     assert events(rows)[0] == Impression("q1", "s1", 1772366400000, ("a1", "b2"))
