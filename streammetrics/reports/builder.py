@@ -22,7 +22,9 @@ from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.events.model import WatchedPath
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.awaited_verdicts import AwaitedVerdict, awaited_verdicts
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.path_counts import merge_paths
@@ -48,7 +50,8 @@ class ReportBuilder:
 
     `signature` is the engine's. State of other rules is rejected with StateError, because its columns differ. If experiments are on in
     some tasks and off in others, or here, windows are shown but experiments are not. `known_names` has the known names by kind (see
-    `events.unknown_names`), to suggest one for an unknown name. `known_paths` are the optional paths of the mappings.
+    `events.unknown_names`), to suggest one for an unknown name. `known_paths` are the optional paths of the mappings. `verdict_wait` is how
+    long a first verdict takes.
     """
 
     def __init__(
@@ -62,9 +65,10 @@ class ReportBuilder:
         position_bias: PositionBiasView | None = None,
         *,
         known_paths: Collection[WatchedPath] = (),
+        verdict_wait: FirstVerdictWait | None = None,
     ) -> None:
         self._position_bias = PositionBiasReader(position_bias)
-        self._known_names, self._known_paths = known_names, frozenset(known_paths)
+        self._known_names, self._known_paths, self._verdict_wait = known_names, frozenset(known_paths), verdict_wait
         self.layout = layout
         self.signature = signature
         self.rules = rules
@@ -160,6 +164,7 @@ class ReportBuilder:
             self.aggregator.window(window_ms, view, shown, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
         )
         self._count_withheld(windows)
+        experiments = self.experiments.reports(tasks, newest) if whole else ()
         final = final_bound(shown, self.rules.lateness_ms, self.rules.attribution_ms)
         counts: Counter[tuple[str, str]] = Counter()
         for control in controls:
@@ -181,7 +186,8 @@ class ReportBuilder:
             users_open=sum(self._users.values()),
             sessions_open=sum(control.sessions_open for control in controls),
             withheld=self._withheld_count,
-            experiments=self.experiments.reports(tasks, newest) if whole else (),
+            experiments=experiments,
+            awaited=tuple(self._awaited(windows, {each.experiment for each in experiments}, final)) if whole else (),
             entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
@@ -192,6 +198,19 @@ class ReportBuilder:
             ),
             unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),
         )
+
+    def _awaited(self, windows: Sequence[Window], known: Collection[str], final_ms: int) -> Iterator[AwaitedVerdict]:
+        """Yield the experiments without a verdict. None of their lists is final and counted, so their first pane is not long ago."""
+        view, wait = self.experiments.view, self._verdict_wait
+        if view is None or wait is None or final_ms in (NEVER, FOREVER):
+            return
+
+        def first_of(experiment: str) -> int | None:
+            starts = self.aggregator.starts(final_ms - view.patience_ms - self.rules.pane_ms)
+            has_lists = (start for start in starts if any(group.experiment == experiment for group in self.aggregator.pane(start)))
+            return next(has_lists, None)
+
+        yield from awaited_verdicts(windows, known, view, wait, first_of)
 
     def _user_partitions(self, tasks: int) -> UserPartitions | None:
         """Return how many sampled users several tasks have seen; None if there is only one task."""

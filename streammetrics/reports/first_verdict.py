@@ -1,4 +1,4 @@
-"""When a new installation can have a first verdict at the earliest, and which settings move that. Pure."""
+"""When a new installation has its first verdict, and which settings move that. Pure."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ class FirstVerdictWait(NamedTuple):
         """Return what is waited for, for a log or a page.
 
         >>> print(FirstVerdictWait(1_865_000, 600_000).sentence())
-        A first verdict comes 41 min after the first lists at the earliest: lists are final 31 min after they were shown \
-(join.attribution_ms, lateness_ms and out_of_orderness_ms), and users are counted up to 10 min later (experiments.patience_ms).
+        A first verdict comes 31 min to 41 min after the first lists, or later if users are few: lists are final 31 min after they \
+were shown (join.attribution_ms, lateness_ms and out_of_orderness_ms), and users are counted up to 10 min later (experiments.patience_ms).
         """
+        spans = f"{span_text(self.final_ms)} to {span_text(self.total_ms)}"
+        return f"A first verdict comes {spans} after the first lists, or later if users are few: {self.reason}."
+
+    @property
+    def reason(self) -> str:
         final = (
             f"lists are final {span_text(self.final_ms)} after they were shown (join.attribution_ms, lateness_ms and out_of_orderness_ms)"
         )
-        users = f"users are counted up to {span_text(self.users_ms)} later (experiments.patience_ms)"
-        return f"A first verdict comes {span_text(self.total_ms)} after the first lists at the earliest: {final}, and {users}."
+        return f"{final}, and users are counted up to {span_text(self.users_ms)} later (experiments.patience_ms)"
 
     def at_text(self, shown_ms: int) -> str:
-        """Return the time (UTC) of the first verdict, if the first lists were shown at `shown_ms`.
+        """Return the times (UTC) between which the first verdict comes, if the first lists were shown at `shown_ms` and users suffice.
 
         >>> FirstVerdictWait(1_865_000, 600_000).at_text(1_772_366_400_000)
-        '2026-03-01 12:41 UTC'
+        '2026-03-01 12:31 UTC and 2026-03-01 12:41 UTC'
         """
-        return minute_text(shown_ms + self.total_ms)
+        return f"{minute_text(shown_ms + self.final_ms)} and {minute_text(shown_ms + self.total_ms)}"

@@ -14,6 +14,7 @@ from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
+from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
     NAMED_MIN,
     UNMATCHED_SHARE_MAX,
@@ -109,6 +110,8 @@ class Report:
     """None if there is only one task."""
     unknown_names: tuple[UnknownName, ...] = ()
     """Actions without a grade and types that are no event, most frequent first."""
+    awaited: tuple[AwaitedVerdict, ...] = ()
+    """The experiments that have live lists and no verdict yet."""
     paths: tuple[PathCount, ...] = ()
     """The optional paths of mappings, with the records that have a value."""
     recent: RecentLists | None = None
@@ -189,6 +192,7 @@ class Report:
             "paths": [each.to_json() for each in self.paths],
             "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
             "experiments": [each.to_json() for each in self.experiments],
+            "awaited": [each.to_json() for each in self.awaited],
             "experiments_entered_ms": self.entered_ms,
             "position_bias": None if self.position_bias is None else self.position_bias.to_json(),
             "user_windows": [_user_window_json(window) for window in self.user_windows],

@@ -47,7 +47,10 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
     examination, spec = engine.rules.examination, engine.layout.scorer.spec
     position_bias = None if examination is None else PositionBiasView(examination, tuple(settings.metrics.cutoffs), spec)
     shown = result_settings(settings, engine)
-    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, position_bias, known_paths=known_paths(settings))
+    wait = first_verdict_wait(settings)
+    return ReportBuilder(
+        engine.layout, rules, shown, engine.signature, view, known, position_bias, known_paths=known_paths(settings), verdict_wait=wait
+    )
 
 
 def known_paths(settings: Settings) -> frozenset[WatchedPath]:

@@ -52,7 +52,9 @@ def test_the_time_to_the_first_verdict_is_said_if_there_can_be_one() -> None:
     wait = first_verdict_wait(load(None, {}, {}).settings)
     assert wait is not None
     assert FirstEvents(TOPICS, "native", wait).sentences(report)[-1] == wait.sentence()
-    assert wait.sentence().startswith("A first verdict comes 41 min after the first lists at the earliest: lists are final 31 min after")
+    assert wait.sentence().startswith(
+        "A first verdict comes 31 min to 41 min after the first lists, or later if users are few: lists are final 31 min"
+    )
     assert first_verdict_wait(load(None, {}, {"experiments.enabled": "false"}).settings) is None
 
 

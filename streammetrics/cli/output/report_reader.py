@@ -32,6 +32,13 @@ LATEST_MS: Final = TS_MAX + DAY_MS
 """Latest possible time in a report: the end of the longest pane after the last event time."""
 
 
+class Awaited(msgspec.Struct, frozen=True):
+    """An experiment without a verdict, and sentences about when it comes and what its live lists say."""
+
+    experiment: str
+    sentences: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ExperimentResults:
     """All experiments of a report, by name and scope, with their history.
@@ -47,6 +54,7 @@ class ExperimentResults:
     enabled: bool = True
     warnings: tuple[str, ...] = ()
     explanations: tuple[Explanation, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
 
     def empty_text(self) -> str:
         """Say why there is no experiment to show."""
@@ -61,7 +69,7 @@ class ExperimentResults:
 
     def only(self, names: Collection[str]) -> ExperimentResults:
         """Keep the experiments with these names; without names, all. Raises StreammetricsError for an unknown name."""
-        known = in_order(each.experiment for each in self.experiments)
+        known = in_order([each.experiment for each in self.experiments] + [each.experiment for each in self.awaited])
         for name in names:
             if name not in known:
                 existing = ", ".join(map(fit, known)) or "none"
@@ -69,7 +77,9 @@ class ExperimentResults:
         if not names:
             return self
         explained = tuple(each for each in self.explanations if each.experiment in names)
-        return replace(self, experiments=tuple(each for each in self.experiments if each.experiment in names), explanations=explained)
+        awaited = tuple(each for each in self.awaited if each.experiment in names)
+        experiments = tuple(each for each in self.experiments if each.experiment in names)
+        return replace(self, experiments=experiments, explanations=explained, awaited=awaited)
 
 
 def read_report(plain: object, where: str) -> ExperimentResults:
@@ -81,6 +91,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
         history = History.from_json(plain.get("history", []))
         at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
         warnings = msgspec.convert(plain.get("warnings", []), tuple[str, ...])
+        awaited = msgspec.convert(plain.get("awaited", []), tuple[Awaited, ...])
         explanations = msgspec.convert(plain.get("explanations", []), tuple[Explanation, ...])
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a damaged report, or of another version: {error}") from error
@@ -94,7 +105,7 @@ def read_report(plain: object, where: str) -> ExperimentResults:
     )
     enabled = not _switched_off(plain.get("settings"))
     return ExperimentResults(
-        tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings, explanations
+        tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings, explanations, awaited
     )
 
 
@@ -111,6 +122,7 @@ def to_json(results: ExperimentResults) -> dict[str, Any]:
         "experiments_entered_ms": results.at_ms,
         "experiments": [each.to_json() for each in results.experiments],
         "explanations": msgspec.to_builtins(results.explanations),
+        "awaited": msgspec.to_builtins(results.awaited),
         "history": [
             trail for trail in results.history.to_json() if any(trail["experiment"] == each.experiment for each in results.experiments)
         ],

@@ -45,6 +45,8 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
     """Yield the lines of each experiment and scope, or why there is none."""
     if not results.experiments:
         yield Text(results.empty_text())
+    for awaited in results.awaited:
+        yield Text.assemble((fit(awaited.experiment), "bold"), f" · no verdict yet. {' '.join(map(fit, awaited.sentences))}\n")
     for experiment in results.shown():
         scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
         yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {minute_text(results.at_ms)}")

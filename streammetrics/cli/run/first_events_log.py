@@ -35,7 +35,7 @@ class FirstEventsLog:
         if self._logged and not sentences:
             self._logged = False
             wait, at_ms = self._first_events.verdict, report.watermark_ms
-            first = {} if wait is None or at_ms is None else {"first_verdict_at": f"about {wait.at_text(at_ms)}, at the earliest"}
+            first = {} if wait is None or at_ms is None else {"first_verdict": f"between {wait.at_text(at_ms)}, or later if users are few"}
             log.info("the first events have come", **first)
         elif sentences and not self._logged and now - self._since_seconds >= QUIET_SECONDS:
             self._logged = True

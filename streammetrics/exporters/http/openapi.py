@@ -105,6 +105,16 @@ _REPORT: Final = _record(
     user_partitions={"type": ["object", "null"]},
     position_bias={"anyOf": [_POSITION_BIAS, {"type": "null"}], "description": "An estimate; null if it is switched off."},
     experiments=_list(_ref("ExperimentReport")),
+    awaited=_list(
+        _record(
+            experiment=_TEXT,
+            first_verdict_ms=_TIME,
+            control={"type": ["string", "null"]},
+            measure={"type": ["string", "null"]},
+            live_lifts=_list(_record(variant=_TEXT, lift={"type": "number"}, lists=_COUNT)),
+            sentences=_list(_TEXT),
+        )
+    ),
     experiments_entered_ms=_TIME,
     user_windows=_list(
         _record(

@@ -61,4 +61,4 @@ def test_the_end_of_a_wait_says_when_the_first_verdict_can_come() -> None:
         lines.take(Pipeline().report(), History())
         lines.take(numbers, History())
     assert numbers.watermark_ms is not None
-    assert logged[-1]["first_verdict_at"] == f"about {wait.at_text(numbers.watermark_ms)}, at the earliest"
+    assert logged[-1]["first_verdict"] == f"between {wait.at_text(numbers.watermark_ms)}, or later if users are few"

@@ -64,7 +64,7 @@ function card(view, experiment, stats, isOpen) {
   const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
-    experiment ? verdict(view, stats) : null,
+    experiment ? verdict(view, experiment, stats) : null,
     open ? body(view, id, experiment, stats) : null);
 }
 
@@ -111,9 +111,10 @@ function variantsOf(view, experiment, stats, control) {
   return inOrder(named, control ?? named.find((name) => CONTROLS.includes(name.toLowerCase())));
 }
 
-function verdict(view, stats) {
+function verdict(view, experiment, stats) {
   if (!stats) {
-    return make("p", { class: "note" }, "No verdict yet: no user of this experiment has a final list. The values below come from the windows.");
+    const awaited = (view.report.awaited ?? []).find((each) => each.experiment === experiment)?.sentences ?? [];
+    return make("p", { class: "note" }, ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited].join(" "));
   }
   const end = experimentsEnd(view.report);
   const users = roundCountText(stats.variants.reduce((sum, each) => sum + each.users, 0));
