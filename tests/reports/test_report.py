@@ -60,6 +60,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
             f"50.0 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list. Fix: {FIX}.",
             "None of 14 events is a list. Do the inputs hold the lists that users saw?",
         ],
+        "awaited": [],
         "late_inputs": [],
         "version": __version__,
         "settings": {"gap_ms": 1},

@@ -229,12 +229,17 @@ def _list_id(plain: FieldValues, known: _Known, time: str | None, is_list: bool)
         yield _line("impression_id", found or composed)
         return
     best = max(free, key=lambda path: share_in(free[path], known.lists), default=None)
-    if best is not None and share_in(free[best], known.lists) > 0:
+    if not known.lists:  # they are in another topic
+        best = best_named(free, _LISTS[: -len(_OWN_IDS) - 2], _LIST_WORDS, are_ids)
+    if best is not None and (not known.lists or share_in(free[best], known.lists) > 0):
         yield _line("impression_id", best)
 
 
 def _reaction(plain: FieldValues, known: _Known) -> Iterator[str]:
-    action = best_named(plain, _ACTIONS, (), lambda values: all(isinstance(value, str) for value in values)) or known.selector
+    texts = {path: values for path, values in plain.items() if all(isinstance(value, str) for value in values)}
+    said = {path: sum(value in known.graded or _meant(value) in known.graded for value in values) for path, values in texts.items()}
+    by_values = max(said, key=lambda path: (said[path], path == known.selector), default="")
+    action = best_named(texts, _ACTIONS, (), lambda values: True) or known.selector or (by_values if said.get(by_values) else None)
     values = [] if action is None else plain.get(action, [])
     yield _action(action, values, known.graded) if action is not None and values else 'action = { value = "click" }'
     numbers = best_named(plain, _VALUES, (), lambda values: all(not isinstance(value, bool | dict) for value in values))
@@ -257,11 +262,16 @@ def _experiments(plain: FieldValues) -> Iterator[str]:
 def _action(path: str, values: Sequence[Any], graded: Collection[str]) -> str:
     """Return the line of the action, with new names for those that have no grade but say what they are."""
     names = dict.fromkeys(value for value in values if isinstance(value, str) and value not in graded)
-    meant = {name: action for name in names if (action := next((to for word, to in _MEANT if word in name.lower()), "")) in graded}
+    meant = {name: action for name in names if (action := _meant(name)) in graded}
     if not meant:
         return _line("action", path)
     renamed = ", ".join(f"{name if NAME.fullmatch(name) else toml_text(name)} = {toml_text(action)}" for name, action in meant.items())
     return f"action = {{ path = {toml_text(path)}, rename = {{ {renamed} }} }}"
+
+
+def _meant(name: str) -> str:
+    """Return the action that a name probably means; empty if it says nothing."""
+    return next((action for word, action in _MEANT if word in name.lower()), "")
 
 
 def _when_any(selector: str | None, groups: Sequence[RecordKind]) -> list[str]:

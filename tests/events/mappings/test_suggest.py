@@ -83,6 +83,13 @@ def test_the_mappings_of_one_topic_apply_to_it_alone_and_need_no_list() -> None:
     assert (suggestion.is_whole, [table["topics"] for table in tables]) == (True, [["clicks"]] * 2)
 
 
+def test_actions_are_found_by_their_values_and_lists_of_another_topic_by_the_name_of_their_id() -> None:
+    records = [{"user": "u", "ts": 1772366400, "search_id": "s", "sku": "a", "what": what} for what in ("skip", "product_click", "skip")]
+    (table,) = tomllib.loads(suggested_mappings(records, ["click", "skip"], "clicks").text)["events"]["mappings"]
+    assert table["action"] == {"path": "what", "rename": {"product_click": "click"}}
+    assert table["impression_id"] == "search_id"
+
+
 def test_ids_that_are_joined_in_a_text_have_a_separator() -> None:
     rows = [{"queryId": "q1", "sessionId": "s1", "when": "2026-03-01T12:00:00Z", "items": "a1,b2"}, CSV_ROW]
     assert events(rows)[0] == Impression("q1", "s1", 1772366400000, ("a1", "b2"))
