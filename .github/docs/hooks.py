@@ -10,6 +10,7 @@ import posixpath
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -93,17 +94,17 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 def commands() -> str:
     """Return a page with the help of every command."""
-    from streammetrics.cli.main import main  # noqa: PLC0415  after on_config
+    from streammetrics.cli.main import NAMES, command_named  # noqa: PLC0415  after on_config
 
-    return "# Commands\n\n" + "".join(_helps(main, "streammetrics"))
+    return "# Commands\n\n" + "".join(_helps({name: command_named(name) for name in NAMES}, "streammetrics"))
 
 
-def _helps(group: click.Group, before: str) -> list[str]:
+def _helps(commands: Mapping[str, click.Command], before: str) -> list[str]:
     texts = []
-    for name, command in group.commands.items():
+    for name, command in commands.items():
         title = f"{before} {name}"
         if isinstance(command, click.Group):
-            texts += _helps(command, title)
+            texts += _helps(command.commands, title)
         elif name == "evaluate":  # it parses its own options
             done = subprocess.run([sys.executable, "-m", *title.split(), "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
             texts.append(f"## {title}\n\n```text\n{done.stdout}```\n\n")

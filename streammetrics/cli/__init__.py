@@ -1,5 +1,5 @@
 """The command line.
 
-`main` parses the options. Each command has a module of its name, with its helper modules beside it. `output` prints and writes
-results; `process` handles signals and threads.
+`main` lists the commands. Each has a module of its name in `commands`; what is too large for it lies beside. `output` prints and
+writes results; `process` handles signals and threads.
 """

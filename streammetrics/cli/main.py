@@ -1,69 +1,89 @@
-"""The command line: the list of commands. `commands` has the options of each, and `exit_codes` turns errors into exit codes."""
+"""The command line: the list of commands. Each has a module of its name in `commands`, which is imported when it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Final
 
 import click
 
 from streammetrics.cli.command import CONTEXT
-from streammetrics.cli.commands.check_config import check_config
-from streammetrics.cli.commands.config import config
-from streammetrics.cli.commands.dashboards import dashboards
-from streammetrics.cli.commands.decode import decode
-from streammetrics.cli.commands.demo import demo
-from streammetrics.cli.commands.differences import differences
-from streammetrics.cli.commands.doctor import doctor
-from streammetrics.cli.commands.evaluate import evaluate
-from streammetrics.cli.commands.gate import gate
-from streammetrics.cli.commands.hash_password import hash_password
-from streammetrics.cli.commands.namespaces import namespaces
-from streammetrics.cli.commands.plan import plan
-from streammetrics.cli.commands.repartition import repartition
-from streammetrics.cli.commands.replay import replay
-from streammetrics.cli.commands.report import report
-from streammetrics.cli.commands.rules import rules
-from streammetrics.cli.commands.run import run
-from streammetrics.cli.commands.schema import schema
-from streammetrics.cli.commands.simulate import simulate
-from streammetrics.cli.commands.spark import spark
 from streammetrics.cli.exit_codes import CommandGroup
 from streammetrics.version import __version__
 
-SENTENCE_MAX: Final = 200
-"""Characters of the longest sentence that stands beside a command."""
-
-GROUPS: Final[Mapping[str, Sequence[click.Command]]] = {
-    "See results": (demo, run, report, gate, plan),
-    "Your data": (decode, doctor, simulate, schema, repartition),
-    "Files and history": (replay, spark, differences, evaluate),
-    "Settings": (config, check_config, hash_password),
-    "Operations": (rules, dashboards, namespaces),
+GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
+    "See results": {
+        "demo": "Show a simulated A/B test live, without Kafka or Redis.",
+        "run": "Consume events from Kafka, keep state in Redis, and serve the results.",
+        "report": "Show the results of experiments.",
+        "gate": "Say whether the treatments of EXPERIMENT may get more traffic: pass, fail or wait.",
+        "plan": "Show how many users and days a verdict takes, and which lift can be found.",
+    },
+    "Your data": {
+        "decode": "Show what sample records become: lists, feedback, ignored, or refused and why.",
+        "doctor": "Check Kafka, Redis, the stored state, recent records and the HTTP port, and say how to fix each problem.",
+        "simulate": "Generate traffic with known effects, for tests and trials.",
+        "schema": "Print the JSON Schema of native events, with the limits of the configuration.",
+        "repartition": "Copy the input topics into topics keyed by user, exactly once, for producers that cannot be changed.",
+    },
+    "Files and history": {
+        "replay": "Compute the same numbers as `run` from files, without Kafka, Redis or a clock.",
+        "spark": "Replay long history on Apache Spark: the same numbers as `replay`, on many machines.",
+        "differences": "Compare an online report with an offline one, and say why numbers differ.",
+        "evaluate": "Score a TREC run file against relevance judgments, or compare two runs, with the same metrics as the stream.",
+    },
+    "Settings": {
+        "config": "Print a configuration file to start from.",
+        "check-config": "Check the configuration and print every setting with its origin.",
+        "hash-password": "Hash a password with bcrypt, for http.password_hash or an htpasswd file.",
+    },
+    "Operations": {
+        "rules": "Write recording rules, alerting rules and a configuration of Alertmanager.",
+        "dashboards": "Write the Grafana dashboards as JSON, for import or provisioning.",
+        "namespaces": "List the namespaces in Redis, and delete the ones that are no longer needed.",
+    },
 }
-"""All commands, by what they are for."""
+"""All commands, by what they are for, with the first sentence of their help."""
+
+NAMES: Final = tuple(name for found in GROUPS.values() for name in found)
+
+NOT_STARTED: Final = 3
+"""Exit code of a command that is interrupted, or fails, while it is imported: for `gate` it means that there is no decision."""
 
 
-class GroupedCommands(CommandGroup):
-    """Lists the commands by what they are for, each with the first sentence of its help."""
+def command_named(name: str) -> click.Command:
+    """Import and return one of the commands."""
+    module = name.replace("-", "_")
+    found: click.Command = getattr(import_module(f"streammetrics.cli.commands.{module}"), module)
+    return found
+
+
+class LazyCommands(CommandGroup):
+    """Lists the commands by what they are for. Imports a command when it is used, so that the list appears at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        try:
+            return command_named(cmd_name) if cmd_name in NAMES else None
+        except (Exception, KeyboardInterrupt):
+            traceback.print_exc()
+            raise SystemExit(NOT_STARTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(len(name) for name in self.commands)
+        widest = max(map(len, NAMES))
         for title, found in GROUPS.items():
             with formatter.section(title):
-                lines = [(str(each.name).ljust(widest), each.get_short_help_str(limit=SENTENCE_MAX)) for each in found]
-                formatter.write_dl(lines, col_max=widest + 2)
+                formatter.write_dl([(name.ljust(widest), sentence) for name, sentence in found.items()], col_max=widest + 2)
 
 
-@click.group(cls=GroupedCommands, context_settings=CONTEXT, epilog="Every command has its own --help with examples.")
+@click.group(cls=LazyCommands, context_settings=CONTEXT, epilog="Every command has its own --help with examples.")
 @click.version_option(__version__, prog_name="streammetrics")
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly-once.
 
     Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. `gate` and `differences` have their own.
     """
-
-
-for _commands in GROUPS.values():
-    for _command in _commands:
-        main.add_command(_command)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.main import main
+from streammetrics.cli.main import command_named
 from streammetrics.config import keys
 from streammetrics.events.outcomes import names_of
 from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as ADDRESS
@@ -64,13 +64,13 @@ def test_a_page_says_who_reads_it_and_what_happened_and_then_has_four_sections(p
 @pages
 def test_every_streammetrics_command_has_valid_options(page: Path) -> None:
     for name, *options in commands(page, "streammetrics"):
-        main.commands[name].make_context(name, list(options), resilient_parsing=False)
+        command_named(name).make_context(name, list(options), resilient_parsing=False)
 
 
 @pages
 def test_every_call_of_rules_has_valid_options(page: Path) -> None:
     for line in re.findall(r"`streammetrics rules ([^`]+)`", page.read_text(encoding="utf-8")):
-        main.commands["rules"].make_context("rules", shlex.split(line))
+        command_named("rules").make_context("rules", shlex.split(line))
 
 
 @pages

@@ -9,7 +9,7 @@ import pytest
 
 from streammetrics.cli.demo.demo import TIME_FACTOR, demo_traffic, load_demo, with_stages
 from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS
-from streammetrics.cli.main import main
+from streammetrics.cli.main import command_named
 from streammetrics.connectors.simulated import generate
 from streammetrics.connectors.simulated.source import time_lapse
 from streammetrics.experiments import ExperimentReport
@@ -77,7 +77,7 @@ def test_the_terminal_compares_the_control_with_the_worst_variant() -> None:
 
 
 def test_the_option_offers_all_scenarios() -> None:
-    demo = main.commands["demo"]
+    demo = command_named("demo")
     (option,) = (each for each in demo.params if each.name == "scenario")
     assert isinstance(option.type, click.Choice)
     assert [*option.type.choices] == [*SCENARIOS]

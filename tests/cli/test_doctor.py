@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.doctor.doctor import _RunningCheck
+from streammetrics.cli.commands.doctor import _RunningCheck
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.servers.process import HOST, free_port

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 import pytrec_eval
 
-from streammetrics.cli.evaluate import main
+from streammetrics.cli.commands.evaluate import main
 from streammetrics.cli.evaluate_options import parser
 from streammetrics.metrics import Spec
 from streammetrics.metrics.presets import preset

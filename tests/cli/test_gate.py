@@ -269,6 +269,6 @@ def test_a_defect_is_no_decision(base: str, monkeypatch: pytest.MonkeyPatch) -> 
     def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("streammetrics.cli.gate.run_gate", broken)
+    monkeypatch.setattr("streammetrics.cli.commands.gate.run_gate", broken)
     done = called("gate", "good", "--url", base)
     assert (done.returncode, "ZeroDivisionError" in done.stderr) == (3, True)

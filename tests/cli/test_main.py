@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streammetrics import __version__
-from streammetrics.cli.main import GROUPS, main
+from streammetrics.cli.commands.gate import NO_DECISION
+from streammetrics.cli.main import GROUPS, NAMES, command_named, main
 from streammetrics.cli.simulate.plan import STDOUT, SimulateOptions, plan_of
 from streammetrics.errors import ConfigError
 from tests.servers.process import free_port
@@ -42,11 +43,16 @@ def invoke(*words: str, environ: dict[str, str] | None = None) -> Result:
     return CliRunner(env=environ).invoke(main, words)
 
 
-def commands(group: click.Group = main, before: str = "") -> dict[str, click.Command]:
+def top_commands() -> dict[str, click.Command]:
+    return {name: command_named(name) for name in NAMES}
+
+
+def commands() -> dict[str, click.Command]:
     """Return every command by name; commands of a group are `group command`."""
     found: dict[str, click.Command] = {}
-    for name, command in group.commands.items():
-        found |= commands(command, f"{before}{name} ") if isinstance(command, click.Group) else {f"{before}{name}": command}
+    for name, command in top_commands().items():
+        inner = command.commands if isinstance(command, click.Group) else {}
+        found |= {f"{name} {below}": each for below, each in inner.items()} or {name: command}
     return found
 
 
@@ -84,12 +90,27 @@ def test_the_list_of_commands_has_whole_sentences_in_groups() -> None:
     lines = shown.splitlines()
     heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert heads == ["Options:", *(f"{title}:" for title in GROUPS)]
-    listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in main.commands]
-    assert listed == [each.name for found in GROUPS.values() for each in found]
+    listed = [line.split()[0] for line in lines if line.startswith("  ") and line.split()[0] in NAMES]
+    assert listed == list(NAMES)
+
+
+def test_the_list_has_the_name_and_the_first_sentence_of_every_command() -> None:
+    listed = {name: sentence for found in GROUPS.values() for name, sentence in found.items()}
+    assert listed == {each.name: each.get_short_help_str(limit=200) for each in top_commands().values()}
+
+
+def test_a_gate_that_cannot_be_imported_or_is_interrupted_has_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (ImportError("gone"), KeyboardInterrupt()):
+
+        def fail(name: str, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("streammetrics.cli.main.command_named", fail)
+        assert invoke("gate", "ranker").exit_code == NO_DECISION
 
 
 def test_the_help_of_a_group_has_examples_of_its_commands() -> None:
-    for name, group in main.commands.items():
+    for name, group in top_commands().items():
         if isinstance(group, click.Group):
             shown = invoke(name, "--help").output
             assert "Examples:" in shown

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.cli.main import main
+from streammetrics.cli.main import command_named
 from streammetrics.config import load
 from streammetrics.exporters.prometheus.rules.options import RuleOptions
 from streammetrics.exporters.prometheus.rules.render import files
@@ -32,7 +32,7 @@ def test_every_process_of_ours_has_settings_and_a_command_that_the_product_takes
     environ = {key: interpolated(str(value)) for key, value in OURS[name]["environment"].items()}
     assert load(None, environ, {}).warnings == ()
     command, *words = OURS[name]["command"]
-    main.commands[command].make_context(command, list(words))  # raises for words that it does not know
+    command_named(command).make_context(command, list(words))  # raises for words that it does not know
 
 
 def test_all_processes_of_ours_compute_by_the_same_rules() -> None:

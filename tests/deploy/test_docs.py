@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from streammetrics.cli.main import main
+from streammetrics.cli.main import command_named
 from streammetrics.config import keys
 from tests.deploy.tools import DEPLOY
 
@@ -29,7 +29,7 @@ def commands(page: Path) -> list[list[str]]:
 @pytest.mark.parametrize("page", [*PAGES, CHART], ids=lambda page: str(page.relative_to(DEPLOY)))
 def test_every_command_of_ours_has_words_that_it_takes(page: Path) -> None:
     for name, *words in commands(page):
-        command: click.Command = main.commands[name]
+        command: click.Command = command_named(name)
         rest = list(words)
         while isinstance(command, click.Group) and rest:
             command = command.commands[rest.pop(0)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.main import main
+from streammetrics.cli.main import command_named
 from tests.deploy.tools import DEPLOY, assert_clean, program
 
 UNITS = {
@@ -52,4 +52,4 @@ def test_the_units_start_commands_that_the_product_has(name: str) -> None:
     started = re.findall(r"^ExecStart(?:Pre)?=\S+/streammetrics (.+)$", text, re.MULTILINE)
     assert len(started) == 2
     for command, *words in map(shlex.split, started):
-        main.commands[command].make_context(command, words)
+        command_named(command).make_context(command, words)

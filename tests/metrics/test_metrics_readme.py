@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import streammetrics.metrics
-from streammetrics.cli.evaluate import main
+from streammetrics.cli.commands.evaluate import main
 from streammetrics.metrics import Spec
 from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES
 from streammetrics.metrics.presets import PRESETS

@@ -1,4 +1,4 @@
-"""The commands as people type them: one module per command, with its options, help and examples. It holds no other logic.
+"""The commands as people type them: a module for each, with its options and help, what it does and what it prints.
 
-What a command does is imported when it runs, so that help and usage errors appear at once.
+`main` imports a module when its command is used. `run` and `demo` import what they do after they have begun to listen to signals.
 """

@@ -22,6 +22,6 @@ def dashboards(out: Path | None, force: bool, prefix: str, filters: tuple[str, .
       streammetrics dashboards --out dashboards --filter env=prod
       streammetrics dashboards --out dashboards --prefix shop_
     """
-    from streammetrics.cli.rules import write_dashboards  # noqa: PLC0415
+    from streammetrics.cli.commands.rules import write_dashboards  # noqa: PLC0415
 
     write_dashboards(out, filters, prefix=prefix, force=force)

@@ -1,11 +1,125 @@
-"""The options of `doctor`."""
+"""`doctor`: checks Kafka, the schema registry, Redis, stored state, the webhook, result files and the HTTP port, and says how to fix them.
+
+It changes nothing. Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
+
+import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
+from streammetrics.cli.doctor.checks import (
+    DoctorContext,
+    agreement_findings,
+    kafka_findings,
+    port_findings,
+    redis_findings,
+)
+from streammetrics.cli.doctor.findings import DoctorFinding, Level
+from streammetrics.cli.doctor.registry import registry_findings
+from streammetrics.cli.doctor.results import result_file_findings
+from streammetrics.cli.doctor.webhook import webhook_findings
+from streammetrics.config import Settings
+from streammetrics.connectors.http_client import server_of
+from streammetrics.errors import ConfigError, StreammetricsError
+from streammetrics.reports.text import counted
+from streammetrics.version import __version__
+from streammetrics.wiring.logs import configure_logs
+from streammetrics.wiring.reports import first_verdict_wait
+
+DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
+"""Yields findings. A StreammetricsError that it raises becomes a finding too."""
+
+DEADLINE_SECONDS = 8.0
+COLOURS: dict[Level, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def examine(settings: Settings) -> bool:
+    """Run all checks and print their findings within DEADLINE_SECONDS. Returns False if a check failed."""
+    configure_logs("debug" if settings.log.level == "debug" else "critical", settings.log.format)
+    context = DoctorContext()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    click.echo(f"streammetrics {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+    running = [(title, _RunningCheck(check, deadline)) for title, check in _checks(settings, context)]
+    levels: list[Level] = []
+    for title, findings in running:
+        levels += _print_findings(title, findings)
+    levels += _print_findings("Kafka and Redis together", agreement_findings(context))
+    failures, warnings = levels.count("fail"), levels.count("warn")
+    click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nno problem found")
+    return not failures
+
+
+def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, DoctorCheck]]:
+    kafka, redis = settings.kafka, settings.redis
+    yield f"Kafka at {', '.join(kafka.bootstrap_servers)} ({kafka.security_protocol})", partial(kafka_findings, settings, context)
+    if settings.registry.url is not None:
+        yield f"Schema registry at {settings.registry.url}", partial(registry_findings, settings)
+    title = f"Redis at {redis.url}{', a cluster' if redis.cluster else ''}, namespace {redis.namespace}"
+    yield title, partial(redis_findings, settings, context)
+    if settings.webhook.url is not None and settings.worker.role != "worker":
+        yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", partial(webhook_findings, settings)
+    if settings.results.directory:
+        yield f"Result files in {settings.results.directory}", partial(result_file_findings, settings)
+    if (wait := first_verdict_wait(settings)) is not None:
+        yield "Verdicts", lambda: iter((DoctorFinding("ok", wait.sentence()),))
+    yield f"HTTP port {settings.http.port} on {settings.http.host}", partial(port_findings, settings)
+
+
+class _RunningCheck:
+    """A check in its own thread. Iteration yields its findings as they come, and a failure at the deadline."""
+
+    def __init__(self, check: DoctorCheck, deadline: float) -> None:
+        self._deadline = deadline
+        self._findings: queue.SimpleQueue[DoctorFinding | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, args=(check,), daemon=True).start()
+
+    def _run(self, check: DoctorCheck) -> None:
+        try:
+            for finding in check():
+                self._findings.put(finding)
+        except ConfigError as error:
+            for problem in error.problems:
+                self._findings.put(DoctorFinding("fail", f"{problem.key} = {problem.value}", problem.allowed))
+        except StreammetricsError as error:
+            self._findings.put(DoctorFinding("fail", error.message, error.fix))
+        except Exception as error:  # a crashed check is a finding; the other checks continue
+            self._findings.put(DoctorFinding("fail", f"the check crashed: {type(error).__name__}: {error}"))
+        finally:
+            self._findings.put(None)
+
+    def __iter__(self) -> Iterator[DoctorFinding]:
+        with contextlib.suppress(queue.Empty):
+            while (finding := self._findings.get(timeout=max(0.0, self._deadline - time.monotonic()))) is not None:
+                yield finding
+            return
+        yield DoctorFinding(
+            "fail", f"no answer within {DEADLINE_SECONDS:.0f} s", "check whether the server hangs, and the network in between"
+        )
+
+
+def _print_findings(title: str, findings: Iterable[DoctorFinding]) -> Iterator[Level]:
+    """Print the findings under their title, and yield their levels."""
+    heading = f"\n{title}"
+    for level, text, fix in findings:
+        if heading:
+            click.secho(heading, bold=True)
+            heading = ""
+        click.echo(f"  {click.style(f'{level:<4}', fg=COLOURS[level], bold=level != 'ok')}  {text}")
+        if fix:
+            click.echo(f"        fix: {fix}")
+        yield level
 
 
 @command
@@ -21,8 +135,6 @@ def doctor(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
       streammetrics doctor --config streammetrics.toml
       streammetrics doctor --set redis.url=rediss://cache:6380/0
     """
-    from streammetrics.cli.doctor.doctor import examine  # noqa: PLC0415
-
     loaded = load_settings(config_path, settings_given)
     if not examine(loaded.settings):
         raise SystemExit(1)

@@ -1,15 +1,191 @@
-"""The options of `plan`."""
+"""`plan`: how many users and days a verdict takes, from a report, the state in Redis, or assumptions. Changes no state."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import click
+import msgspec
 
 from streammetrics.cli.command import command
+from streammetrics.cli.commands.report import read_plain
 from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.option_types import FiniteFloatRange, ReportFile
+from streammetrics.cli.output.plan_tables import DetectableRow, ExperimentPlan, PlanRow, plan_lines
+from streammetrics.cli.output.report_reader import read_report
+from streammetrics.cli.output.standard_output import print_json
+from streammetrics.cli.output.terminal import output_console
+from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.config import Settings
+from streammetrics.errors import ConfigError, Problem, StreammetricsError
+from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
+from streammetrics.experiments.measures import measure_text
+from streammetrics.experiments.planning import Assumptions, PlannedWord, VerdictRules, detectable_lift
+from streammetrics.experiments.planning import plan as planned
+from streammetrics.reports.history import History
+from streammetrics.reports.outlook import users_per_hour
+from streammetrics.wiring.logs import configure_quiet_logs
+
+DAYS = (1, 2, 7, 14, 28)
+"""Durations for which the smallest detectable drop is shown."""
+USERS = (1_000, 3_000, 10_000, 30_000, 100_000)
+"""Numbers of users for which it is shown if the users a day are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """The options of `plan`, as they were given."""
+
+    variation: float | None = None
+    users_per_day: float | None = None
+    share: float = 0.5
+    lifts: tuple[float, ...] = ()
+    metric: str | None = None
+    alpha: float | None = None
+    margin: float | None = None
+    minimum_lift: float | None = None
+    min_users: int | None = None
+    treatments: int = 1
+    names: tuple[str, ...] = ()
+
+
+def show_plan(settings: Settings, file: Path | None, options: PlanOptions, *, form: Literal["text", "json"]) -> None:
+    """Show the plan. Raises ConfigError for options that contradict each other, and the errors of `report`."""
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    plans = [_assumed(settings, options)] if options.variation is not None else []
+    if options.variation is not None and (file is not None or options.names):
+        raise ConfigError([Problem("--variation", str(options.variation), "give either a report or --variation")])
+    if not plans:
+        plain, where = read_plain(settings, file)
+        results = read_report(plain, where).only(options.names)
+        whole = [each for each in results.experiments if each.scope == SINCE_START]
+        plans = [_of_experiment(settings, options, each, results.history) for each in whole]
+        if not plans:
+            raise StreammetricsError(f"{results.empty_text()}; without a report, use --variation and --users-per-day")
+    if form == "json":
+        print_json([_plain(each) for each in plans])
+        return
+    console = output_console()
+    for each in plans:
+        for line in plan_lines(each):
+            console.print(line)
+
+
+def _assumed(settings: Settings, options: PlanOptions) -> ExperimentPlan:
+    assert options.variation is not None
+    rules, min_users = _rules(settings, options, "")
+    assumed = Assumptions(variation=options.variation, share=options.share, min_users=min_users, rules=rules)
+    return _planned(assumed, options, options.users_per_day, metric=options.metric or "")
+
+
+def _of_experiment(settings: Settings, options: PlanOptions, experiment: ExperimentReport, history: History) -> ExperimentPlan:
+    """Plan for the traffic of an experiment, with the variance of its control."""
+    rules, min_users = _rules(settings, options, experiment.experiment, experiment)
+    per_hour = users_per_hour(history.of(experiment.experiment, experiment.scope))
+    per_day = options.users_per_day or (None if per_hour is None else 24 * per_hour)
+    found = _control_measure(experiment, options.metric)
+    if found is None:
+        return ExperimentPlan(
+            experiment=experiment, problem=f"the control has fewer than {experiment.min_users:,} users, or all values are 0"
+        )
+    measure, users = found
+    assert measure.error is not None
+    assumed = Assumptions(variation=measure.error * math.sqrt(users) / measure.mean, share=options.share, min_users=min_users, rules=rules)
+    return _planned(assumed, options, per_day, measure_text(measure.metric, measure.k), experiment)
+
+
+def _rules(settings: Settings, options: PlanOptions, name: str, experiment: ExperimentReport | None = None) -> tuple[VerdictRules, int]:
+    """Return the rules: of the options, else of the report, else of the settings."""
+    policy = settings.experiments.policy(name)
+    known = policy if experiment is None else experiment
+    alpha = known.alpha if options.alpha is None else options.alpha
+    rules = VerdictRules(
+        alpha=alpha / options.treatments,
+        margin=known.margin if options.margin is None else options.margin,
+        minimum_lift=options.minimum_lift or known.minimum_lift,
+    )
+    return rules, options.min_users or known.min_users
+
+
+def _control_measure(experiment: ExperimentReport, metric: str | None) -> tuple[MeasureReport, int] | None:
+    """Return a measure of the control with its users: the named one, or the first deciding one. None if it has no variance.
+
+    Raises ConfigError for a measure that the experiment does not have.
+    """
+    control = next((each for each in experiment.variants if each.variant == experiment.control), None)
+    if control is None:
+        raise StreammetricsError(f"experiment {experiment.experiment!r} has no control; use --variation, or set its control")
+    names = [measure_text(each.metric, each.k) for each in control.measures]
+    if metric is not None and names and metric not in names:
+        raise ConfigError([Problem("--metric", metric, f"must be one of {', '.join(names)}")])
+    for each, name in zip(control.measures, names, strict=True):
+        if name == metric or (metric is None and each.paging):
+            return (each, control.users) if each.error and each.mean > 0 else None
+    return None
+
+
+def _planned(
+    assumed: Assumptions, options: PlanOptions, users_per_day: float | None, metric: str, experiment: ExperimentReport | None = None
+) -> ExperimentPlan:
+    rows = tuple(PlanRow(verdict, lift, planned(assumed, verdict, lift)) for verdict, lift in _cases(assumed.rules, options.lifts))
+    spans = [(days, days * users_per_day) for days in DAYS] if users_per_day else [(None, float(users)) for users in USERS]
+    detectable = tuple(
+        DetectableRow(users, days, detectable_lift(assumed, "regressed", users), detectable_lift(assumed, "improved", users))
+        for days, users in spans
+    )
+    return ExperimentPlan(
+        experiment=experiment, metric=metric, assumed=assumed, users_per_day=users_per_day, rows=rows, detectable=detectable
+    )
+
+
+def _cases(rules: VerdictRules, lifts: Sequence[float]) -> Iterator[tuple[PlannedWord, float]]:
+    """Yield the verdicts and true lifts to plan for: the given ones, or multiples of the effect to detect."""
+    least = rules.minimum_lift
+    for lift in lifts or (-2 * least, -least, -least / 2, least, 0.0):
+        if lift > -1:
+            yield "regressed" if lift < 0 and lift <= -rules.margin else "improved" if lift > 0 else "safe", lift
+
+
+def _plain(found: ExperimentPlan) -> dict[str, Any]:
+    """Return plain JSON values. Users are of both arms; null: never."""
+    experiment, assumed = found.experiment, found.assumed
+    needed = [] if experiment is None else [(variant.variant, each) for variant in experiment.variants for each in variant.needed]
+    return {
+        "experiment": None if experiment is None else experiment.experiment,
+        "problem": found.problem or None,
+        "metric": found.metric or None,
+        "assumptions": None
+        if assumed is None
+        else {
+            "variation": assumed.variation,
+            "share": assumed.share,
+            "min_users": assumed.min_users,
+            "alpha": assumed.rules.alpha,
+            "margin": assumed.rules.margin,
+            "minimum_lift": assumed.rules.minimum_lift,
+            "users_per_day": found.users_per_day,
+        },
+        "plans": [
+            {
+                "verdict": row.verdict,
+                "lift": row.lift,
+                "users": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.users), strict=True)),
+                "days": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.days(found.users_per_day)), strict=True)),
+            }
+            for row in found.rows
+        ],
+        "detectable": [{"users": each.users, "days": each.days, "drop": each.drop, "rise": each.rise} for each in found.detectable],
+        "needed": [{"variant": variant, **msgspec.to_builtins(each)} for variant, each in needed],
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
 
 _BETWEEN = FiniteFloatRange(0, 1, min_open=True, max_open=True)
 _ABOVE = FiniteFloatRange(0, 1e12, min_open=True)
@@ -63,9 +239,6 @@ def plan(
     The coefficient of variation is about 0.85 for ndcg@10 in our simulations, and about sqrt((1 - p) / p) for a hit rate p of users with
     one list each.
     """
-    from streammetrics.cli.plan import PlanOptions, show_plan  # noqa: PLC0415
-    from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
-
     loaded = load_settings(config_path, settings_given, client__url=url)
     with interrupt_on_signals():
         show_plan(loaded.settings, file, PlanOptions(**options), form=form)

@@ -1,13 +1,96 @@
-"""The options of `repartition`."""
+"""`repartition`: copies the input topics into topics keyed by user, and says what to configure then."""
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
+from streammetrics.cli.process.signals import stop_on_signals
+from streammetrics.config import Settings
+from streammetrics.connectors.kafka.repartition import Repartitioner
+from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs
+from streammetrics.connectors.registry.source import loaded
+from streammetrics.connectors.source import Record
+from streammetrics.errors import StreammetricsError
+from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.reports.text import counted
+from streammetrics.wiring.connections import kafka_connection
+from streammetrics.wiring.decoders import build_decoder
+from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.wiring.registry import build_schemas
+
+SAY_SECONDS = 10.0
+
+
+def copy_topics(settings: Settings, *, suffix: str, partitions: int | None, instance: str, until_caught_up: bool) -> None:
+    """Copy until a signal stops it, or until nothing is left to copy.
+
+    Raises ConfigError and SourceError, and StreammetricsError if records without a readable user were copied with the key that they had.
+    """
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    connection = kafka_connection(settings)
+    with stop_on_signals() as stop:
+        plan = prepare_outputs(connection, suffix, partitions, instance)
+        _say(f"copying {', '.join(f'{source} to {output}' for source, output in plan.outputs.items())}")
+        with Repartitioner(connection, plan, partial(build_decoder, settings), _value_of(settings)) as copier:
+            _copy(copier, stop, until_caught_up)
+    _say(f"{counted(copier.records, 'record')} copied, {copier.unreadable:,} without a readable user")
+    for line in _mapped_topics(settings, plan):
+        _say(line)
+    _say(f'set kafka.topics = {_toml(plan)} with a new redis.namespace, and isolation_level = "read_committed" (the default)')
+
+    if copier.unreadable:
+        raise StreammetricsError(
+            f"{counted(copier.unreadable, 'record')} without a readable user kept the key that they had, so their events may miss their"
+            " user; `streammetrics decode TOPIC` says why they are refused"
+        )
+
+
+def _value_of(settings: Settings) -> Callable[[Record], bytes | None]:
+    """Return a function from a record to its value as `run` reads it: with its headers, and the reader of its schema."""
+    schemas = build_schemas(settings)
+    if schemas is None:
+        return lambda record: record.value
+    return lambda record: loaded(record.value, schemas)
+
+
+def _mapped_topics(settings: Settings, plan: RepartitionPlan) -> Iterator[str]:
+    """Yield what to rename in mappings and settings that name a copied topic."""
+    for rule in parse_mappings(settings.events.mappings):
+        if not set(rule.topics).isdisjoint(plan.outputs):
+            names = ", ".join(f'"{plan.outputs.get(name, name)}"' for name in rule.topics)
+            yield f"in {rule.name}, set topics = [{names}]"
+    for name in plan.outputs.keys() & settings.events.topics.keys():
+        yield f"rename [events.topics.{name}] to [events.topics.{plan.outputs[name]}]"
+
+
+def _copy(copier: Repartitioner, stop: threading.Event, until_caught_up: bool) -> None:
+    said_at = time.monotonic()
+    while not stop.is_set():
+        copied = copier.turn()
+        if until_caught_up and not copied and copier.owns_inputs and not copier.lag():
+            return
+        if time.monotonic() - said_at >= SAY_SECONDS:
+            said_at = time.monotonic()
+            refused = f", {copier.unreadable:,} without a readable user" if copier.unreadable else ""
+            _say(f"{counted(copier.records, 'record')} copied{refused}, {copier.lag():,} to go")
+
+
+def _toml(plan: RepartitionPlan) -> str:
+    names = ", ".join(f'"{name}"' for name in plan.outputs.values())
+    return f"[{names}]"
+
+
+def _say(message: str) -> None:
+    print(f"streammetrics: {message}", file=sys.stderr)
 
 
 @command
@@ -36,7 +119,5 @@ def repartition(
 
     The Kafka user needs CREATE and WRITE on the output topics, and WRITE on the transactional id <group>-repartition-<instance>.
     """
-    from streammetrics.cli.repartition import repartition as copy_topics  # noqa: PLC0415
-
     settings = load_settings(config_path, settings_given).settings
     copy_topics(settings, suffix=suffix, partitions=partitions, instance=instance, until_caught_up=until_caught_up)

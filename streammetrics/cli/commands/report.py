@@ -1,15 +1,144 @@
-"""The options of `report`."""
+"""`report`: shows the experiments of a report file, of an exporter, or of the state in Redis, as text, JSON or HTML. Changes no state."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
+import msgspec
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
+from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.option_types import OutputFile, ReportFile
+from streammetrics.cli.output.output_paths import require_distinct
+from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
+from streammetrics.cli.output.standard_output import print_json
+from streammetrics.cli.output.terminal import output_console, print_lines
+from streammetrics.cli.output.verdict_tables import verdict_lines
+from streammetrics.cli.process.signals import interrupt_on_signals
+from streammetrics.cli.stored_panes import write_stored_panes
+from streammetrics.config import Settings
+from streammetrics.connectors.atomic_file import AtomicFile
+from streammetrics.connectors.file_formats.reader import standard_input
+from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
+from streammetrics.reports.outlook import report_json
+from streammetrics.reports.text import fit, isolated
+from streammetrics.version import __version__
+from streammetrics.wiring.logs import configure_quiet_logs
+
+STDIN = Path("-")
+
+
+def show_report(
+    settings: Settings,
+    file: Path | None,
+    *,
+    form: Literal["text", "json"],
+    html: Path | None,
+    panes: Path | None,
+    names: Sequence[str],
+    all_measures: bool,
+) -> None:
+    """Read the report and show it. Raises ConfigError for files that cannot be read or written, StoreError and StateError."""
+    require_distinct([] if file is None or file == STDIN else [file], {"--html": html, "--panes": panes})
+    if panes is not None and (file is not None or settings.client.url):
+        raise ConfigError([Problem("--panes", str(panes), "must not be given with FILE or client.url: panes are in Redis only")])
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    plain, where = read_plain(settings, file, panes)
+    results = read_report(plain, where).only(names)
+    if html is not None:
+        with AtomicFile("--html", html) as page_file:
+            page_file.write(page_of(results, plain, where, whole=not names))
+    if form == "json":
+        print_json(to_json(results))
+    else:
+        is_of_exporter = file is None and bool(settings.client.url)
+        age = ExporterClient(settings.client).age_line(results.at_ms, time.time_ns() // 1_000_000) if is_of_exporter else ""
+        _print(results, all_measures, age)
+
+
+def read_plain(settings: Settings, file: Path | None, panes: Path | None = None) -> tuple[object, str]:
+    """Return a report as plain values, and the name of its place: a file, the exporter at `client.url`, or the state in Redis.
+
+    panes: write the final panes of the state in Redis to this file.
+
+    Raises ConfigError for a file that cannot be read, StreammetricsError for one that is no report, HttpError, StoreError and StateError.
+    """
+    if file is not None:
+        where = "standard input" if file == STDIN else file.name
+        return _read(file, where), where
+    if settings.client.url:
+        client = ExporterClient(settings.client)
+        return client.report(), client.url
+    try:
+        return live_report(settings, panes), f"redis.namespace {settings.redis.namespace!r}"
+    except StoreError as error:
+        raise StoreError(str(error), "or name a report FILE, or an exporter by client.url") from error
+
+
+def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:
+    """Return the page with these results inside. `whole` adds the windows and counters of the report, if it is of this version."""
+    from streammetrics.exporters.http.page_file import page_file  # noqa: PLC0415  text and JSON need no page
+
+    rest = dict(plain) if whole and isinstance(plain, Mapping) and plain.get("version") == __version__ else {}
+    names = dict.fromkeys(each.experiment for each in results.experiments)
+    title = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
+    return page_file({**rest, **to_json(results), "where": where, "empty_text": results.empty_text()}, title)
+
+
+def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
+    """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there."""
+    from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
+    from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
+    from streammetrics.runtime.publish.committed_state import read_committed  # noqa: PLC0415
+    from streammetrics.runtime.publish.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
+    from streammetrics.wiring.connections import redis_connection  # noqa: PLC0415
+    from streammetrics.wiring.engine import build_engine  # noqa: PLC0415
+    from streammetrics.wiring.reports import build_report_builder  # noqa: PLC0415
+
+    engine = build_engine(settings, settings.kafka.topics)
+    builder = build_report_builder(settings, engine)
+    store, history_blob = RedisStore(redis_connection(settings)), RedisBlobStore(redis_connection(settings), HISTORY_KEY)
+    try:
+        tasks = store.partitions()
+        if tasks is None:
+            raise StreammetricsError(
+                f"redis.namespace {settings.redis.namespace!r} has no state; check redis.url and redis.namespace, or start a worker"
+            )
+        read_committed(store, builder, tasks)
+        report = builder.report(tasks)
+        if panes is not None:
+            write_stored_panes(panes, builder, report)
+        return report_json(report, engine.layout, decode_history(history_blob.read()))
+    finally:
+        history_blob.close()
+        store.close()
+
+
+def _read(file: Path, where: str) -> object:
+    try:
+        content = standard_input().read() if file == STDIN else file.read_bytes()
+    except OSError as error:
+        raise ConfigError([Problem("FILE", str(file), f"cannot be read: {error.strerror or error}")]) from error
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise StreammetricsError(f"{where} is not a report: it is not JSON ({error}); {REPORT_ADVICE}") from error
+    except RecursionError:
+        raise StreammetricsError(f"{where} is not a report: its JSON is nested too deeply") from None
+
+
+def _print(results: ExperimentResults, all_measures: bool, age: str) -> None:
+    console = output_console()
+    if age:
+        console.print(fit(age), markup=False, highlight=False, soft_wrap=True)
+    for warning in results.warnings:
+        console.print(f"warning: {fit(warning)}", markup=False, highlight=False, soft_wrap=True)
+    print_lines(console, verdict_lines(results, all_measures))
 
 
 @command
@@ -47,9 +176,6 @@ def report(
       streammetrics replay events.ndjson --report report.json && streammetrics report report.json --all
       curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
     """
-    from streammetrics.cli.process.signals import interrupt_on_signals  # noqa: PLC0415
-    from streammetrics.cli.report import show_report  # noqa: PLC0415
-
     loaded = load_settings(config_path, settings_given, client__url=url)
     with interrupt_on_signals():
         show_report(loaded.settings, file, form=form, html=html, panes=panes, names=names, all_measures=all_measures)

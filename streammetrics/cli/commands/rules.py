@@ -1,14 +1,117 @@
-"""The options of `rules`."""
+"""Writes what Prometheus, Alertmanager and Grafana need beside the product."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import into_folder, selecting
+from streammetrics.cli.output.generated_files import write_generated
+from streammetrics.cli.output.standard_output import standard_output
+from streammetrics.errors import CallerError, ConfigError, Problem
+from streammetrics.exporters.grafana.dashboards import dashboards
 from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
+from streammetrics.exporters.prometheus.rules.options import RuleOptions, plain
+from streammetrics.exporters.prometheus.rules.render import files
+from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
+from streammetrics.exporters.prometheus.selectors import Selectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulesRequest:
+    """The options of `rules`, as they are given."""
+
+    out: Path | None
+    force: bool
+    prefix: str
+    filters: Sequence[str]
+    thresholds: Sequence[str]
+    metric: str
+    job: str
+    runbooks: str
+    grafana: str
+    page: str
+    notify: str
+    marks: str
+    marks_user: str
+
+    def parsed(self) -> RuleOptions:
+        """Return the options of the rules. Raises CallerError or ConfigError."""
+        return RuleOptions(
+            job=self.job,
+            metric=self.metric,
+            runbooks=self.runbooks,
+            grafana=self.grafana.rstrip("/"),
+            page=self.page.rstrip("/"),
+            marks=self.marks.rstrip("/"),
+            marks_user=self.marks_user,
+            thresholds={name: _number(name, text) for name, text in _pairs("--threshold", self.thresholds, "lag_seconds=900").items()},
+            selectors=_selectors(self.filters, self.prefix),
+        )
+
+
+def write_rules(request: RulesRequest) -> None:
+    """Write the rules and the configuration of Alertmanager, and say how to use them."""
+    folder = _required(request.out)
+    try:
+        made = files(request.parsed(), request.notify)
+    except CallerError as error:
+        raise click.UsageError(str(error)) from error
+    _say_written(write_generated(folder, made, replace=request.force))
+    click.echo(f"Prometheus: rule_files: [{folder.resolve()}/*_rules.yml]", file=standard_output())
+    click.echo(f"Alertmanager: --config.file={folder.resolve()}/alertmanager.yml", file=standard_output())
+
+
+def write_dashboards(out: Path | None, filters: Sequence[str], *, prefix: str, force: bool) -> None:
+    """Write the dashboards."""
+    folder = _required(out)
+    try:
+        made = dashboards(_selectors(filters, prefix) if filters or prefix else None)
+    except CallerError as error:
+        raise click.UsageError(str(error)) from error
+    _say_written(write_generated(folder, made, replace=force))
+
+
+def print_thresholds() -> None:
+    """Print every threshold with its default and meaning."""
+    width = max(len(each.name) for each in THRESHOLDS)
+    for each in THRESHOLDS:
+        click.echo(f"{each.name:{width}}  {plain(each.value):>5}  {each.meaning}", file=standard_output())
+
+
+def _required(out: Path | None) -> Path:
+    if out is None:
+        raise click.UsageError("Missing option '--out'.")
+    return out
+
+
+def _say_written(paths: Iterable[Path]) -> None:
+    for path in paths:
+        click.echo(f"wrote {path}", file=standard_output())
+
+
+def _selectors(filters: Sequence[str], prefix: str) -> Selectors:
+    return Selectors(prefix=prefix, labels=_pairs("--filter", filters, "env=prod"))
+
+
+def _pairs(option: str, given: Sequence[str], example: str) -> Mapping[str, str]:
+    rule = f"write NAME=VALUE, such as {example}"
+    problems = [Problem(option, text, rule) for text in given if "=" not in text or not text.partition("=")[0].strip()]
+    if problems:
+        raise ConfigError(problems)
+    return {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise CallerError(f"threshold {name}", f"got {text!r}; write a number, such as {name}=0.1") from None
 
 
 @command
@@ -45,8 +148,6 @@ def rules(show_thresholds: bool, **options: Any) -> None:
       streammetrics rules --out rules --marks http://exporter:9464 --marks-user alertmanager
       streammetrics rules --show-thresholds
     """
-    from streammetrics.cli.rules import RulesRequest, print_thresholds, write_rules  # noqa: PLC0415
-
     if show_thresholds:
         print_thresholds()
     else:

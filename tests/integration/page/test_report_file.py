@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
+from streammetrics.cli.commands.report import page_of
 from streammetrics.cli.output.report_reader import read_report
-from streammetrics.cli.report import page_of
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.cli.evaluate import main
+from streammetrics.cli.commands.evaluate import main
 
 STATES = """\
 r2n1r3n1r2n1r9n1r2n1r1n2r2n1r2n2r1n1r2n1r1n2r3n2r5n1r1n2r1n1r1n6u1n6r1n6r1u1n1r1n1r1n16u1n7u1n6r1n3u1n2u1n8u1n1u1n1u2n6u3n1u1n1u1n3\
