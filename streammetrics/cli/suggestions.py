@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple, get_args
 from streammetrics.config import Settings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Feedback, Impression
+from streammetrics.events.advice.recognize import recognize
+from streammetrics.events.advice.recognize_bytes import Recognized
+from streammetrics.events.advice.suggest import suggested_mappings
 from streammetrics.events.envelopes import Envelope, without_envelope
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.mappings.rules import PRESETS
-from streammetrics.events.mappings.suggest import suggested_mappings
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.recognize import recognize
-from streammetrics.events.recognized import Recognized
 from streammetrics.reports.text import counted
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.encodings import json_of

@@ -56,6 +56,7 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.advice.recognize import explained
 from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields
@@ -64,7 +65,6 @@ from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import without_traceback
 from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression
 from streammetrics.events.native_fast import fast_decoder
-from streammetrics.events.recognize import explained
 
 KINDS: Final = ("impression", "feedback", "exposure")
 """The types of native events. The last one is read only if exposures are on."""

@@ -41,13 +41,13 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.advice.recognize import explained
 from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields, UsableLabels
 from streammetrics.events.items import moved, place_of
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
-from streammetrics.events.recognize import explained
 from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 

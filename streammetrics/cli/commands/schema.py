@@ -26,7 +26,7 @@ def schema(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     import json  # noqa: PLC0415
 
     from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
-    from streammetrics.events.schema import native_schema  # noqa: PLC0415
+    from streammetrics.events.advice.schema import native_schema  # noqa: PLC0415
 
     limits = load_settings(config_path, settings_given).settings.event_limits
     click.echo(json.dumps(native_schema(limits), indent=2), file=standard_output())

@@ -17,12 +17,12 @@ from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Feedback
+from streammetrics.events.advice.recognize import WITHOUT_TYPE, recognize
+from streammetrics.events.advice.recognize_bytes import Recognized
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.recognize import WITHOUT_TYPE, recognize
-from streammetrics.events.recognized import Recognized
 from streammetrics.events.unknown_names import nearest
 from streammetrics.reports.path_counts import counted_paths
 from streammetrics.reports.text import counted, fit

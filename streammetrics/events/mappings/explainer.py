@@ -9,6 +9,7 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
+from streammetrics.events.advice.recognize_bytes import explained_bytes
 from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.json_text import read_document, too_deep
 from streammetrics.events.malformed import malformed, without_traceback
@@ -20,7 +21,6 @@ from streammetrics.events.mappings.values import named, shown
 from streammetrics.events.mappings.watch import NoteOf
 from streammetrics.events.model import EventLimits, RecordPart
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.recognize_bytes import explained_bytes
 
 IGNORED_RECORD: Final = (MalformedEvent(IGNORED, "a mapping with kind = ignore applies"),)
 """The result for a record that mappings ignore. It is counted, but not as malformed and not dead-lettered."""

@@ -8,9 +8,9 @@ from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import StreammetricsError
+from streammetrics.events.advice.recognize import recognize
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.outcomes import IGNORED, MALFORMED
-from streammetrics.events.recognize import recognize
 from streammetrics.events.topic_names import topic_of
 from streammetrics.offline.replay.files import ReplayResult
 from streammetrics.reports.report import Report

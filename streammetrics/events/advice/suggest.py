@@ -9,8 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from streammetrics.events.mappings.paths import parse_path, walker
-from streammetrics.events.mappings.sample_fields import (
+from streammetrics.events.advice.sample_fields import (
     NAME,
     FieldValues,
     JsonRecord,
@@ -26,7 +25,7 @@ from streammetrics.events.mappings.sample_fields import (
     unit_of_all,
     words_of,
 )
-from streammetrics.events.mappings.sample_kinds import (
+from streammetrics.events.advice.sample_kinds import (
     ITEMS,
     KINDS_SHOWN_MAX,
     RecordKind,
@@ -40,6 +39,7 @@ from streammetrics.events.mappings.sample_kinds import (
     toml_text,
     user_of,
 )
+from streammetrics.events.mappings.paths import parse_path, walker
 
 PATHS_SHOWN_MAX: Final = 60
 _MEANT: tuple[tuple[str, str], ...] = (("purchase", "purchase"), ("order", "purchase"), ("buy", "purchase"), ("click", "click"))

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, get_args
 
+from streammetrics.events.advice.recognize_bytes import Recognized
 from streammetrics.events.envelopes import Envelope
 from streammetrics.events.mappings.rules import PRESETS
-from streammetrics.events.recognized import Recognized
 
 JsonObject = Mapping[str, Any]
 

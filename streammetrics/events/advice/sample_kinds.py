@@ -6,8 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from streammetrics.events.mappings.paths import parse_path, walker
-from streammetrics.events.mappings.sample_fields import (
+from streammetrics.events.advice.sample_fields import (
     NAME,
     FieldValues,
     JsonRecord,
@@ -21,6 +20,7 @@ from streammetrics.events.mappings.sample_fields import (
     flat,
     inside,
 )
+from streammetrics.events.mappings.paths import parse_path, walker
 
 KINDS_SHOWN_MAX: Final = 20
 KINDS_MIN: Final = 4
@@ -103,7 +103,7 @@ def _item_names(fields: FieldValues, array: str) -> list[str]:
     """Return the paths inside the elements of an array that may be the id of an item."""
     plain, arrays = inside(fields, array), arrays_of(fields[array])
     named = best_named(plain, ITEMS, (), are_ids)
-    distinct = [name for path, values in plain.items() if _is_item(arrays, name := path.strip('"'), values)]
+    distinct = [path for path, values in plain.items() if _is_item(arrays, path.strip('"'), values)]
     return list(dict.fromkeys([*([named] if named else []), *distinct]))
 
 

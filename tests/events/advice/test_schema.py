@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from streammetrics.events import EventLimits, Impression, MalformedEvent, native_decoder
-from streammetrics.events.schema import native_schema
+from streammetrics.events.advice.schema import native_schema
 from tests.events.samples import EXPOSURE, FEEDBACK, IMPRESSION, exposure_objects, feedback_objects, impression_objects
 from tests.support.command_line import called
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.events import Event, EventLimits, Feedback, Impression, MalformedEvent
+from streammetrics.events.advice.suggest import suggested_mappings
 from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.rules import parse_mappings
-from streammetrics.events.mappings.suggest import suggested_mappings
-from tests.events.mappings.invented_formats import FORMATS
+from tests.events.advice.invented_formats import FORMATS
 
 SHOP: list[dict[str, Any]] = [
     {"event": "results", "visitor": "v", "at": 1772366400, "search_id": "s", "hits": [{"sku": "a", "rank": 1}, {"sku": "b", "rank": 2}]},
@@ -58,6 +58,12 @@ def test_a_type_of_any_characters_is_a_toml_string(name: str) -> None:
     records = [{"event": "list", "skus": ["a", "b"]}, {"event": name}, {"event": ""}]
     _, table = tomllib.loads(suggested_mappings(records).text)["events"]["mappings"]
     assert table == {"kind": "ignore", "when": {"event": [name, ""]}}
+
+
+def test_the_id_of_an_item_may_have_a_name_with_a_space() -> None:
+    (shown,) = events([{"user": "u", "ts": 1772366400000, "rows": [{"a b": "x"}, {"a b": "y"}]}])
+    assert isinstance(shown, Impression)
+    assert shown.items == ("x", "y")
 
 
 def test_records_that_are_neither_lists_nor_feedback_have_no_mapping() -> None:

@@ -8,11 +8,24 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.encodings.frames import CONFLUENT_BYTES, frame_key
-from streammetrics.events.recognized import Recognized
 
 RECORD_BYTES: Final = 1 << 12
 """How many bytes of a malformed record are checked. This limits the work for each malformed record."""
 NDJSON: Final = "write one JSON object per line"
+
+
+class Recognized(NamedTuple):
+    """What bytes seem to be, as a noun phrase with its article, and what to do, as an imperative.
+
+    `name` is short and stable, for tests and for code that decides by it.
+    """
+
+    name: str
+    what: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.advice}"
 
 
 class _Signature(NamedTuple):

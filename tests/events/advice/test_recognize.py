@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder, ubi_decoder
-from streammetrics.events.recognize import SAMPLE_BYTES, explained, recognize
+from streammetrics.events.advice.recognize import SAMPLE_BYTES, explained, recognize
 
 LIST = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 1_772_359_200_000, "items": ["a", "b"]}
 CLICK = {"type": "feedback", "impression_id": "r", "user_id": "u", "ts": 1_772_359_201_000, "item_id": "a", "action": "click"}

@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from streammetrics.errors import MalformedEvent
+from streammetrics.events.advice.recognize_bytes import NDJSON, RECORD_BYTES, Recognized, recognize_bytes
+from streammetrics.events.advice.recognize_object import describe_object, is_ubi_event, is_ubi_query
 from streammetrics.events.malformed import excerpt
 from streammetrics.events.mappings.rules import Format
 from streammetrics.events.mappings.text_rows import MIND_COLUMNS, SNOWPLOW_COLUMNS
-from streammetrics.events.recognize_bytes import NDJSON, RECORD_BYTES, recognize_bytes
-from streammetrics.events.recognize_object import describe_object, is_ubi_event, is_ubi_query
-from streammetrics.events.recognized import Recognized
 
 SAMPLE_BYTES: Final = 1 << 16
 """How many bytes from the start of a file or record are enough to recognize it."""
