@@ -12,7 +12,7 @@ import streammetrics
 from streammetrics.sessions.state import OUTCOMES
 
 FOLDER = Path(streammetrics.__file__).parent
-ROOMS = ("engine", "events", "sessions")
+ROOMS = ("engine", "enrolment", "events", "sessions")
 """The folders whose code gives an event its outcome."""
 REFUSING = ("_refuse", "malformed", "MalformedEvent", "refusing", "_decoded", "read_object")
 """The functions that are given a reason why an event is refused."""
