@@ -118,4 +118,4 @@ def settings() -> str:
     """Return a page with the reference configuration."""
     from streammetrics.config import reference_toml  # noqa: PLC0415
 
-    return f"# Settings\n\n`streammetrics config --reference` prints this file.\n\n```toml\n{reference_toml()}```\n"
+    return f"# Settings\n\n`streammetrics config --reference --all` prints this file.\n\n```toml\n{reference_toml(whole=True)}```\n"

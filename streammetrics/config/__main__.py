@@ -7,4 +7,4 @@ import sys
 from streammetrics.config.reference import reference_toml
 
 if __name__ == "__main__":
-    sys.stdout.write(reference_toml())
+    sys.stdout.write(reference_toml(whole=True))

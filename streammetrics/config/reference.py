@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 
 from pydantic import BaseModel
 
+from streammetrics.config.common import COMMON, MINIMAL
 from streammetrics.config.load import LoadedSettings
 from streammetrics.config.model import SettingKey, Settings, environment_name, keys
 from streammetrics.config.sources import CONFIG_VARIABLE
 
 _WIDTH = 110
 _UNDERSCORES_FROM = 10_000
-_HEAD = f"""\
-The reference configuration of streammetrics: every key with its default.
+_HEAD_OF_ALL = "The reference configuration of streammetrics: every key with its default."
+_HEAD_OF_COMMON = f"""\
+The {len(COMMON)} settings of streammetrics that people change, each with its default.
+`streammetrics config --reference --all` has every setting."""
+_HEAD = f"""
 
 Keep the keys that you change and delete the rest. An environment variable wins over this file, and a flag of the command wins over both.
 In the environment, separate the values of a list by commas. Names that end in _ms are whole milliseconds.
@@ -24,20 +29,13 @@ Without --config, a command reads the file that {CONFIG_VARIABLE} names. `stream
 """
 
 
-_MINIMAL = """\
-[kafka]
-bootstrap_servers = ["localhost:9092"]
-topics = ["impressions", "feedback"]
-dead_letter_topic = "streammetrics-dead-letters"
-
-[redis]
-url = "redis://localhost:6379/0"
-"""
-
-
 def minimal_toml() -> str:
-    """Return the settings that a first configuration needs. All others have defaults."""
-    return _MINIMAL
+    """Return the settings of a first configuration. All others have defaults that may stay."""
+
+    def line(key: SettingKey) -> Iterator[str]:
+        yield f"{key.leaf} = {_toml(key.default, key)}  # {MINIMAL[key.name]}"
+
+    return _document(line, lambda section: (), MINIMAL)
 
 
 def render_effective(loaded: LoadedSettings) -> str:
@@ -50,27 +48,39 @@ def render_effective(loaded: LoadedSettings) -> str:
     return _document(line, lambda section: ())
 
 
-def reference_toml() -> str:
-    """Return the reference file: every key with its description, allowed values, environment variable and default."""
-    return (
-        _comment(_HEAD)
-        + "\n"
-        + _document(_reference, lambda section: [_comment(Settings.model_fields[section].description or "").rstrip()])
-    )
+def reference_toml(*, whole: bool) -> str:
+    """Return the reference file: keys with description, allowed values, environment variable and default.
+
+    whole: every key. Otherwise those that people change, each with when to do so.
+    """
+    head = _HEAD_OF_ALL if whole else _HEAD_OF_COMMON
+    names = keys() if whole else COMMON
+    return _comment(head + _HEAD) + "\n" + _document(partial(_reference, whole=whole), _introduction, names)
 
 
-def _document(lines: Callable[[SettingKey], Iterable[str]], introduction: Callable[[str], Iterable[str]]) -> str:
+def _introduction(section: str) -> list[str]:
+    return [_comment(Settings.model_fields[section].description or "").rstrip()]
+
+
+def _document(
+    lines: Callable[[SettingKey], Iterable[str]], introduction: Callable[[str], Iterable[str]], names: Collection[str] | None = None
+) -> str:
+    """Return the sections with lines for each key; `names`: of these keys only."""
     blocks = []
     for section in Settings.model_fields:
-        body = [line for key in keys().values() if key.section == section for line in lines(key)]
-        blocks.append("\n".join([*introduction(section), f"[{section}]", *body]) + "\n")
+        wanted = [key for name, key in keys().items() if key.section == section and (names is None or name in names)]
+        if wanted:
+            body = [line for key in wanted for line in lines(key)]
+            blocks.append("\n".join([*introduction(section), f"[{section}]", *body]) + "\n")
     return "\n".join(blocks)
 
 
-def _reference(key: SettingKey) -> Iterator[str]:
+def _reference(key: SettingKey, *, whole: bool) -> Iterator[str]:
     variable = environment_name(key.name)
     yield ""
     yield _comment(key.description).rstrip()
+    if not whole:
+        yield _comment(f"When to change it: {COMMON[key.name]}").rstrip()
     yield _comment(f"Allowed: {key.allowed}.").rstrip()
     yield f"# Environment: {variable}" + (f", or {variable}_FILE with the path of a file that contains it" if key.is_secret else "")
     if key.default_text:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streammetrics.config import load
+from streammetrics.config import Settings, load
+from streammetrics.config.common import COMMON, MINIMAL
 from tests.support.command_line import called
 from tests.support.paths import ROOT
 
@@ -12,7 +13,7 @@ from tests.support.paths import ROOT
 def test_the_minimal_file_is_short_and_valid_and_the_one_of_the_readme(tmp_path: Path) -> None:
     printed = called("config", "--minimal").stdout
     lines = [line for line in printed.splitlines() if line]
-    assert len(lines) <= 7
+    assert len(lines) <= 8
     path = tmp_path / "streammetrics.toml"
     path.write_text(printed)
     settings = load(path, {}, {}).settings
@@ -22,7 +23,27 @@ def test_the_minimal_file_is_short_and_valid_and_the_one_of_the_readme(tmp_path:
 
 
 def test_the_reference_file_is_the_committed_one() -> None:
-    assert called("config", "--reference").stdout == (ROOT / "deploy" / "streammetrics.toml").read_text(encoding="utf-8")
+    assert called("config", "--reference", "--all").stdout == (ROOT / "deploy" / "streammetrics.toml").read_text(encoding="utf-8")
+
+
+def test_the_short_reference_has_the_settings_that_people_change_each_with_when(tmp_path: Path) -> None:
+    printed = called("config", "--reference").stdout
+    path = tmp_path / "streammetrics.toml"
+    path.write_text(printed)
+    loaded = load(path, {}, {})
+    assert loaded.settings == Settings()
+    assert {name for name, origin in loaded.origins.items() if origin != "default"} == set(COMMON)
+    assert printed.count("When to change it: ") == len(COMMON) == 30
+
+
+def test_the_minimal_settings_are_among_those_that_people_change() -> None:
+    assert set(MINIMAL) <= set(COMMON)
+    assert len(MINIMAL) == 5
+
+
+def test_all_goes_with_the_reference_only() -> None:
+    done = called("config", "--minimal", "--all")
+    assert (done.returncode, "--all goes with --reference" in done.stderr) == (2, True)
 
 
 def test_one_of_the_two_must_be_chosen() -> None:

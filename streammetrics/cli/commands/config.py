@@ -8,9 +8,15 @@ from streammetrics.cli.command import command
 
 
 @command
-@click.option("--minimal", "kind", flag_value="minimal", help="The few lines that are needed.")
-@click.option("--reference", "kind", flag_value="reference", help="Every setting with its description, allowed values and default.")
-def config(kind: str | None) -> None:
+@click.option("--minimal", "kind", flag_value="minimal", help="The five settings to begin with.")
+@click.option(
+    "--reference",
+    "kind",
+    flag_value="reference",
+    help="The settings that people change, each with when to do so, its allowed values and default.",
+)
+@click.option("--all", "whole", is_flag=True, help="With --reference: every setting.")
+def config(kind: str | None, whole: bool) -> None:
     """Print a configuration file to start from.
 
     `check-config` checks it, and `doctor` tries it against Kafka and Redis.
@@ -19,10 +25,13 @@ def config(kind: str | None) -> None:
     Examples:
       streammetrics config --minimal > streammetrics.toml
       streammetrics config --reference | less
+      streammetrics config --reference --all | less
     """
     from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
     from streammetrics.config import minimal_toml, reference_toml  # noqa: PLC0415
 
     if kind is None:
         raise click.UsageError("choose --minimal or --reference")
-    click.echo({"minimal": minimal_toml, "reference": reference_toml}[kind](), file=standard_output(), nl=False)
+    if whole and kind != "reference":
+        raise click.UsageError("--all goes with --reference")
+    click.echo(reference_toml(whole=whole) if kind == "reference" else minimal_toml(), file=standard_output(), nl=False)
