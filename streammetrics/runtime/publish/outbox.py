@@ -37,15 +37,16 @@ class Outbox(Generic[T]):
         while not stop.is_set():
             if not self._ready.wait(0.2):
                 continue
-            failures = 0 if self._sent() else failures + 1
+            failures = 0 if self.send() else failures + 1
             if failures:
                 stop.wait(min(BACKOFF_SECONDS_MAX, 0.5 * 2 ** min(failures, 10)))
-        if self._ready.is_set():
-            self._sent()
+        self.send()
 
-    def _sent(self) -> bool:
+    def send(self) -> bool:
+        """Send what waits, if anything does. Returns False if that failed; it then still waits."""
         parcel = self._parcel
-        assert parcel is not None
+        if parcel is None:
+            return True
         try:
             self._send(parcel)
         except SourceError as error:

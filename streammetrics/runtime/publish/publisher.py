@@ -160,10 +160,11 @@ class Publisher:
     def run(self, stop: threading.Event) -> None:
         """Publish until `stop` is set, then once more, to show the last commit."""
         while not stop.wait(self._publish_seconds):
-            self._try()
-        self._try()
+            self.turn()
+        self.turn()
 
-    def _try(self) -> None:
+    def turn(self) -> None:
+        """Publish once, and note an outage of the store. Raises StoreError after `retry_seconds_max`, and StateError."""
         status = self._status
         try:
             self.publish()

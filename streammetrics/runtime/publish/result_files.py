@@ -137,6 +137,10 @@ class ResultFiles:
         """Write what is handed over until `stop` is set, then what still waits, once."""
         self._outbox.run(stop)
 
+    def turn(self) -> None:
+        """Write what was handed over, once."""
+        self._outbox.send()
+
     def _write(self, parcel: ResultParcel) -> None:
         span = parcel.span
         if span is not None:

@@ -73,6 +73,10 @@ class ResultsFeed:
         """Send what waits until `stop` is set, then what still waits, once."""
         self._outbox.run(stop)
 
+    def turn(self) -> None:
+        """Send what waits, once."""
+        self._outbox.send()
+
     def _send(self, records: Sequence[ResultRecord]) -> None:
         self._sink.write(records)
         self._status.results["sent"] += len(records)
