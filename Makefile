@@ -3,6 +3,8 @@
 PYTHON ?= python3
 PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
+# Schedules of `make simulate`.
+SEEDS ?= 10000
 # Another Python with the extra `docs`, for a machine without the development tools.
 DOCS_PYTHON ?=
 # Processes for the tests that need no server.
@@ -26,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +72,7 @@ test: setup servers golden lint test-unit test-commands test-golden test-deploy 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings (within a minute)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 1,500 simulated schedules (two minutes)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
 test-commands: setup ## each command as people start it, without servers (half a minute)
@@ -91,7 +93,7 @@ test-integration: setup ## the tests against real servers (after `make servers`)
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict --package streammetrics --package grafana --package tests.bench
+	$(RUN) mypy --strict --package streammetrics --package grafana --package tests.bench --package tests.simulation
 	$(VENV)/bin/lint-imports
 
 lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)
@@ -131,6 +133,12 @@ stack-down: ## stop the stack and delete its files
 story: setup servers ## simulated experiments through real servers: a drop, no effect, a broken split, and a bad ranker that is stopped at 5 %
 	@mkdir -p .cache/story
 	@$(RUN) tests.story .cache/story
+
+simulate: setup ## the whole process in simulated schedules of faults, compared with the oracle: make simulate SEEDS=10000
+	@$(RUN) tests.simulation --seeds $(SEEDS)
+
+simulate-bugs: setup ## how soon the simulation finds each of the bugs that are kept as patches (minutes)
+	@$(RUN) tests.simulation.bugs
 
 bench: setup servers ## events per second, end to end and engine alone, on this machine
 	@$(RUN) tests.bench

@@ -30,7 +30,7 @@ from streammetrics.connectors.store import (
     PendingUsers,
     StoreNode,
 )
-from streammetrics.errors import SourceError, StoreError
+from streammetrics.errors import SourceError, StoreError, StreammetricsError
 from streammetrics.state.tables import CommitMark, TaskView
 from tests.servers.process import HOST
 
@@ -178,11 +178,11 @@ class FaultyStore:
 
     It remembers all claims and written commits, so that the last ones of a task can be lost (`forget_last`), as in a
     store that loses the end of its log. `failures` is the share of calls that fail, half of them after they took effect.
-    `thefts` is the share of commits before which another worker claims the task. `unreachable` are tasks that no call reaches.
+    `unreachable` are tasks that no call reaches.
     """
 
-    def __init__(self, chance: Random | None = None, *, failures: float = 0.0, thefts: float = 0.0) -> None:
-        self.failures, self.thefts = failures, thefts
+    def __init__(self, chance: Random | None = None, *, failures: float = 0.0) -> None:
+        self.failures = failures
         self.unreachable: set[int] = set()
         self.outcomes: list[CommitOutcome] = []
         self.written: list[Commit] = []
@@ -191,10 +191,9 @@ class FaultyStore:
         self.clock_of_servers: Callable[[], int | None] = lambda: None
         self._inner = MemoryStore()
         self._done: dict[int, list[str | Commit]] = {}
-        self._thefts_done = 0
 
     def calm(self) -> None:
-        self.failures = self.thefts = 0.0
+        self.failures = 0.0
 
     @contextlib.contextmanager
     def _network(self, task: int) -> Iterator[None]:
@@ -220,9 +219,6 @@ class FaultyStore:
         return self._inner.claim(task, token)
 
     def commit(self, commit: Commit) -> CommitOutcome:
-        if self._chance.random() < self.thefts:
-            self._thefts_done += 1
-            self.steal(commit.task, f"thief-{self._thefts_done}")
         with self._network(commit.task):
             outcome = self._inner.commit(commit)
             self.outcomes.append(outcome)
@@ -232,10 +228,11 @@ class FaultyStore:
         return outcome
 
     def forget_last(self, task: int, count: int) -> None:
-        """Lose the last claims and commits of a task. Those of other tasks stay."""
+        """Lose the last claims and commits of a task. Those of other tasks stay, and so do the values of the namespace."""
         done = self._done.get(task, [])
         del done[max(0, len(done) - count) :]
-        tasks, self._inner = self._inner.partitions(), MemoryStore()
+        tasks, values, self._inner = self._inner.partitions(), self._inner.compare_and_set({}), MemoryStore()
+        self._inner.compare_and_set({name: (None, value) for name, value in values.items()})
         if tasks is not None:
             self._inner.announce(tasks)
         for other, entries in self._done.items():
@@ -325,6 +322,7 @@ class DelayedCall(Future[Any]):
         super().__init__()
         self._call = call
         self._chance = chance
+        self._has_begun = False
 
     def done(self) -> bool:
         if not super().done() and self._chance.random() < 0.5:
@@ -336,10 +334,11 @@ class DelayedCall(Future[Any]):
         return super().result(timeout)
 
     def arrive(self) -> None:
-        if not super().done():
+        if not self._has_begun:
+            self._has_begun = True
             try:
                 self.set_result(self._call())
-            except StoreError as error:
+            except StreammetricsError as error:
                 self.set_exception(error)
 
 

@@ -1,8 +1,7 @@
-"""The worker's loop: whatever fails, moves or crashes, the stored integers equal brute force over the logs."""
+"""The worker's loop: shutdown, rebalances, outages. `tests.simulation` has everything together, in an order that a seed decides."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -14,15 +13,11 @@ from streammetrics.connectors.source import Input
 from streammetrics.engine.control import decode_control
 from streammetrics.errors import SourceError, StoreError
 from streammetrics.events.model import Impression
-from streammetrics.runtime.consume import consumer
 from streammetrics.runtime.consume.consumer import REPLY_SECONDS
-from tests.oracle import Step, Tick
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, SlowNetwork
 from tests.support.machine import engine_of
 from tests.support.native_json import native_json
-from tests.support.strategies import seeds
 from tests.support.worker_bench import (
-    FAR_MS,
     NEVER_AHEAD,
     NOTHING_READ,
     RULES,
@@ -31,48 +26,10 @@ from tests.support.worker_bench import (
     Bench,
     NothingArrives,
     assert_exact,
-    letter_places,
     worker_over,
 )
-from tests.support.worker_simulation import TASKS, Simulation
 
-SEEDS = seeds()
-
-
-class TestSimulation:
-    @pytest.fixture(autouse=True)
-    def small_chunks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Use small chunks, so that most have a next one to prefetch."""
-        monkeypatch.setattr(consumer, "CHUNK_RECORDS_MAX", 2)
-
-    @pytest.mark.parametrize("seed", SEEDS)
-    def test_failures_rebalances_and_crashes_change_no_stored_integer(self, seed: int) -> None:
-        simulation = Simulation(seed)
-        for _ in range(300):
-            simulation.happen()
-        if seed % 2:
-            simulation.write_ends()
-            simulation.settle(sessions_open=1)
-            after: list[Step] = []
-        else:
-            simulation.clock.advance(FAR_MS)
-            simulation.settle(replace(RULES, idle_ms=SETTINGS.idle_ms))
-            after = [Tick(simulation.clock.wall_ms())]
-        truth = assert_exact(simulation.store, simulation.logs, simulation.engine, after)
-        assert letter_places(simulation.letters.kept) == truth.refused
-
-    def test_ten_seeds_together_cover_every_fault(self) -> None:
-        seen: Counter[str] = Counter()
-        names = ("written", "already", "fenced", "conflict", "crashes", "rollbacks", "losses")
-        for seed in SEEDS[:10]:
-            if all(seen[name] for name in names):
-                break
-            simulation = Simulation(seed)
-            for _ in range(300):
-                simulation.happen()
-            seen.update(outcome.value for outcome in simulation.store.outcomes)
-            seen += Counter(crashes=simulation.crashes, rollbacks=simulation.rollbacks, losses=simulation.losses)
-        assert [name for name in names if not seen[name]] == []
+TASKS = 3
 
 
 class TestShutdown:
