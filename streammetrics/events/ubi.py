@@ -36,20 +36,26 @@ A field named in the settings is looked up in the document, then in its `event_a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias, cast
 
 import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.advice.recognize import explained
-from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields, UsableLabels
 from streammetrics.events.items import moved, place_of
 from streammetrics.events.json_text import read_document
+from streammetrics.events.label_cache import LabelSet
 from streammetrics.events.malformed import malformed, without_traceback
+from streammetrics.events.mappings.decoder import typed_decoder
+from streammetrics.events.mappings.explainer import IGNORED_RECORD
 from streammetrics.events.model import Event, EventLimits, Feedback, Impression
-from streammetrics.events.ubi_fast import fast_decoder
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
+from streammetrics.events.ubi_rules import ubi_rules
+
+_Read: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ACTION_LINES = frozenset({"index", "create", "update", "delete"})
@@ -70,28 +76,49 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Cal
     ()
     """
     chosen = UbiSettings() if settings is None else settings
-    fast = fast_decoder(limits, chosen)
 
-    def reference(document: bytes | None) -> Event | MalformedEvent | None:
+    def explain(document: bytes | None, may_be_hit: bool = True) -> Sequence[Event | MalformedEvent]:
         try:
             checked = fields.check_value(document, limits)
-            source = _source_of(checked)
-            if source is not None:
-                return of_document(source)
-            return read_event(checked, limits, chosen)
+            source = _source_of(checked) if may_be_hit else None
+            event = None if source is not None else read_event(checked, limits, chosen)
         except MalformedEvent as error:
-            return explained(without_traceback(error), document, "ubi")
+            return (explained(without_traceback(error), document, "ubi"),)
+        return read_source(source) if source is not None else () if event is None else (event,)
 
-    def of_plain(document: bytes | None) -> Event | MalformedEvent | None:
-        return read_event(fields.check_value(document, limits), limits, chosen)
-
-    of_document = of_plain if fast is None else with_fallback(fast, of_plain)
-    read = reference if fast is None else with_fallback(fast, reference)
+    read, read_source = _typed(chosen, limits, explain), _typed(chosen, limits, partial(explain, may_be_hit=False))
 
     def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
-        return tuple(found for document in _documents(value) if (found := read(document)) is not None)
+        documents = _documents(value)
+        if len(documents) == 1:
+            return read(documents[0])
+        return tuple(event for document in documents for event in read(document))
 
     return decode
+
+
+def _typed(settings: UbiSettings, limits: EventLimits, explain: _Read) -> _Read:
+    """Return a decoder of one document by the typed parser of mappings, with `explain` for what it leaves out."""
+
+    def labels_of(document: bytes) -> LabelSet:
+        top = Fields(read_document(document), limits)
+        reader = _Reader(top, top.object("event_attributes"), settings)
+        experiments, segments = reader.experiments(), reader.segments()
+        return experiments.labels, segments.labels, experiments.notes + segments.notes
+
+    rules = ubi_rules(settings, limits)
+    if not rules:
+        return explain
+    typed = cast(_Read, typed_decoder(rules, limits, {}, [None] * len(rules), explain, labels_of))
+
+    def read(document: bytes | None) -> Sequence[Event | MalformedEvent]:
+        found = typed(document)
+        if found is IGNORED_RECORD:  # an impression, where lists come from queries
+            return ()
+        shows_nothing = len(found) == 1 and type(found[0]) is Impression and NO_ITEM in found[0].items
+        return explain(document) if shows_nothing else found
+
+    return read
 
 
 def _documents(value: bytes | None) -> Sequence[bytes | None]:
@@ -206,7 +233,7 @@ class _Reader:
         return moved(places, 0 if found is None else fields.read_position(*found), self.limits)
 
     def _impression(self, items: tuple[str, ...], positions: tuple[int, ...] | None) -> Impression:
-        experiments, segments = self._experiments(), self._segments()
+        experiments, segments = self.experiments(), self.segments()
         return Impression(
             impression_id=self._identity("query_id", _given(self.top, "query_id")),
             user_id=self._user(),
@@ -244,7 +271,7 @@ class _Reader:
             raise malformed("missing_field", f"{name} is required and must not be null or empty", None, f"send {name}")
         return fields.read_numeric_id(*found, self.limits)
 
-    def _experiments(self) -> UsableLabels:
+    def experiments(self) -> UsableLabels:
         name = self.settings.experiment_from
         found = None if name is None else self._found(name)
         if name is None or found is None:
@@ -253,7 +280,7 @@ class _Reader:
             return fields.read_experiments(found[1], self.limits)
         return fields.usable_experiments({name: found[1]}, self.limits)
 
-    def _segments(self) -> UsableLabels:
+    def segments(self) -> UsableLabels:
         found = {name: self._found(name) for name in self.settings.segments}
         return fields.usable_segments({name: raw[1] for name, raw in found.items() if raw is not None}, self.limits)
 

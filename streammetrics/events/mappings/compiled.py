@@ -26,6 +26,7 @@ from streammetrics.events.mappings.values import (
     first_of,
     first_time,
     identity,
+    label,
     label_reader,
     missing,
     optional_number,
@@ -97,7 +98,7 @@ def condition_reader(condition: Condition, access: Access, absent: frozenset[str
             return any(type(found) is type(value) and found == value for value in values) is wanted
 
         return is_one_of
-    get, texts = access.get(condition.path, identity(labels_max)), frozenset(values)
+    get, texts = access.get(condition.path, label(labels_max)), frozenset(values)
 
     def is_one_of_texts(record: Any) -> bool:
         found = get(record)
@@ -159,13 +160,8 @@ def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
     action_of = optional_text("action", rule.action, access, labels_max, absent, "bad_label")
     value_of = optional_number("value", rule.value, access, absent)
     item_source = rule.item_id if rule.items is None else None
-    kinds = (
-        (rule.user_id, ids_max),
-        (rule.impression_id, ids_max),
-        (unrenamed(rule.action, labels_max, absent), labels_max),
-        (item_source, ids_max),
-    )
-    texts = [first_getter(source, access, identity(most)) for source, most in kinds]
+    texts = [first_getter(source, access, identity(ids_max)) for source in (rule.user_id, rule.impression_id, item_source)]
+    texts.append(first_getter(unrenamed(rule.action, labels_max, absent), access, label(labels_max)))
     at_once = access.together([*texts, first_time(rule.ts, access, rule.ts_unit, absent), first_getter(rule.value, access, NUMBER)])
     renamed = {} if rule.action is None else rule.action.rename
     events_of = _reactions(rule, access, limits)
@@ -175,7 +171,7 @@ def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
     is_common = not special and not renamed and all(len(source.alternatives) == 1 for source in optional)
 
     def build(record: Any, value: bytes) -> Sequence[Event]:
-        user_id, impression_id, action, item, ts, amount = at_once(record)
+        user_id, impression_id, item, action, ts, amount = at_once(record)
         if type(ts) is str:
             ts = ts_of(ts)
         if (
@@ -376,10 +372,13 @@ def _ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[
     needs_positions = position_of is not None and not rule.order_counts
     first = None if rule.page_start is None else limits.first_place or 0  # pages need no positions
     order_is_enough = team_of is None and not is_fragment and limits.first_place is None
+    is_single = rule.items is None and is_fragment and team_of is None and limits.first_place is None and inside.is_checked
     remembers = inside.is_checked and rule.item_position is not None and all(map(_is_hashable, rule.item_position.alternatives))
     ascending: set[tuple[Any, ...]] = set()
 
     def rank(elements: Sequence[Any], ids: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
+        if is_single and position_of is not None and type(position := position_of(elements[0])) is int:
+            return tuple(ids), (position,), ()
         if position_of is None:
             positions = (None,) * len(ids) if first is None else (*range(first, first + len(ids)),)
         else:

@@ -14,6 +14,7 @@ import msgspec
 
 from streammetrics.events.fallback import NOT_ACCEPTED
 from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, is_shallow, may_hold_control, too_deep
+from streammetrics.events.label_cache import LabelSet
 from streammetrics.events.mappings.compiled import Build, Whole, compile_rule, condition_reader, is_of_text
 from streammetrics.events.mappings.explainer import IGNORED_RECORD, Explainer, with_note
 from streammetrics.events.mappings.paths import Get
@@ -25,6 +26,9 @@ from streammetrics.events.model import EventLimits, RecordPart
 
 SELECTIONS_MAX: Final = 1_000
 """Most combinations of texts whose mappings are remembered."""
+
+_REFUSED: Final = (*NOT_ACCEPTED, AttributeError)
+"""What is raised for records that are left to the explainer: also for an object of an array in which another object is null."""
 
 Act: TypeAlias = Callable[[Any, bytes], Sequence[RecordPart] | None]
 """Returns what the mappings make of a parsed record. None: no mapping applies."""
@@ -64,15 +68,22 @@ def mapped_decoder(
 
 
 def typed_decoder(
-    rules: Sequence[MappingRule], limits: EventLimits, formats: Mapping[str, Whole], watches: Sequence[NoteOf | None], explain: Whole
+    rules: Sequence[MappingRule],
+    limits: EventLimits,
+    formats: Mapping[str, Whole],
+    watches: Sequence[NoteOf | None],
+    explain: Whole,
+    labels_of: Callable[[bytes], LabelSet] | None = None,
 ) -> Whole:
     """Return a decoder by the typed parser, with `explain` for what the parser refuses. Raises NotTypedError.
+
+    `labels_of` is for strict formats, whose labels have rules of their own: it returns those of a record.
 
     For each combination of the texts that tell records apart, the mappings that may apply are looked up only once. A record that may hold
     a control character, or has a field of no one type, is read value by value.
     """
     shape = Shape()
-    alone = TypedAccess(shape, is_checked=False)
+    alone = TypedAccess(shape, False, labels_of)
     texts = tuple(condition for rule in rules for condition in rule.when if is_of_text(condition))
     holds = {each: condition_reader(each, alone, frozenset(), limits.label_chars_max) for each in texts}
     values_of = alone.values([each.path for each in texts], limits.label_chars_max)
@@ -84,7 +95,7 @@ def typed_decoder(
             for rule, one, watch in zip(rules, made, watches, strict=True)
         ]
 
-    fast, careful = compiled(TypedAccess(shape, is_checked=True)), compiled(alone)
+    fast, careful = compiled(TypedAccess(shape, True, labels_of)), compiled(alone)
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(shape.struct(limits), float_hook=exact).decode
     at_once: dict[Any, Act] = {}
     one_by_one: dict[Any, Act] = {}
@@ -109,9 +120,14 @@ def typed_decoder(
             record = parse(value)
             if len(value) > FLAT_BYTES_MAX and not is_shallow(value) and too_deep(value):
                 return explain(value)
-            key = select(record)
-            found = (acts.get(key) or look_up(record, key, acts))(record, value)
-        except NOT_ACCEPTED:
+            try:
+                key = select(record)
+                found = (acts.get(key) or look_up(record, key, acts))(record, value)
+            except AttributeError:  # an object is null
+                record = shape.filled(record)
+                key = select(record)
+                found = (acts.get(key) or look_up(record, key, acts))(record, value)
+        except _REFUSED:
             return explain(value)
         return explain(value) if found is None else found
 

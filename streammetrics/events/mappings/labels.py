@@ -41,6 +41,7 @@ def labels_reader(rule: MappingRule, access: Access, limits: EventLimits) -> Cal
     sent = access.sent(paths)
     if sent is None:
         return lambda record, value: of_plain(record)
+    read = access.labels_of or (lambda value: of_plain(parse_plain(value)))
     cache = LabelCache()
     cached = cache.cached.get
 
@@ -50,7 +51,7 @@ def labels_reader(rule: MappingRule, access: Access, limits: EventLimits) -> Cal
             key = b",".join(values)
         except TypeError:  # not all of them are JSON
             key = _encode(values)
-        return cached(key) or cache.put(key, of_plain(parse_plain(value)))
+        return cached(key) or cache.put(key, read(value))
 
     return of_typed
 

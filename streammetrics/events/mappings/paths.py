@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from streammetrics.events.label_cache import LabelSet
 from streammetrics.events.mappings.plain import json_in_text
 
 Get: TypeAlias = Callable[[Any], Any]
@@ -76,22 +77,33 @@ def parse_path(text: str) -> Path:
 
 
 class Scalar(NamedTuple):
-    """The single values that a field may have: texts up to a length, whole numbers in a range, and perhaps other numbers.
+    """The single values that a field may have: texts up to a length (None: no texts), whole numbers in a range, and other numbers.
 
     It bounds what the typed parser takes. What it leaves out is read as plain objects.
     """
 
-    text_max: int
+    text_max: int | None
     least: int | None = None
     most: int | None = None
     has_whole: bool = True
     has_fraction: bool = False
+    is_number: bool = False
+    is_label: bool = False
+
+    def strict(self) -> Scalar:
+        """Return the same without numbers and positions in texts, and without labels that are numbers."""
+        return self._replace(text_max=None if self.is_number else self.text_max, has_whole=self.has_whole and not self.is_label)
 
 
 class Access(Protocol):
-    """How compiled mappings reach the values of a record. `is_checked`: the parser has checked the types and lengths of all values."""
+    """How compiled mappings reach the values of a record.
+
+    `is_checked`: the parser has checked the types and lengths of all values. `labels_of`: None for the rules of mappings. Otherwise the
+    rules are strict, and it returns the labels of a record as sent.
+    """
 
     is_checked: bool
+    labels_of: Callable[[bytes], LabelSet] | None
 
     def get(self, path: Path, kind: Scalar) -> Get:
         """Return a function to a single value."""
@@ -130,6 +142,7 @@ class PlainAccess:
     """Reads records that are plain Python objects."""
 
     is_checked = False
+    labels_of: Callable[[bytes], LabelSet] | None = None
 
     def get(self, path: Path, kind: Scalar) -> Get:
         return walker(path.steps)

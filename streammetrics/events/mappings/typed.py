@@ -5,14 +5,15 @@ The parser takes what well-formed records have. What it refuses is read as plain
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from streammetrics.events.label_cache import ABSENT
+from streammetrics.events.label_cache import ABSENT, LabelSet
 from streammetrics.events.mappings.paths import Access, Get, Path, PlainAccess, Scalar, Step, walker
 from streammetrics.events.model import EventLimits
 
@@ -36,6 +37,9 @@ class Shape:
         self.element: Shape | None = None
         """The field is an array of objects."""
         self.is_any = self.is_raw = self.is_present = False
+        self._objects: list[tuple[str, Shape]] = []
+        self.empty: Any = None
+        """The struct of an object without these fields."""
 
     def at(self, path: Path) -> tuple[Shape, str, Sequence[Step]]:
         """Return the field at a path, its attribute, and the steps that no struct can follow."""
@@ -53,7 +57,7 @@ class Shape:
         """Let the field be a single value, too. Ranges and lengths are the narrowest of all uses."""
         old = self.scalar or kind
         self.scalar = Scalar(
-            min(old.text_max, kind.text_max),
+            min((each for each in (old.text_max, kind.text_max) if each is not None), default=None),
             max((each for each in (old.least, kind.least) if each is not None), default=None),
             min((each for each in (old.most, kind.most) if each is not None), default=None),
             old.has_whole or kind.has_whole,
@@ -70,8 +74,18 @@ class Shape:
     def _is_any(self) -> bool:
         return self.is_any or (self.is_raw and (self.is_present or self.scalar is not None or self.ids_max is not None))
 
+    def filled(self, record: Any) -> Any:
+        """Return a parsed record with an empty object in the place of each null."""
+        for name, shape in self._objects:
+            found = getattr(record, name)
+            whole = shape.empty if found is None else shape.filled(found)
+            if whole is not found:
+                record = replace(record, **{name: whole})
+        return record
+
     def struct(self, limits: EventLimits) -> Any:
         """Return the struct type. Raises NotTypedError."""
+        self._objects = [(f"f{index}", shape) for index, shape in enumerate(self.fields.values()) if shape.fields]
         fields = [(f"f{index}", *shape._type(limits)) for index, shape in enumerate(self.fields.values())]
         rename = {f"f{index}": name for index, name in enumerate(self.fields)}
         return msgspec.defstruct("Fields", fields, rename=rename, namespace=dict(self.constants), gc=False, frozen=True)
@@ -83,7 +97,8 @@ class Shape:
             if any(uses):
                 raise NotTypedError
             inner = self.struct(limits)
-            return inner, inner()
+            self.empty = inner()
+            return inner | None, self.empty
         if self.element is not None and (self._is_any or self.is_raw or self.ids_max is not None):
             raise NotTypedError
         if self._is_any or not any(uses[1:2] + uses[3:]):
@@ -99,7 +114,8 @@ class Shape:
             identity: Any = Annotated[str, Meta(min_length=1, max_length=self.ids_max)] | int
             kind |= _array(tuple[identity, ...], limits)
         if self.scalar is not None:
-            kind |= Annotated[str, Meta(max_length=self.scalar.text_max)]
+            if self.scalar.text_max is not None:
+                kind |= Annotated[str, Meta(max_length=self.scalar.text_max)]
             if self.scalar.has_whole:
                 kind |= Annotated[int, Meta(ge=self.scalar.least, le=self.scalar.most)]
             if self.scalar.has_fraction:
@@ -117,15 +133,15 @@ class TypedAccess:
     Without `is_checked`, every value is read alone: for records in which the parser does not check everything.
     """
 
-    def __init__(self, shape: Shape, is_checked: bool) -> None:
-        self._shape, self.is_checked = shape, is_checked
+    def __init__(self, shape: Shape, is_checked: bool, labels_of: Callable[[bytes], LabelSet] | None = None) -> None:
+        self._shape, self.is_checked, self.labels_of = shape, is_checked, labels_of
         self._names: dict[Get, str] = {}
 
     def get(self, path: Path, kind: Scalar) -> Get:
         node, name, rest = self._shape.at(path)
         if rest:
             return self._walk(node, name, rest)
-        node.add(kind)
+        node.add(kind if self.labels_of is None else kind.strict())
         return self._getter(name)
 
     def constant(self, value: Any) -> Get:
@@ -157,7 +173,7 @@ class TypedAccess:
         if rest:
             return self._walk(node, name, rest), PlainAccess()
         node.element = node.element or Shape()
-        return self._getter(name), TypedAccess(node.element, self.is_checked)
+        return self._getter(name), TypedAccess(node.element, self.is_checked, self.labels_of)
 
     def together(self, gets: Sequence[Get | None]) -> Get:
         return attrgetter(*[_NOTHING if get is None else self._names.get(get, _NOTHING) for get in gets])
@@ -175,7 +191,7 @@ class TypedAccess:
 
     def values(self, paths: Sequence[Path], chars_max: int) -> Get:
         """Return a function to the values at some paths, as a key of a dictionary."""
-        gets = [self.get(path, Scalar(chars_max)) for path in dict.fromkeys(paths)]
+        gets = [self.get(path, Scalar(chars_max, is_label=True)) for path in dict.fromkeys(paths)]
         return gets[0] if len(gets) == 1 else lambda record: tuple([get(record) for get in gets])
 
     def _getter(self, name: str) -> Get:

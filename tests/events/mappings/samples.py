@@ -26,6 +26,7 @@ TABLES: Final[dict[str, list[Table]]] = {
     ],
     "pages": [LIST | {"item_id": "sku", "page_start": {"page": "page", "size": "per", "first": 1}}],
     "separated": [LIST | {"item_separator": "|"}],
+    "deep": [CLICK | {"when": {"a.kind": {"not": "x"}}, "item_id": ["a.b.c", {"value": "none"}]}],
     "click": [CLICK | {"impression_id": "id", "value": "seconds", "action": "what"}],
     "choices": [CLICK | {"impression_id": ["list", "id"], "value": ["seconds", {"value": 0}], "action": ["what", {"value": "click"}]}],
     "renamed": [
@@ -71,6 +72,11 @@ RECORDS: Final[dict[str, list[Table]]] = {
     "parts": [SHOWN | {"sku": "a", "place": 3}, SHOWN | {"sku": 7, "place": "0"}],
     "pages": [OBJECTS | {"page": 2, "per": 20}, OBJECTS | {"page": 1, "per": None}, OBJECTS | {"page": "3", "per": "20"}],
     "separated": [SHOWN, SHOWN | {"skus": "a | b|c"}],
+    "deep": [
+        {"user": "u", "time": NOON, "a": None},
+        {"user": "u", "time": NOON, "a": {"b": None}},
+        {"user": "u", "time": NOON, "a": {"b": {"c": "x"}}},
+    ],
     "click": [CLICKED, CLICKED | {"user": 7, "seconds": 2, "id": None}, CLICKED | {"seconds": "3.5", "id": ""}],
     "choices": [CLICKED, {"user": "u", "time": ISO, "sku": "a"}],
     "renamed": [CLICKED, CLICKED | {"what": "other"}],
