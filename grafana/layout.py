@@ -24,11 +24,15 @@ SOURCE: Final = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A row of the dashboard with its panels. A collapsed row sends no queries until it is opened."""
+    """A row of the dashboard with its panels. A collapsed row sends no queries until it is opened.
+
+    repeat: the variable for each of whose values Grafana shows the row.
+    """
 
     title: str
     blocks: tuple[Block, ...]
     collapsed: bool = False
+    repeat: str | None = None
 
 
 def build(
@@ -48,6 +52,7 @@ def build(
         row = dashboard.RowPanel(
             title=section.title,
             collapsed=section.collapsed,
+            repeat=section.repeat,
             id_val=number_ * ROW_IDS,
             grid_pos=dashboard.GridPos(h=1, w=GRID_COLUMNS, x=0, y=y),
         )

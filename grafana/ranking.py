@@ -51,13 +51,15 @@ def ranking() -> dashboard.Dashboard:
         annotations=variables.marks(),
         since="now-24h",
         sections=[
-            Section(title="$metric", blocks=(_now(), _chosen_metric("final"), _chosen_metric("live"), _before(), _change())),
+            Section(
+                title="$metric",
+                blocks=(_now(), _chosen_metric("final"), _chosen_metric("live"), _before(), _change()),
+                repeat="metric",
+            ),
             Section(
                 title="Lists and feedback",
                 blocks=(_lists("final"), _lists("live"), _users(), _user_hits(), _with_feedback(), _rate(), _grades(), _feedback()),
             ),
-            Section(title="All metrics, final and live", blocks=tuple(_every_metric(False)), collapsed=True),
-            Section(title="All metrics over lists with feedback", blocks=tuple(_every_metric(True)), collapsed=True),
             Section(title="Engagement, final and live", blocks=tuple(_of_kind(ENGAGEMENT)), collapsed=True),
             Section(title="What lists show, final and live", blocks=tuple(_of_kind(ASSESSMENT)), collapsed=True),
             Section(title="Position bias (estimates)", blocks=position_bias_panels(), collapsed=True),
@@ -68,8 +70,8 @@ def ranking() -> dashboard.Dashboard:
 
 def _value(view: str, groups: dict[str, str], offset: str = "") -> str:
     """Query the chosen metric. Its name is part of the series name. All metrics have the same labels."""
-    name = value_series(METRIC_NAMES[0], view, False)
-    return state(name, offset=offset, **groups).replace(name, value_series("${metric}", view, False))
+    name = value_series(METRIC_NAMES[0], view)
+    return state(name, offset=offset, **groups).replace(name, value_series("${metric}", view))
 
 
 def _now() -> Block:
@@ -238,25 +240,13 @@ def _feedback() -> Block:
     )
 
 
-def _every_metric(with_feedback: bool) -> list[Block]:
-    """Make two panels for every metric."""
-    blocks = []
-    for metric in METRIC_NAMES:
-        for view in ("final", "live"):
-            name = value_series(metric, view, with_feedback)
-            unit = "percentunit" if metric in SHARES else "none"
-            title = f"{metric} over lists with feedback" if with_feedback else metric
-            blocks.append(_curves(title, view, SERIES[name].help, state(name, **_ALL), state(name, **_CHOSEN), unit))
-    return blocks
-
-
 def _of_kind(kind: MetricKind) -> list[Block]:
     """Make two panels for every metric of a kind."""
     blocks = []
     for metric in kind.names:
         place = {"k": NONE if metric in kind.without_k else ANY, **_SPAN}
         for view in ("final", "live"):
-            name = value_series(metric, view, False)
+            name = value_series(metric, view)
             of_all = state(name, experiment=NONE, variant=NONE, **place)
             of_variants = state(name, experiment=EXPERIMENT, variant=VARIANT, **place)
             at = "{{window}}" if metric in kind.without_k else _AT

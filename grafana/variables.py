@@ -78,10 +78,9 @@ def scope() -> Variable:
 
 
 def metric() -> Variable:
-    """Choose a metric of ranking quality. Its name is part of the series name."""
-    return _chosen(
-        "metric", "Metric", {name: name for name in METRIC_NAMES}, "The metric of the first panels. Panels below show all metrics."
-    )
+    """Choose metrics of ranking quality. Their names are part of series names."""
+    meanings = {name: name for name in METRIC_NAMES}
+    return _chosen("metric", "Metric", meanings, "The first row is shown for each of these metrics.", many=True)
 
 
 def cutoffs() -> Variable:
@@ -179,8 +178,8 @@ def _shown(chosen: str | list[str]) -> str | list[str]:
     return "All" if chosen == "$__all" else chosen
 
 
-def _chosen(name: str, label: str, meanings: Mapping[str, str], description: str) -> Variable:
-    """Make a variable with fixed values, by display text. The first is selected."""
+def _chosen(name: str, label: str, meanings: Mapping[str, str], description: str, *, many: bool = False) -> Variable:
+    """Make a variable with fixed values, by display text. The first is selected. many: people may choose several."""
     options = [dashboard.VariableOption(text=shown, value=value, selected=at == 0) for at, (shown, value) in enumerate(meanings.items())]
     return _variable(
         name=name,
@@ -190,6 +189,6 @@ def _chosen(name: str, label: str, meanings: Mapping[str, str], description: str
         query=",".join(value if shown == value else f"{shown} : {value}" for shown, value in meanings.items()),
         options=options,
         current=options[0],
-        multi=False,
+        multi=many,
         include_all=False,
     )

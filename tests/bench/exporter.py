@@ -116,7 +116,7 @@ def check(stream: Stream, page: bytes) -> int:
     for family in text_string_to_metric_families(page.decode()):
         for sample in family.samples:
             labels = sample.labels
-            if {"variant", "k", "window"} <= labels.keys() and not labels.get("segments") and not sample.name.endswith("_with_feedback"):
+            if {"variant", "k", "window"} <= labels.keys() and not labels.get("segments"):
                 found[sample.name, labels["variant"], labels["k"], labels["window"]] = sample.value
     found = {key: value for key, value in found.items() if key in expected or "user_hit_rate" not in key[0]}
     if not expected or found != expected:

@@ -60,6 +60,6 @@ def filled(expr: str, choices: Mapping[str, str]) -> str:
     return VARIABLE.sub(lambda found: choices[found[1] or found[2]], expr)
 
 
-def parsed_form(expr: str) -> str:
-    """Fill in all variables except job."""
-    return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus"})
+def parsed_form(expr: str, **chosen: str) -> str:
+    """Fill in all variables except job. `chosen` have other values than those of `CHOICES`."""
+    return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus", **chosen})

@@ -56,13 +56,13 @@ _VIEWS = (("final", "final lists of the window"), ("live", "lists in the window 
 _VALUE_LABELS = ("experiment", "variant", "k", "window", "segments")
 
 
-def value_series(metric: str, view: str, with_feedback: bool) -> str:
+def value_series(metric: str, view: str) -> str:
     """Return the name of the gauge for a metric in a view ("final" or "live").
 
-    >>> value_series("ndcg", "live", True)
-    'streammetrics_live_ndcg_with_feedback'
+    >>> value_series("ndcg", "live")
+    'streammetrics_live_ndcg'
     """
-    return f"streammetrics_{'' if view == 'final' else 'live_'}{metric}{'_with_feedback' if with_feedback else ''}"
+    return f"streammetrics_{'' if view == 'final' else 'live_'}{metric}"
 
 
 def sum_series(metric: str, kind: str) -> str:
@@ -76,18 +76,16 @@ def sum_series(metric: str, kind: str) -> str:
 
 def value_gauges() -> Iterator[Series]:
     for view, lists in _VIEWS:
-        for with_feedback in (False, True):
-            over = lists + (" that have a grade above 0" if with_feedback else "")
-            for metric in METRIC_NAMES:
-                how = "Ratio of sums over" if metric == RATIO_METRIC else "Mean over"
-                yield Series(
-                    value_series(metric, view, with_feedback),
-                    "gauge",
-                    f"{_MEANINGS[metric]}. {how} the {over}.",
-                    _VALUE_LABELS,
-                    listed=value_series("<metric>", view, with_feedback),
-                    listed_help=f"Mean of the metric at k over the {over} ({RATIO_METRIC}: ratio of sums).",
-                )
+        for metric in METRIC_NAMES:
+            how = "Ratio of sums over" if metric == RATIO_METRIC else "Mean over"
+            yield Series(
+                value_series(metric, view),
+                "gauge",
+                f"{_MEANINGS[metric]}. {how} the {lists}.",
+                _VALUE_LABELS,
+                listed=value_series("<metric>", view),
+                listed_help=f"Mean of the metric at k over the {lists} ({RATIO_METRIC}: ratio of sums).",
+            )
 
 
 def sum_counters() -> Iterator[Series]:
@@ -124,11 +122,11 @@ def _series_of_kind(
     for view, lists in _VIEWS:
         for metric, meaning in meanings.items():
             yield Series(
-                value_series(metric, view, False),
+                value_series(metric, view),
                 "gauge",
                 f"{meaning}. Over the {lists}.",
                 _VALUE_LABELS,
-                listed=value_series(listed, view, False),
+                listed=value_series(listed, view),
                 listed_help=f"{metric_of_kind.capitalize()} over the {lists}. {cutoffs}",
             )
     for metric, meaning in meanings.items():

@@ -155,7 +155,7 @@ class ReportRows:
         for values, window in found:
             shown = groups[values.group]
             if shown.is_folded or page.is_full:  # means cannot be added
-                page.left_out += 2 + len(values.values) + len(values.values_with_feedback)
+                page.left_out += 2 + len(values.values)
             else:
                 page.add(self._group_rows(window, values, shown))
 
@@ -164,11 +164,10 @@ class ReportRows:
         labels = (group.experiment, group.variant, name, group.segments, window.view)
         yield SampleRow("streammetrics_window_lists", labels, values.lists)
         yield SampleRow("streammetrics_window_lists_with_feedback", labels, values.lists_with_feedback)
-        for with_feedback, numbers in ((False, values.values), (True, values.values_with_feedback)):
-            for text, number in numbers.items():
-                metric = self._metrics[text]
-                place = (group.experiment, group.variant, _cutoff(metric), name, group.segments)
-                yield SampleRow(value_series(metric.name, window.view, with_feedback), place, number)
+        for text, number in values.values.items():
+            metric = self._metrics[text]
+            place = (group.experiment, group.variant, _cutoff(metric), name, group.segments)
+            yield SampleRow(value_series(metric.name, window.view), place, number)
 
 
 def _cutoff(metric: Metric) -> str:

@@ -57,9 +57,9 @@ def test_no_name_equals_another_name_with_a_suffix() -> None:
 
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_every_metric_has_gauges_and_sums(metric: str) -> None:
-    gauges = {value_series(metric, view, with_feedback) for view in ("final", "live") for with_feedback in (False, True)}
+    gauges = {value_series(metric, view) for view in ("final", "live")}
     sums = {sum_series(metric, kind) for kind in (("hits", "places") if metric == "item_hit_rate" else ("sum",))}
-    assert len(gauges) == 4
+    assert len(gauges) == 2
     assert gauges | sums <= SERIES.keys()
 
 
