@@ -46,15 +46,18 @@ _NO_EXPOSURES: Final = pack(_LABELLED) + pack(0) + array_head(0)
 def encode_user(user: User) -> bytes:
     """Encode all of a user. No session may be stale."""
     count = sum([session.size + session.relabels for session in user.sessions])
-    logs = [session.log for session in user.sessions]
-    return b"".join([_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(count), *logs])
+    parts = [_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(count)]
+    for session in user.sessions:
+        parts.append(session.log)
+        parts += session.new
+    return b"".join(parts)
 
 
 def _encode_new(user: User) -> bytes:
     """Encode the entries since the part before."""
     count = sum([session.size + session.relabels - session.saved_entries for session in user.sessions])
-    logs = [session.log[session.saved_bytes :] for session in user.sessions]
-    return b"".join([_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(count), *logs])
+    new = [entry for session in user.sessions for entry in session.new]
+    return b"".join([_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(count), *new])
 
 
 def _packed_exposures(user: User) -> bytes:
@@ -87,7 +90,9 @@ def _framed(part: bytes) -> bytes:
 
 def _mark_saved(user: User) -> None:
     for session in user.sessions:
-        session.saved_bytes, session.saved_entries = len(session.log), session.size + session.relabels
+        session.log = b"".join([session.log, *session.new])
+        session.saved_entries = session.size + session.relabels
+        session.new.clear()
 
 
 def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) -> User:
@@ -148,7 +153,7 @@ def _sessions(entries: list[LogEntry], log: bytes, rules: JoinRules) -> list[Ses
 def _session(first: int, last: int, entries: list[LogEntry], log: bytes, rules: JoinRules) -> Session:
     relabels = sum([type(entry) is LogLabels for entry in entries])
     size = len(entries) - relabels
-    session = Session(first, last, size, relabels, bytearray(log), len(log), len(entries))
+    session = Session(first, last, size, relabels, log, saved_entries=len(entries))
     join_log(session, entries, rules, [])
     for shown in session.lists.values():
         shown.tallied = UNCHANGED

@@ -48,7 +48,7 @@ def session_at(user: User, ts: int, rules: JoinRules, changed: ChangedLists) -> 
 
 
 def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
-    """Add a shorter session to this one: their logs are one log. What is stored of both stays in front."""
+    """Add a shorter session to this one: their logs are one log."""
     if session.joined is not None:
         add(session.joined, log_of(other))
     early, late = (session, other) if session.first < other.first else (other, session)
@@ -60,9 +60,8 @@ def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
     session.lists, session.shown_last, session.older = lists, max(session.shown_last, other.shown_last), early.older
     session.first, session.last, session.size = early.first, max(session.last, other.last), session.size + other.size
     session.relabels += other.relabels
-    session.log[session.saved_bytes : session.saved_bytes] = other.log[: other.saved_bytes]
-    session.log += other.log[other.saved_bytes :]
-    session.saved_bytes += other.saved_bytes
+    session.log += other.log
+    session.new += other.new
     session.saved_entries += other.saved_entries
     session.unnamed_last = max(session.unnamed_last, other.unnamed_last)
     session.duplicates, session.pieces = _sums(session.duplicates, other.duplicates), _sums(session.pieces, other.pieces)

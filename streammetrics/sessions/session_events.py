@@ -33,7 +33,7 @@ from streammetrics.sessions.state import (
     ShownList,
     mark_changed,
 )
-from streammetrics.state.msgpack import array_head, pack_into
+from streammetrics.state.msgpack import array_head, pack
 
 T = TypeVar("T")
 
@@ -43,12 +43,12 @@ decode_entries: Final = msgspec.msgpack.Decoder(list[LogEntry]).decode
 
 def add_mark(session: Session, ts: int) -> None:
     """Add an event that only extends its session."""
-    pack_into(LogMark(ts), session.log, -1)
+    session.new.append(pack(LogMark(ts)))
 
 
 def add_feedback(session: Session, feedback: LogFeedback, rules: JoinRules, changed: ChangedLists) -> None:
     """Add one feedback. It never changes what other feedback belongs to."""
-    pack_into(feedback, session.log, -1)
+    session.new.append(pack(feedback))
     name = feedback.impression_id
     if name is None and session.unnamed_last < feedback.ts:
         session.unnamed_last = feedback.ts
@@ -104,16 +104,15 @@ def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, 
     may_be_copy = name in session.lists or name in session.pieces or event.positions is not None
     if may_be_copy or session.is_stale or session.joined is not None:
         return _add_copy(session, entry)
-    pack_into(entry, session.log, -1)
+    session.new.append(pack(entry))
     shown = new_list(entry)
     if rules.engagement is not None:
         _link_new(session, shown, rules.engagement, changed)
-    session.lists[name] = shown
     changed.append(shown)
     if ts > session.shown_last:
-        session.shown_last = ts
+        session.lists[name], session.shown_last = shown, ts
     else:
-        session.lists, session.older = in_order(session.lists), 0
+        _insert(session, shown)
     if ts <= session.unnamed_last:
         session.is_stale = True
     elif name in session.waiting:
@@ -121,6 +120,21 @@ def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, 
             session.outcomes[KINDS * feedback.topic + ORPHAN] -= 1
             answer(shown, feedback, rules, session.outcomes, changed)
     return False
+
+
+def _insert(session: Session, shown: ShownList) -> None:
+    """Insert a list that is not later than all others. Most such lists are only a little earlier."""
+    lists, place = session.lists, (shown.ts, shown.impression_id)
+    later: list[ShownList] = []
+    while lists:
+        name, last = lists.popitem()
+        if (last.ts, name) < place:
+            lists[name] = last
+            break
+        later.append(last)
+    session.older = min(session.older, len(lists))
+    for each in [shown, *reversed(later)]:
+        lists[each.impression_id] = each
 
 
 def _add_copy(session: Session, entry: LogList) -> bool:
@@ -131,7 +145,7 @@ def _add_copy(session: Session, entry: LogList) -> bool:
     if shown is not None and _is_later(entry, shown):
         add_mark(session, entry.ts)
         return True
-    pack_into(entry, session.log, -1)
+    session.new.append(pack(entry))
     if session.pieces is NOTHING:
         session.pieces = {}
     session.pieces[name] = session.pieces.get(name, 0) + len(entry.positions or ())
@@ -167,7 +181,7 @@ def _link_new(session: Session, new: ShownList, rules: EngagementRules, changed:
 def relabel(session: Session, shown: ShownList, experiments: Labels, segments: Labels, changed: ChangedLists) -> None:
     """Give a list other experiments and segments. No event before it may arrive any more, so it keeps them."""
     entry = LogLabels(shown.ts, shown.impression_id, experiments, segments)
-    pack_into(entry, session.log, -1)
+    session.new.append(pack(entry))
     session.relabels += 1
     if session.joined is not None:
         session.joined.ids[shown.impression_id].labels[shown.ts] = entry
@@ -189,7 +203,7 @@ def untangle(session: Session, rules: JoinRules, changed: ChangedLists) -> dict[
 
 def log_of(session: Session) -> list[LogEntry]:
     """Return the entries of a session's log."""
-    return decode_entries(array_head(session.size + session.relabels) + session.log)
+    return decode_entries(b"".join([array_head(session.size + session.relabels), session.log, *session.new]))
 
 
 def join_log(session: Session, log: Iterable[LogEntry], rules: JoinRules, changed: ChangedLists) -> None:

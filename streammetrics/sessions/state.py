@@ -203,7 +203,8 @@ class JoinedLog(msgspec.Struct, gc=False, eq=False):
 class Session(msgspec.Struct, gc=False, eq=False):
     """One user's events without a gap longer than `gap_ms`, from `first` to `last`, inclusive.
 
-    `size` counts the events, `relabels` the other entries of `log`. `saved_bytes` and `saved_entries` are how much of it is stored.
+    `size` counts the events, `relabels` the other entries of the log. `log` are its first `saved_entries` entries, which are stored, and
+    `new` those since.
     Everything below follows from the log. `is_stale`: it does not say yet what the log says, and `untangle` must be called before it
     is used. Only `pieces` is always right. `joined` is how the log was joined, kept in a long session with copies or fragments.
 
@@ -218,8 +219,8 @@ class Session(msgspec.Struct, gc=False, eq=False):
     last: int
     size: int = 0
     relabels: int = 0
-    log: bytearray = msgspec.field(default_factory=bytearray)
-    saved_bytes: int = 0
+    log: bytes = b""
+    new: list[bytes] = msgspec.field(default_factory=list)
     saved_entries: int = 0
     is_stale: bool = False
     joined: JoinedLog | None = None

@@ -11,8 +11,6 @@ import msgspec
 _encoder = msgspec.msgpack.Encoder()
 pack = _encoder.encode
 """Return a value as MessagePack."""
-pack_into = _encoder.encode_into
-"""Write a value as MessagePack into a bytearray at an index; -1 appends."""
 
 _SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
 

@@ -49,7 +49,7 @@ def shown(*lists: tuple[str, int, tuple[str, ...]]) -> Session:
 
 def joined_again(session: Session, rules: JoinRules) -> Session:
     """Return the session that follows from the log alone."""
-    again = Session(session.first, session.last, session.size, session.relabels, session.log)
+    again = Session(session.first, session.last, session.size, session.relabels, session.log, session.new)
     join_log(again, log_of(session), rules, [])
     return again
 
