@@ -19,8 +19,8 @@ import numpy as np
 from streammetrics.enrolment.packed_sums import unpack_sums
 from streammetrics.enrolment.records import ScopeKey, ScopeSet
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
-from streammetrics.experiments import CrossLayout, add
-from streammetrics.experiments.moment_changes import cross_changes
+from streammetrics.experiments import CovarianceLayout, add
+from streammetrics.experiments.incremental_moments import cross_changes
 from streammetrics.metrics.arrays import Ints
 
 CellsOfSet: TypeAlias = Mapping[tuple[int, int], VariantTarget]
@@ -33,7 +33,7 @@ class CellPairs:
     before, after: the totals of all rows of the batch, 0 after the withdrawal of a user: shape (rows, totals_width).
     """
 
-    def __init__(self, targets: ExposureTargets, layout: CrossLayout, before: Ints, after: Ints) -> None:
+    def __init__(self, targets: ExposureTargets, layout: CovarianceLayout, before: Ints, after: Ints) -> None:
         self._targets, self._layout, self._before, self._after = targets, layout, before, after
         self._cells: dict[ScopeSet, CellsOfSet] = {}
         self._numbers: dict[tuple[VariantTarget, VariantTarget], int] = {}
@@ -109,7 +109,7 @@ class CellPairs:
         return np.concatenate([self._before, still]), np.concatenate([self._after, still])
 
 
-def _add_to_scope(layout: CrossLayout, one: VariantTarget, other: VariantTarget, change: list[int]) -> ScopeKey:
+def _add_to_scope(layout: CovarianceLayout, one: VariantTarget, other: VariantTarget, change: list[int]) -> ScopeKey:
     """Add the change of the cross moments of two cells, and return the scope that keeps them: that of the greater part number."""
     if _place(one) > _place(other):
         change = layout.swapped(change)

@@ -10,7 +10,7 @@ from streammetrics.enrolment.packed_sums import unpack_sums
 from streammetrics.enrolment.records import ScopeKey, ScopeSet, StoredEarlier
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
-from streammetrics.experiments.moment_changes import moment_changes
+from streammetrics.experiments.incremental_moments import moment_changes
 from streammetrics.experiments.moments import add, zero
 from streammetrics.metrics.arrays import Ints
 

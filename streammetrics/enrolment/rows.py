@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from streammetrics.enrolment.packed_sums import unpack_sums
-from streammetrics.experiments import CrossLayout
+from streammetrics.experiments import CovarianceLayout
 from streammetrics.experiments.interleaving import credit_thresholds
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX
@@ -46,7 +46,7 @@ class UserTotalsLayout:
         if layout.engagement is not None:
             best.append(layout.engagement.value_max(scorer.items_max))
         self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
-        self.cross = CrossLayout(self.measures)
+        self.cross = CovarianceLayout(self.measures)
         self.credit_thresholds = credit_thresholds(grades, scorer.spec.relevance_threshold)
 
     def measures_of(self, covariates: bool) -> Measures:

@@ -55,8 +55,7 @@ needs them.
 """
 
 from streammetrics.experiments.building import build_report
-from streammetrics.experiments.cell_arms import choose_stored_scales
-from streammetrics.experiments.cross_moments import CrossLayout, cross_of_users
+from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
 from streammetrics.experiments.measures import ExperimentError, Measures
@@ -75,13 +74,14 @@ from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stage_values import StageReport, StageRow
 from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
+from streammetrics.experiments.stratified_arms import choose_stored_scales
 
 __all__ = [
     "INTERLEAVED",
     "SINCE_START",
     "THIS_DAY",
     "Cell",
-    "CrossLayout",
+    "CovarianceLayout",
     "ExperimentError",
     "ExperimentReport",
     "ExperimentUnit",

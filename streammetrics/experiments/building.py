@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from streammetrics.experiments.cell_arms import CellArms
-from streammetrics.experiments.cell_health import cell_health
-from streammetrics.experiments.cells import Cells
 from streammetrics.experiments.comparing import Arms, measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, health, toml_control
@@ -18,8 +15,11 @@ from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
+from streammetrics.experiments.stage_health import stage_health
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.strata import Cells
+from streammetrics.experiments.stratified_arms import StratifiedArms
 from streammetrics.experiments.unlike_times import unlike_times
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 
@@ -42,7 +42,7 @@ def build_report(
     in_cells = policy.in_cells or stored.in_cells
     if in_cells:
         cells = Cells(measures, policy, stored)
-        state, arms = cell_health(cells, times.changes), CellArms(cells, control, scales)
+        state, arms = stage_health(cells, times.changes), StratifiedArms(cells, control, scales)
         stages = stage_reports(cells, control) if policy.stages else ()
     else:
         state = health(

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from streammetrics.experiments.cells import Cells, Combined, StageCounts
 from streammetrics.experiments.estimates import z_value
 from streammetrics.experiments.measures import Measure
+from streammetrics.experiments.strata import Cells, Combined, StageCounts
 from streammetrics.experiments.words import lift_words, percent
 
 BOUND_Z: Final = 1.2815515655446004

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from streammetrics.experiments.cell_health import check_stage
-from streammetrics.experiments.cells import Cells, StageCounts
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.report import role_of
+from streammetrics.experiments.stage_health import check_stage
 from streammetrics.experiments.stage_values import StageArm, StageReport
+from streammetrics.experiments.strata import Cells, StageCounts
 
 
 def stage_reports(cells: Cells, control: str | None) -> tuple[StageReport, ...]:

@@ -62,7 +62,7 @@ class Stored:
     window_ms: the length of the longest window; None if it is unknown.
     from_ms, to_ms: the event time that the scope covers so far. newest_ms: the time of the newest event, whether or not it is final.
     stages: its stages, by entry, in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
-    pairs: cross moments (see `cross_moments`) of each two cells with common users, by the two cells in order.
+    pairs: cross moments (see `covariance_sums`) of each two cells with common users, by the two cells in order.
     arrivals: as in StoredStage; a user counts once, in the stage of their entry. Empty in the scope of a day.
     last_ms: event time of the latest list of each variant, whether it counts already or not.
     recent_lists: counted lists by variant and hour since the epoch, of the latest hours with lists (see `arrivals.merge_hours`). Empty in

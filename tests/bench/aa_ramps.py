@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from streammetrics.experiments import (
     Cell,
-    CrossLayout,
+    CovarianceLayout,
     ExperimentReport,
     ExperimentUnit,
     Policy,
@@ -35,7 +35,7 @@ RAMP_LOOKS = 80
 ARMS = ("control", "treatment")
 SPAN_MS = 1_000_000
 """The time of an experiment. Stages have equal parts of it."""
-CROSS = CrossLayout(MEASURES)
+CROSS = CovarianceLayout(MEASURES)
 _SCALED = {2, 3}
 """Entries of a row in units of 2**-40: ndcg and hit_rate."""
 

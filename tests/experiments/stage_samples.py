@@ -11,7 +11,7 @@ import numpy as np
 
 from streammetrics.experiments import (
     Cell,
-    CrossLayout,
+    CovarianceLayout,
     ExperimentReport,
     ExperimentUnit,
     Measures,
@@ -30,7 +30,7 @@ from tests.experiments.columns import MEASURES, ONE
 Totals = Sequence[int]
 StageArm: TypeAlias = tuple[str, str]
 """The stage of a user's lists, and the variant."""
-LAYOUT = CrossLayout(MEASURES)
+LAYOUT = CovarianceLayout(MEASURES)
 ARMS = ("control", "treatment")
 
 
@@ -45,7 +45,7 @@ def stored_cells(
     *,
     unit: ExperimentUnit = "user",
     measures: Measures = MEASURES,
-    layout: CrossLayout = LAYOUT,
+    layout: CovarianceLayout = LAYOUT,
 ) -> Stored:
     """The stored state of these users."""
     users = [cells_of(user, unit) for user in in_stages]

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import Policy, Stage, Stored, build_report, choose_scales, choose_stored_scales
-from streammetrics.experiments.cells import Cells, Combined
 from streammetrics.experiments.estimates import (
     Estimate,
     difference,
@@ -25,6 +24,7 @@ from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.report import ExperimentReport, MeasureReport
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
+from streammetrics.experiments.strata import Cells, Combined
 from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, evidence, judge, log_evidence_within
 from tests.experiments.columns import MEASURES, WITH_COVARIATES
 from tests.experiments.samples import arm, stored

@@ -21,12 +21,12 @@ from streammetrics.experiments import (
     choose_stored_scales,
     of_users,
 )
-from streammetrics.experiments.cells import Combined
 from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.floors import EventUsers
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.running_stage import is_near
 from streammetrics.experiments.scales import MeasureScale
+from streammetrics.experiments.strata import Combined
 from streammetrics.experiments.verdict import MeasureComparison, evidence, judge, stage_of_drop
 from tests.experiments.columns import MEASURES, ONE
 from tests.experiments.stage_samples import ARMS, Totals

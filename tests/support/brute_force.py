@@ -7,7 +7,7 @@ from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.experiments import CrossLayout, Measures, Stored, StoredStage
+from streammetrics.experiments import CovarianceLayout, Measures, Stored, StoredStage
 from streammetrics.experiments.measures import Measure
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.builder import ReportBuilder
@@ -122,7 +122,7 @@ def _sums(measures: Measures, measure: Measure, moments: Sequence[int]) -> Sums:
 
 
 def _pairs(kept: Stored, measures: Measures) -> dict[tuple[Cell, Cell], dict[str, Shared]]:
-    layout = CrossLayout(measures)
+    layout = CovarianceLayout(measures)
     return {
         pair: {str(each): (sums[0], *(sums[place] for place in layout.places(each))) for each in measures}
         for pair, sums in kept.pairs.items()

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments import Cell, Policy, Stage, choose_stored_scales
-from streammetrics.experiments.cells import Cells
 from streammetrics.experiments.estimates import Estimate, lift_interval, log_evidence_below, two_sided, variance_of, z_value
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.strata import Cells
 from tests.experiments.columns import MEASURES, ONE, totals
 from tests.experiments.stage_samples import ARMS, StageArm, Totals, cells_of, ramp, stored_cells
 

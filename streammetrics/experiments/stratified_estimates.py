@@ -13,19 +13,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from streammetrics.experiments.cross_moments import CrossLayout
+from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.estimates import Estimate, estimate
 from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.stored import Cell
 
 
-class MeasuredCells:
+class StratifiedEstimates:
     """A measure in cells. moments: of each cell. shared: cross moments of each two cells with common users, in both orders."""
 
     def __init__(
         self,
         measures: Measures,
-        cross: CrossLayout,
+        cross: CovarianceLayout,
         measure: Measure,
         moments: Mapping[Cell, Sequence[int]],
         shared: Mapping[tuple[Cell, Cell], Sequence[int]],

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments import ExperimentError
-from streammetrics.experiments.cross_moments import CrossLayout, cross_of_users
+from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.moments import add
 from tests.experiments.columns import MEASURES, totals
 
-LAYOUT = CrossLayout(MEASURES)
+LAYOUT = CovarianceLayout(MEASURES)
 NOBODY = [0] * MEASURES.totals_width
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from streammetrics.experiments.cells import CELL_USERS_MIN, Cells, Combined
 from streammetrics.experiments.comparing import ArmEstimate, Arms, Compared
 from streammetrics.experiments.estimates import variance_of
 from streammetrics.experiments.floors import few_effective_users, rare_events
@@ -16,10 +15,11 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.running_stage import unseen_stage
 from streammetrics.experiments.scales import MeasureScale, choose_scales, frozen_numbers
 from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.strata import CELL_USERS_MIN, Cells, Combined
 from streammetrics.experiments.verdict import needed_by_verdicts
 
 
-class CellArms(Arms):
+class StratifiedArms(Arms):
     """The arms over the stages that count for each of them. With assignment by list, users have no variant, so no share of users is
     measured.
     """

@@ -15,8 +15,8 @@ control's, the difference is D = sum of a_c m_c, and its variance is
 
     V = sum over all pairs of cells of a_c a_c' S_cc'
 
-S_cc' is the covariance of two cells' means, clustered by user (see `measured_cells`). It is not 0 if users are in both cells: in several
-stages or, if each list is assigned on its own, in both arms. Then they have no arm to keep, and a stratum is a stage.
+S_cc' is the covariance of two cells' means, clustered by user (see `stratified_estimates`). It is not 0 if users are in both cells: in
+several stages or, if each list is assigned on its own, in both arms. Then they have no arm to keep, and a stratum is a stage.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from streammetrics.experiments.cross_moments import CrossLayout
+from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.floors import EventUsers, expected_event_users
-from streammetrics.experiments.measured_cells import MeasuredCells
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stages import Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
+from streammetrics.experiments.stratified_estimates import StratifiedEstimates
 
 CELL_USERS_MIN: Final = 10
 """Users that a stratum needs in each of two arms before it counts for their comparison."""
@@ -113,22 +113,22 @@ class Cells:
 
     def __init__(self, measures: Measures, policy: Policy, stored: Stored) -> None:
         self.measures, self.policy, self.stored = measures, policy, stored
-        self._cross = cross = CrossLayout(measures)
+        self._cross = cross = CovarianceLayout(measures)
         self._both_ways = {**stored.pairs, **{(other, one): cross.swapped(shared) for (one, other), shared in stored.pairs.items()}}
         self.stages = tuple(_stages(policy, stored))
         strata = [(stage, each) for stage in self.stages for each in stage.strata]
         self._moments = {Cell(*each.key, variant): sums for _, each in strata for variant, sums in each.stored.moments.items()}
-        self._measured: dict[Measure, MeasuredCells] = {}
+        self._measured: dict[Measure, StratifiedEstimates] = {}
         self._left_out: dict[tuple[tuple[str, str], str, str], str | None] = {}
         known = {id(each.stored) for _, each in strata}
         self.foreign = tuple(each for each in stored.stages if id(each) not in known)
         """Lists that were counted under other settings: a stage is not configured, or the unit was another one."""
 
-    def measured(self, measure: Measure) -> MeasuredCells:
+    def measured(self, measure: Measure) -> StratifiedEstimates:
         """Return the estimates of a measure in all cells. They are computed when they are asked for, and only once."""
         found = self._measured.get(measure)
         if found is None:
-            found = self._measured[measure] = MeasuredCells(self.measures, self._cross, measure, self._moments, self._both_ways)
+            found = self._measured[measure] = StratifiedEstimates(self.measures, self._cross, measure, self._moments, self._both_ways)
         return found
 
     def left_out(self, stage: StageCounts, treatment: str, control: str) -> str | None:

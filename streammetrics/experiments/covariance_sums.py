@@ -20,7 +20,7 @@ from streammetrics.experiments.measures import USERS, ExperimentError, Measure, 
 from streammetrics.experiments.moments import FEW_USERS, TOTAL_MAX, plain_rows, sum_products
 
 
-class CrossPlaces(NamedTuple):
+class CovariancePlaces(NamedTuple):
     """Indexes of one measure's cross moments. The first letter is of the first cell."""
 
     dd: int
@@ -29,13 +29,13 @@ class CrossPlaces(NamedTuple):
     dy: int
 
 
-class CrossLayout:
+class CovarianceLayout:
     """The layout of cross moments: which entries of the two rows of a user are multiplied. `pairs` has (first cell's, second cell's).
 
     The number of users in both cells comes first.
 
     >>> from streammetrics.metrics import Scorer
-    >>> layout = CrossLayout(Measures(Scorer(["mrr@10"]).columns))
+    >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
     >>> layout.pairs
     ((0, 0), (1, 1), (2, 2), (2, 1), (1, 2))
     """
@@ -47,15 +47,15 @@ class CrossLayout:
         self.sides = np.array(self.pairs, dtype=np.int64).T
         self._at = {pair: index for index, pair in enumerate(self.pairs)}
 
-    def places(self, measure: Measure) -> CrossPlaces:
+    def places(self, measure: Measure) -> CovariancePlaces:
         """Return the indexes of a measure's cross moments."""
-        return CrossPlaces(*(self._at[pair] for pair in _pairs_of(measure)))
+        return CovariancePlaces(*(self._at[pair] for pair in _pairs_of(measure)))
 
     def swapped(self, moments: Sequence[int]) -> list[int]:
         """Return the cross moments with the two cells in the other order.
 
         >>> from streammetrics.metrics import Scorer
-        >>> layout = CrossLayout(Measures(Scorer(["mrr@10"]).columns))
+        >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
         >>> layout.swapped(cross_of_users(layout, [[2, 3]], [[5, 7]])) == cross_of_users(layout, [[5, 7]], [[2, 3]])
         True
         """
@@ -63,7 +63,7 @@ class CrossLayout:
 
 
 def cross_of_users(
-    layout: CrossLayout,
+    layout: CovarianceLayout,
     one: Sequence[Sequence[int]] | npt.NDArray[np.int64],
     other: Sequence[Sequence[int]] | npt.NDArray[np.int64],
 ) -> list[int]:
@@ -73,7 +73,7 @@ def cross_of_users(
     when the numbers of users differ.
 
     >>> from streammetrics.metrics import Scorer
-    >>> layout = CrossLayout(Measures(Scorer(["mrr@10"]).columns))
+    >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
     >>> cross_of_users(layout, [[2, 3], [1, 4]], [[5, 7], [0, 0]])  # users, lists x lists', sum x sum', sum x lists', lists x sum'
     [1, 10, 21, 15, 14]
     """

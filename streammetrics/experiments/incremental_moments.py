@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.cross_moments import CrossLayout
+from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, plain_rows
 
@@ -55,7 +55,7 @@ def moment_changes(
 
 
 def cross_changes(
-    layout: CrossLayout,
+    layout: CovarianceLayout,
     before: npt.NDArray[np.int64],
     after: npt.NDArray[np.int64],
     users: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
@@ -70,7 +70,7 @@ def cross_changes(
     of the set. The result is exact.
 
     >>> from streammetrics.metrics import Scorer
-    >>> layout = CrossLayout(Measures(Scorer(["mrr@10"]).columns))
+    >>> layout = CovarianceLayout(Measures(Scorer(["mrr@10"]).columns))
     >>> before, after = np.array([[2, 3], [0, 0]]), np.array([[2, 3], [5, 7]])
     >>> cross_changes(layout, before, after, (np.array([0]), np.array([1])), np.array([0]), [[0, 1]], 2)
     [[1, 10, 21, 15, 14], [1, 10, 21, 15, 14]]

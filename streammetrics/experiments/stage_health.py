@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from streammetrics.experiments.cells import Cells, StageCounts, Stratum
 from streammetrics.experiments.health import Health, check_split, join_trouble, multi_exposure_trouble
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import LISTS_AT
@@ -14,6 +13,7 @@ from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.proposals import Changed
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.stages import Stage
+from streammetrics.experiments.strata import Cells, StageCounts, Stratum
 
 
 class StageHealth(NamedTuple):
@@ -83,7 +83,7 @@ def first_counts(cells: Cells, stratum: Stratum) -> dict[str, int]:
     return dict(stratum.stored.first_exposures)
 
 
-def cell_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
+def stage_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
     """Return the health of an experiment with cells. `sample_ratio_p` is that of all strata together (Bonferroni).
 
     changes: shares that changed within a stage, by the stage's key.

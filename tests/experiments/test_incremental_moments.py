@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.cross_moments import CrossLayout, cross_of_users
-from streammetrics.experiments.moment_changes import BLOCK_USERS, cross_changes, moment_changes
+from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
+from streammetrics.experiments.incremental_moments import BLOCK_USERS, cross_changes, moment_changes
 from streammetrics.experiments.moments import add, subtract, zero
 from tests.experiments.columns import MEASURES
 from tests.experiments.test_moments import of_user
@@ -45,7 +45,7 @@ def test_equal_rows_side_by_side_count_in_the_arms_of_each(rows: list[tuple[bool
 def test_changes_of_pairs_of_cells_equal_one_by_one(data: st.DataObject, users: int, bits: int) -> None:
     """A row may be one of several users' pairs, as that of a user in three stages is."""
     random = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
-    layout, count = CrossLayout(MEASURES), users + 2
+    layout, count = CovarianceLayout(MEASURES), users + 2
     before, after = (random.integers(0, 1 << bits, (count, MEASURES.totals_width)) for _ in range(2))
     for totals_of in (before, after):
         totals_of[random.random(count) < 0.2] = 0
