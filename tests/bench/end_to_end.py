@@ -45,7 +45,7 @@ RETURN_SECONDS = 3_600
 """A user comes back after an hour of event time on average, or later, so that sessions close."""
 RATE_MAX = 20.0
 LOOK_SECONDS = 0.25
-SECONDS_MAX = 180
+SECONDS_MAX = 600
 JOINING_MS = 5_000
 """How long a new group waits for members. So two workers share the tasks from the start."""
 
@@ -99,6 +99,10 @@ class CommitOutcome:
     def per_million(self, value: Callable[[Round], float]) -> float:
         """Seconds per million events, which is microseconds per event."""
         return self.median(value) * 1e6 / self.size.events
+
+    def total_seconds(self) -> float:
+        """Processor seconds of the worker, its start included, and of Redis."""
+        return self.median(lambda each: each.worker["start_seconds"] + each.worker["processor_seconds"] + each.redis_seconds)
 
     def stages(self) -> dict[str, float]:
         """Processor microseconds per event."""
@@ -320,6 +324,7 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
         raise WrongAnswerError("a worker took no part: the group had formed before it came")
     return {
         "seconds": max(each["ended"] for each in found) - min(each["began"] for each in found),
+        "start_seconds": sum(each["start_seconds"] for each in found),
         "processor_seconds": sum(each["processor_seconds"] for each in found),
         "other_seconds": sum(each["other_seconds"] for each in found),
         "stages": {stage: sum(each["stages"].get(stage, 0.0) for each in found) for stage in found[0]["stages"]},

@@ -142,6 +142,7 @@ def main() -> None:
         {
             "began": first["wall"],
             "ended": last["wall"],
+            "start_seconds": first["process"],
             "processor_seconds": last["process"] - first["process"],
             "other_seconds": last["process"] - first["process"] - loop - stages["commit"],
             "stages": {**stages, "rest of the loop": loop + stages["commit"] - sum(stages.values())},
