@@ -273,11 +273,13 @@ class Loop:
     def _other_session(self, user: User, event: Impression | Feedback, topic: int, offset: int) -> Session | None:
         """Return the session of an event that does not simply extend the only one of its user. None if a limit refuses the event."""
         sessions, ts = self.state.sessions, event.ts
-        if type(event) is Impression and (exceeded := self._exceeded_limit(user, event)):
-            self.refusals.add(topic, offset, *exceeded)
-            return None
-        self._close_ended(user, event)  # in a fast replay, a user may return many times between two commits
         opened = len(user.sessions)
+        if opened or (type(event) is Impression and event.positions is not None):
+            if type(event) is Impression and (exceeded := self._exceeded_limit(user, event)):
+                self.refusals.add(topic, offset, *exceeded)
+                return None
+            self._close_ended(user, event)  # in a fast replay, a user may return many times between two commits
+            opened = len(user.sessions)
         session = session_at(user, ts, self.rules.join, sessions.changed)
         if session is None:
             self.counts["session_full", topic] += 1

@@ -18,6 +18,9 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 def near(user: User, ts: int, gap_ms: int) -> list[Session]:
     """Return the sessions within a gap of `ts`."""
+    only = user.only
+    if only is not None:  # most users
+        return [only] if only.first - gap_ms <= ts <= only.last + gap_ms else []
     return [session for session in user.sessions if session.first - gap_ms <= ts <= session.last + gap_ms]
 
 
@@ -32,19 +35,28 @@ def session_at(user: User, ts: int, rules: JoinRules, changed: ChangedLists) -> 
 
     An event near a full session is refused and merges nothing. Merged sessions may exceed the limit together.
     """
-    found = near(user, ts, rules.gap_ms)
+    found = near(user, ts, rules.gap_ms) if user.sessions else ()
+    if not found:
+        session = Session(ts, ts, 1)
+        set_sessions(user, sorted([*user.sessions, session], key=_first) if user.sessions else [session])
+        return session
     if any(session.size >= rules.session_events_max for session in found):
         return None
-    if not found:
-        session = Session(ts, ts)
-        set_sessions(user, sorted([*user.sessions, session], key=lambda opened: opened.first))
-    else:
-        session = max(found, key=lambda each: each.size)
-        for other in [each for each in found if each is not session]:  # there is at most one
-            _merge(session, other, changed)
-            set_sessions(user, [each for each in user.sessions if each is not other])
-    session.first, session.last, session.size = min(session.first, ts), max(session.last, ts), session.size + 1
+    session = found[0]
+    if len(found) > 1:
+        session, other = found if session.size >= found[1].size else reversed(found)
+        _merge(session, other, changed)
+        set_sessions(user, [each for each in user.sessions if each is not other])
+    session.size += 1
+    if ts < session.first:
+        session.first = ts
+    elif ts > session.last:
+        session.last = ts
     return session
+
+
+def _first(session: Session) -> int:
+    return session.first
 
 
 def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
@@ -76,19 +88,22 @@ def close_before(user: User, bound: int, gap_ms: int) -> list[Session]:
     """Remove and return the sessions that no admitted event can reach: those with last + gap < bound."""
     closed = [session for session in user.sessions if session.last + gap_ms < bound]
     if closed:
-        set_sessions(user, [session for session in user.sessions if session.last + gap_ms >= bound])
+        open_sessions = [] if len(closed) == len(user.sessions) else [each for each in user.sessions if each.last + gap_ms >= bound]
+        set_sessions(user, open_sessions)
         user.rewrite |= any(session.saved_entries for session in closed)
     return closed
 
 
 def next_close(user: User, gap_ms: int) -> int:
     """Return the earliest time at which a session may close. There must be one."""
-    return min([session.last for session in user.sessions]) + gap_ms
+    only = user.only
+    return (only.last if only is not None else min([session.last for session in user.sessions])) + gap_ms
 
 
 def may_exceed_lists_max(user: User, lists_max: int) -> bool:
     """Return whether the user has enough events to exceed the limit of open lists. Cheap: each open list is one event or more."""
-    return sum([session.size for session in user.sessions]) >= lists_max
+    only = user.only
+    return (only.size if only is not None else sum([session.size for session in user.sessions])) >= lists_max
 
 
 def exceeds_lists_max(user: User, lists_max: int, impression_id: str, ts: int, gap_ms: int) -> bool:
