@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.cli.output.gate_lines import TOGETHER, answer_lines
-from streammetrics.cli.output.gate_markdown import summary_markdown
+from streammetrics.cli.output.gate_lines import TOGETHER, answer_lines, summary_markdown
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.errors import StreammetricsError
 from streammetrics.exporters.http.auth import Login

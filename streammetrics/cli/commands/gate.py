@@ -21,8 +21,7 @@ from streammetrics.cli.commands.report import read_plain
 from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.option_types import FiniteFloatRange, ReportFile, span_seconds
-from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line
-from streammetrics.cli.output.gate_markdown import summary_markdown
+from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line, summary_markdown
 from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.cli.output.standard_output import print_json

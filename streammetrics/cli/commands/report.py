@@ -20,12 +20,16 @@ from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console, print_lines
 from streammetrics.cli.output.verdict_tables import verdict_lines
 from streammetrics.cli.process.signals import interrupt_on_signals
-from streammetrics.cli.stored_panes import write_stored_panes
 from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.file_formats.reader import standard_input
+from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
+from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.outlook import report_json
+from streammetrics.reports.pane_lines import pane_lines
+from streammetrics.reports.pane_rows import PANE_COLUMNS, pane_rows
+from streammetrics.reports.report import Report
 from streammetrics.reports.text import fit, isolated
 from streammetrics.version import __version__
 from streammetrics.wiring.logs import configure_quiet_logs
@@ -139,6 +143,20 @@ def _print(results: ExperimentResults, all_measures: bool, age: str) -> None:
     for warning in results.warnings:
         console.print(f"warning: {fit(warning)}", markup=False, highlight=False, soft_wrap=True)
     print_lines(console, verdict_lines(results, all_measures))
+
+
+def write_stored_panes(path: Path, builder: ReportBuilder, report: Report) -> None:
+    """Write all final panes that every task still has: as Parquet if the file is named .parquet, else as NDJSON."""
+    pane_ms, layout = builder.rules.pane_ms, builder.layout
+    with AtomicFile("--panes", path) as file:
+        if path.suffix != ".parquet":
+            for start_ms, pane in builder.final_panes(report, 0):
+                file.writelines(pane_lines(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout))
+            return
+        with ParquetTable(file, PANE_COLUMNS, "--panes") as table:
+            for start_ms, pane in builder.final_panes(report, 0):
+                for row in pane_rows(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout):
+                    table.add(row)
 
 
 @command

@@ -11,8 +11,8 @@ import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import into_folder, selecting
-from streammetrics.cli.output.generated_files import write_generated
 from streammetrics.cli.output.standard_output import standard_output
+from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.errors import CallerError, ConfigError, Problem
 from streammetrics.exporters.grafana.dashboards import dashboards
 from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
@@ -112,6 +112,26 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise CallerError(f"threshold {name}", f"got {text!r}; write a number, such as {name}=0.1") from None
+
+
+def write_generated(folder: Path, files: Mapping[str, str], *, replace: bool) -> list[Path]:
+    """Write the files and return their paths. Creates the folder.
+
+    Raises ConfigError, before it writes anything, if a file exists with another content and `replace` is false.
+    """
+    paths = {folder / name: text.encode() for name, text in files.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = [path for path, content in paths.items() if not replace and path.exists() and path.read_bytes() != content]
+    except OSError as error:
+        raise ConfigError([Problem("--out", str(folder), f"cannot be written: {error.strerror or error}")]) from error
+    if kept:
+        rule = "exists with another content; choose another folder, or replace it with --force"
+        raise ConfigError([Problem("--out", str(path), rule) for path in kept])
+    for path, content in paths.items():
+        with AtomicFile("--out", path) as file:
+            file.write(content)
+    return list(paths)
 
 
 @command

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammetrics.cli.output.position_bias_lines import position_bias_lines
+from streammetrics.cli.commands.replay import position_bias_lines
 from tests.reports.position_bias_samples import position_bias_sample
 
 
