@@ -89,6 +89,8 @@ class Scalar(NamedTuple):
     has_fraction: bool = False
     is_number: bool = False
     is_label: bool = False
+    is_exact: bool = False
+    """Whether other numbers count, too, and must not be rounded."""
 
     def strict(self) -> Scalar:
         """Return the same without numbers and positions in texts, and without labels that are numbers."""

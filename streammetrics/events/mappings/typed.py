@@ -62,6 +62,7 @@ class Shape:
             min((each for each in (old.most, kind.most) if each is not None), default=None),
             old.has_whole or kind.has_whole,
             old.has_fraction or kind.has_fraction,
+            is_exact=old.is_exact and kind.is_exact,
         )
 
     @property
@@ -106,6 +107,7 @@ class Shape:
         return (msgspec.Raw, ABSENT) if self.is_raw else (self._values(limits), None)
 
     def _values(self, limits: EventLimits) -> Any:
+        """Return the type of a single value or of an array."""
         kind: Any = None
         if self.element is not None:
             element: Any = self.element.struct(limits)
@@ -113,6 +115,8 @@ class Shape:
         if self.ids_max is not None:
             identity: Any = Annotated[str, Meta(min_length=1, max_length=self.ids_max)] | int
             kind |= _array(tuple[identity, ...], limits)
+        if self.scalar is not None and self.scalar.is_exact and kind is None:
+            return Any  # only the parser of plain objects leaves numbers as they are
         if self.scalar is not None:
             if self.scalar.text_max is not None:
                 kind |= Annotated[str, Meta(max_length=self.scalar.text_max)]

@@ -48,7 +48,7 @@ def label(chars_max: int) -> Scalar:
 
 def time_kind(unit: TimeUnit) -> Scalar:
     """Return the values that can be a time."""
-    return Scalar(64, 0, TS_MAX if unit in ("ms", "utc") else None)
+    return Scalar(64, 0, TS_MAX) if unit in ("ms", "utc") else Scalar(64, 0, is_exact=True)
 
 
 def _is_usable(text: object, kind: Scalar) -> bool:

@@ -32,6 +32,7 @@ TABLES: Final[dict[str, list[Table]]] = {
     "renamed": [
         CLICK | {"action": {"path": "what", "rename": {"watch": "play", "skip": ""}}, "item_id": {"path": "sku", "rename": {"a": "b"}}}
     ],
+    "seconds": [CLICK | {"ts_unit": "s"}],
     "units": [CLICK | {"ts_unit": "s", "value": "time"}],
     "several": [CLICK | {"items": "skus", "item_id": "sku", "item_value": "place", "item_action": "team", "action": "what"}],
     "shared": [
@@ -80,7 +81,8 @@ RECORDS: Final[dict[str, list[Table]]] = {
     "click": [CLICKED, CLICKED | {"user": 7, "seconds": 2, "id": None}, CLICKED | {"seconds": "3.5", "id": ""}],
     "choices": [CLICKED, {"user": "u", "time": ISO, "sku": "a"}],
     "renamed": [CLICKED, CLICKED | {"what": "other"}],
-    "units": [CLICKED | {"time": 1772366400}, CLICKED | {"time": "1772366400"}],
+    "seconds": [CLICKED | {"time": 1772366400.123456}, CLICKED | {"time": "1772366400.5"}],
+    "units": [CLICKED | {"time": 1772366400, "seconds": 1}, CLICKED | {"time": "1772366400"}],
     "several": [CLICKED | {"skus": [{"sku": "a", "place": 3.5}, {"sku": "b", "team": "buy"}]}],
     "shared": [SHOWN | CLICKED, SHOWN | CLICKED | {"user": "v"}],
     "kinds": [SHOWN | {"kind": "list", "live": True}, CLICKED | {"kind": "watch"}, CLICKED | {"kind": "x", "n": 2}, {"kind": "page"}],
