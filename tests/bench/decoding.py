@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from streammetrics.events import EventLimits, decoder, topic_decoder
-from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.mappings.rules import PRESETS, parse_mappings
 from tests.bench.parts import WrongAnswerError
+from tests.events.mappings.samples import RECORDS
 
 ROUNDS, EVENTS = 7, 20_000
 LIMITS = EventLimits()
@@ -69,6 +70,13 @@ def costs() -> list[DecodeCost]:
     return found
 
 
+def preset_costs() -> Iterator[tuple[str, list[float]]]:
+    """Yield the cost (us) of each ordinary record of each preset; see `tests.events.mappings.samples`."""
+    for preset in PRESETS:
+        decode = decoder(preset, EventLimits(exposures=True))
+        yield preset, [cost_of(decode, _sent(record)) for record in RECORDS[preset]]
+
+
 def _sent(event: dict[str, Any]) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode()
 
@@ -87,3 +95,5 @@ def cost_of(decode: Callable[[bytes], object], value: bytes) -> float:
 if __name__ == "__main__":
     for each in costs():
         print(f"{each.name:16} native {each.native:5.2f} us   mapped {each.mapped:5.2f} us   {each.ratio():4.2f} times")
+    for name, each_cost in preset_costs():
+        print(f"{name:16}", *(f"{cost:5.2f} us" for cost in each_cost))
