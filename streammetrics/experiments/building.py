@@ -22,6 +22,8 @@ from streammetrics.experiments.strata import Cells
 from streammetrics.experiments.stratified_arms import StratifiedArms
 from streammetrics.experiments.unlike_times import unlike_times
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
+from streammetrics.experiments.words import advice, join, named, say
+from streammetrics.experiments.worst_first import judged, verdict_of_all
 
 
 def build_report(
@@ -75,7 +77,7 @@ def build_report(
         margin=policy.margin,
         min_users=policy.min_users,
         multi_exposed_users=stored.multi_exposed_users,
-        health=state,
+        health=state.told(),
         verdict=verdict,
         variants=variants,
         preferences=preferences,
@@ -143,24 +145,30 @@ def _gate(
     """Return the decision on the whole experiment. Of rankers that are interleaved, only a preferred one passes."""
     decisions = {variant.variant: variant.gate for variant in variants if variant.gate is not None}
     if verdict.word == "invalid" or not (decisions or preferences):
-        return GateDecision("wait", verdict.reason)
+        return GateDecision("wait", verdict.said)
     if treatments:
-        return whole_gate(decisions)
+        worst = [each.variant for each in judged(variants) if each.variant in decisions]
+        return whole_gate({name: decisions[name] for name in (*worst, *decisions)})
     words: dict[str, GateWord] = {"improved": "pass", "regressed": "fail"}
-    return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.reason) for each in preferences})
+    return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.said) for each in preferences})
 
 
 def _no_control(experiment: str, seen: Sequence[str]) -> str:
     """Say why no variant is the control. A single variant is no reason to make it the control."""
     if len(seen) < 2:
-        return f"only {seen[0]} has users so far; a comparison needs a control, too" if seen else "no users yet"
-    return f"no variant is the control. Set {toml_control(experiment, seen)}"
+        return say("only {arm} has users so far; a comparison needs a control, too", arm=named(seen[0])) if seen else "no users yet"
+    return say("no variant is the control.{how}", how=advice(f" Set {toml_control(experiment, seen)}"))
 
 
 def _missing_control(experiment: str, control: str, seen: Sequence[str]) -> str:
     """Say that the configured control has no users, and which variants have some."""
-    setting = toml_control(experiment, seen)
-    return f"no user saw the control {control!r}. Variants seen: {', '.join(seen)}. Correct the setting {setting}"
+    arms = join(map(named, seen), ", ")
+    return say(
+        "no user saw the control '{control}'. Variants seen: {arms}.{how}",
+        control=named(control),
+        arms=arms,
+        how=advice(f" Correct the setting {toml_control(experiment, seen)}"),
+    )
 
 
 def _overall(
@@ -171,7 +179,7 @@ def _overall(
     variants: Sequence[VariantReport],
     preferences: Sequence[PreferenceReport],
 ) -> Verdict:
-    """Return the whole experiment's verdict: invalid, or the worst of the variants."""
+    """Return the whole experiment's verdict: invalid, or that of the worst variant."""
     if state.troubles:
         return invalid(state)
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
@@ -180,8 +188,5 @@ def _overall(
         return Verdict("inconclusive", _no_control(stored.experiment, [each.variant for each in variants]))
     if (seen := in_order(stored.first_exposures)) and control not in seen:
         return Verdict("inconclusive", _missing_control(stored.experiment, control, seen))
-    decided = [(variant.variant, variant.verdict) for variant in variants if variant.verdict]
-    if not decided:
-        return Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants], control))
-    variant, worst = min(decided, key=lambda each: severity(each[1]))
-    return Verdict(worst.word, f"{variant}: {worst.reason}")
+    waits = Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants], control))
+    return verdict_of_all(variants) or waits

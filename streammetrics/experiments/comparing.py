@@ -24,7 +24,7 @@ from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.share_words import compare_from
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop, waiting
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.words import measure_name, named, percent, say
 
 
 class ArmEstimate(NamedTuple):
@@ -83,18 +83,18 @@ class Arms:
     def waits_for(self, users: Sequence[tuple[str, int]], control: str) -> str:
         """Say why nothing is compared yet. `users`: the users of each variant."""
         short = {variant: count for variant, count in users if count < self.policy.min_users}
-        return waiting(self.policy, short).reason if short else "there is nothing to compare yet"
+        return waiting(self.policy, short).said if short else "there is nothing to compare yet"
 
     def too_few(self, variant: str, control: str) -> str | None:
         """Say how many users a variant and the control have, if they are too few to be compared."""
         users = {name: self.stored.moments[name][USERS_AT] if name in self.stored.moments else 0 for name in (variant, control)}
-        return waiting(self.policy, users).reason if min(users.values()) < self.policy.min_users else None
+        return waiting(self.policy, users).said if min(users.values()) < self.policy.min_users else None
 
     def short(self, variant: str, control: str) -> str:
         """Say why a variant with enough users is not compared."""
         if control not in self.stored.first_exposures:
-            return f"no user saw the control {control!r}"
-        return f"{control} has fewer than {self.policy.min_users:,} users"
+            return say("no user saw the control '{control}'", control=named(control))
+        return say("{control} has fewer than {min_users:,} users", control=named(control), min_users=self.policy.min_users)
 
     def unseen(self, variant: str, control: str) -> str | None:
         """Return why a pass must wait for the stage that runs now; None if it need not. Without stages there is none to wait for."""
@@ -129,9 +129,12 @@ class Arms:
         if shares[late] - min(shares.values()) <= self.policy.late_share_max:
             return None
         other = control if late == variant else variant
-        return (
-            f"{late} joined late, when {percent(shares[late])} of the time had passed, so {other} has lists of other times."
-            f" {compare_from(self.stored.experiment, self.stored.variants_since_ms[late])}"
+        return say(
+            "{late} joined late, when {missed} of the time had passed, so {other} has lists of other times. {advice}",
+            late=named(late),
+            missed=percent(shares[late]),
+            other=named(other),
+            advice=compare_from(self.stored.experiment, self.stored.variants_since_ms[late]),
         )
 
 
@@ -238,15 +241,22 @@ def _compared(
         reduced_lift = own.reduced.adjusted.mean / against.reduced.adjusted.mean - 1
     report = replace(report, lift=lift, reduced=report.reduced and replace(report.reduced, lift=reduced_lift))
     if scale is None and arms.all_zero(measure):
-        return replace(report, verdict=Verdict("inconclusive", f"{measure} is 0 in every variant so far")), None
+        return replace(
+            report, verdict=Verdict("inconclusive", say("{measure} is 0 in every variant so far", measure=measure_name(str(measure))))
+        ), None
     unmet = arms.unmet(measure, variant, control)
     if unmet is None and is_all_or_nothing(measure, own.plain, against.plain, covariance):
         return _without_spread(policy, measure, report, own.plain, against.plain)
     if unmet is None and scale is None and variance_of(own.plain, against.plain, covariance) is None:
         return replace(report, verdict=alike(measure, lift, control)), None
     if unmet is None and scale is None:
-        users = f"{policy.min_users:,} users since the start"
-        unmet = f"the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users}"
+        unmet = say(
+            "the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users:,} users since the"
+            " start",
+            measure=measure_name(str(measure)),
+            control=named(control),
+            users=policy.min_users,
+        )
     if unmet is not None or scale is None:
         return replace(report, verdict=Verdict("inconclusive", unmet or "")), None
     return _with_intervals(policy, measure, report, compared, scale)

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures
+from streammetrics.experiments.words import measure_name, named, say
 
 
 def effective_users(measures: Measures, measure: Measure, moments: Sequence[int]) -> float:
@@ -128,9 +129,15 @@ def unmet_floor(
 def few_effective_users(measure: Measure, name: str, users: int, effective: float, least: float, share: float) -> str:
     """Say that a few users dominate an arm; `share` is the largest that one user can have."""
     unit = "items" if measure.kind == "ratio" else "lists"
-    return (
-        f"a few users dominate {name}: its {users:,} users count as {effective:.3g}, at least {least:g}"
-        f" are needed; one user may have up to {100 * share:.2g} % of its {unit}"
+    return say(
+        "a few users dominate {name}: its {users:,} users count as {effective:.3g}, at least {least:g} are needed;"
+        " one user may have up to {largest:.2g} % of its {unit}",
+        name=named(name),
+        users=users,
+        effective=effective,
+        least=least,
+        largest=100 * share,
+        unit=unit,
     )
 
 
@@ -141,9 +148,20 @@ def rare_events(measure: Measure, smaller: str, expected: EventUsers, least: flo
     'hit_rate@10 is close to 1: about 5.5 users below it are expected in treatment, at least 20 are needed'
     """
     if expected.above_zero >= least:
-        rare, count, who = f"{measure} is close to {measure.ceiling}", expected.below_ceiling, "below it"
+        rare, count, who = (
+            say("{measure} is close to {ceiling}", measure=measure_name(str(measure)), ceiling=str(measure.ceiling)),
+            expected.below_ceiling,
+            "below it",
+        )
     elif measure.counts_hits:
-        rare, count, who = "hits are too rare", expected.above_zero, "with a hit"
+        rare, count, who = say("hits are too rare"), expected.above_zero, "with a hit"
     else:
-        rare, count, who = f"{measure} is close to 0", expected.above_zero, "above it"
-    return f"{rare}: about {count:.2g} users {who} are expected in {smaller}, at least {least:g} are needed"
+        rare, count, who = say("{measure} is close to 0", measure=measure_name(str(measure))), expected.above_zero, "above it"
+    return say(
+        "{rare}: about {count:.2g} users {who} are expected in {smaller}, at least {least:g} are needed",
+        rare=rare,
+        count=count,
+        who=who,
+        smaller=named(smaller),
+        least=least,
+    )

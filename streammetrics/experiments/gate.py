@@ -16,27 +16,39 @@ certain.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level, log_evidence_within
-from streammetrics.experiments.words import confidence, percent
+from streammetrics.experiments.words import Part, Words, confidence, join, measure_name, named, parts_of, percent, say
 
 GateWord: TypeAlias = Literal["pass", "wait", "fail"]
 
 GATE_CODES: Final[Mapping[GateWord, int]] = {"pass": 1, "wait": 0, "fail": -1}
 """Values of the gauge of the gate. Only 1 lets a rollout go on."""
 
+_DOES: Final[Mapping[GateWord, tuple[str, str]]] = {"fail": ("fails", "fail"), "wait": ("waits", "wait"), "pass": ("passes", "pass")}
 _WORST_FIRST: Final[tuple[GateWord, ...]] = ("fail", "wait", "pass")
 
 
 @dataclass(frozen=True, slots=True)
 class GateDecision:
-    """One word and its reason."""
+    """One word and its reason, as text and in parts. `own` is the part that the verdict does not say; None: all of it."""
 
     word: GateWord
     reason: str
+    parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
+    own: tuple[Part, ...] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", self.parts or parts_of(self.reason))
+        object.__setattr__(self, "reason", str(self.reason))
+
+    @property
+    def said(self) -> Words:
+        """The reason with its parts, for another sentence."""
+        return Words(self.parts)
 
     @property
     def code(self) -> int:
@@ -82,20 +94,30 @@ def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[Deciding
     if verdict is None:
         return GateDecision("wait", "there is nothing to compare yet")
     if verdict.word == "regressed":
-        return GateDecision("fail", verdict.reason)
+        return GateDecision("fail", verdict.said, own=())
     if verdict.word in ("invalid", "mixed"):
-        return GateDecision("wait", verdict.reason)
+        return GateDecision("wait", verdict.said, own=())
     known = {each.name: each for each in deciding}
     missing = [name for name in policy.paging if name not in known]
     if missing:
-        return GateDecision("wait", f"{' and '.join(missing)} cannot be compared yet")
+        return GateDecision("wait", say("{missing} cannot be compared yet", missing=join(map(measure_name, missing), " and ")))
     unsure = [each for each in deciding if not _passes(policy, each)]
     if unsure:
-        return GateDecision("wait", f"{unsure[0].verdict.reason}; not yet certain that it is at most {percent(policy.gate_margin)} worse")
+        own = say("not yet certain that it is at most {margin} worse", margin=percent(policy.gate_margin))
+        return GateDecision("wait", join([unsure[0].verdict.said, own], "; "), own=own.parts)
     if verdict.word == "improved":
-        return GateDecision("pass", verdict.reason)
-    names = " and ".join(each.name for each in deciding)
-    return GateDecision("pass", f"at most {percent(policy.gate_margin)} worse than {against} in {names}; {confidence(policy.alpha)}")
+        return GateDecision("pass", verdict.said, own=())
+    names = join((measure_name(each.name) for each in deciding), " and ")
+    return GateDecision(
+        "pass",
+        say(
+            "at most {margin} worse than {against} in {names}; {sure}",
+            margin=percent(policy.gate_margin),
+            against=named(against),
+            names=names,
+            sure=confidence(policy.alpha),
+        ),
+    )
 
 
 def _passes(policy: Policy, each: DecidingMeasure) -> bool:
@@ -104,14 +126,17 @@ def _passes(policy: Policy, each: DecidingMeasure) -> bool:
 
 
 def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
-    """Return the decision on several treatments, by name: any `fail` fails, and all must pass.
+    """Return the decision on several treatments, by name, the worst first: any `fail` fails, and all must pass.
 
     >>> whole_gate({"a": GateDecision("pass", "fine"), "b": GateDecision("fail", "12 % lower"), "c": GateDecision("wait", "too few")})
     GateDecision(word='fail', reason='b: 12 % lower')
     >>> whole_gate({"a": GateDecision("pass", "fine"), "b": GateDecision("pass", "better")}).reason
-    'a: fine; b: better'
+    'a: fine; 1 more passes'
     """
     if not decisions:
         return GateDecision("wait", "no treatment to compare yet")
     word = min((each.word for each in decisions.values()), key=_WORST_FIRST.index)
-    return GateDecision(word, "; ".join(f"{name}: {each.reason}" for name, each in decisions.items() if each.word == word))
+    (first, decision), *others = [(name, each) for name, each in decisions.items() if each.word == word]
+    said = say("{first}: {reason}", first=named(first), reason=decision.said)
+    more = say("{count} more {does}", count=len(others), does=_DOES[word][0 if len(others) == 1 else 1])
+    return GateDecision(word, join([said, more], "; ") if others else said, own=decision.own)

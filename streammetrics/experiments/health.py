@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.name_order import in_order
@@ -12,7 +12,7 @@ from streammetrics.experiments.proposals import Changed, propose
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.share_words import facts_and_advice
 from streammetrics.experiments.toml_text import shares_text, stages_text, toml_string, under
-from streammetrics.experiments.words import chance, percent
+from streammetrics.experiments.words import Part, Words, advice, chance, join, named, parts_of, percent, say
 
 
 class Joined(NamedTuple):
@@ -39,6 +39,8 @@ class Health:
     sample_ratio_p: p-value of the split; None if no shares are configured, so that the split is not checked.
     troubles: sentences; any of them makes every verdict invalid.
     notes: sentences about checks that were not made, and signs of what bends the numbers (see `list_signs`).
+    trouble_parts, note_parts: the parts of these sentences, in a report.
+    split_holds: whether no trouble is about the split.
     """
 
     sample_ratio_p: float | None
@@ -46,6 +48,20 @@ class Health:
     unmatched_share: float | None
     troubles: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    trouble_parts: tuple[tuple[Part, ...], ...] = ()
+    note_parts: tuple[tuple[Part, ...], ...] = ()
+    split_holds: bool = True
+
+    def told(self, notes: Iterable[str] = ()) -> Health:
+        """Return the same with plain sentences, and with their parts beside them. `notes` are further ones."""
+        notes = (*(Words(each) for each in self.note_parts or map(parts_of, self.notes)), *notes)
+        return replace(
+            self,
+            troubles=tuple(map(str, self.troubles)),
+            notes=tuple(map(str, notes)),
+            trouble_parts=self.trouble_parts or tuple(map(parts_of, self.troubles)),
+            note_parts=tuple(map(parts_of, notes)),
+        )
 
 
 def health(
@@ -75,10 +91,10 @@ def health(
     """
     users = sum(first_exposures.values())
     p, troubles, notes = check_split(policy, experiment, exposed or first_exposures, policy.shares, changed=changed)
-    share = multi_exposed_users / users if users else 0.0
+    share, split_holds = multi_exposed_users / users if users else 0.0, not troubles
     troubles += multi_exposure_trouble(policy, experiment, share, users, changed)
     troubles += join_trouble(policy, joined)
-    return Health(p, share, joined.unmatched_share, tuple(troubles), tuple(notes))
+    return Health(p, share, joined.unmatched_share, tuple(troubles), tuple(notes), split_holds=split_holds)
 
 
 def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users: int, changed: Changed | None = None) -> list[str]:
@@ -91,13 +107,20 @@ def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users:
         return []
     proposal = None if changed is None else propose([changed], policy)
     stages = () if proposal is None else proposal.stages
-    advice, by_list = "", 'unit = "list"'
+    told, by_list = "", 'unit = "list"'
     if stages:
-        advice = f" If users move between the stages of a rollout, set {under(experiment, stages_text(stages))}."
+        told = f" If users move between the stages of a rollout, set {under(experiment, stages_text(stages))}."
     if policy.unit == "user":
-        advice += f" If each list is assigned on its own, {f'add {by_list}' if stages else f'set {under(experiment, by_list)}'}"
+        told += f" If each list is assigned on its own, {f'add {by_list}' if stages else f'set {under(experiment, by_list)}'}"
     limit = percent(policy.multi_exposed_share_max)
-    return [f"{percent(share)} of the users saw more than one variant; the limit is {limit}.{advice}"]
+    return [
+        say(
+            "{share} of the users saw more than one variant; the limit is {limit}.{advice}",
+            share=percent(share),
+            limit=limit,
+            advice=advice(told),
+        )
+    ]
 
 
 def join_trouble(policy: Policy, joined: Joined) -> list[str]:
@@ -129,22 +152,31 @@ def check_split(
         if len(seen) < 2 or changed is not None:
             return None, [], []
         equal = toml_shares(experiment, dict.fromkeys(in_order(seen), 1.0))
-        return None, [], [f"split not checked: no shares configured. To check it, set {equal}{_YOURS}"]
+        return None, [], [say("split not checked: no shares configured.{how}", how=advice(f" To check it, set {equal}{_YOURS}"))]
     strays = {name: count for name, count in seen.items() if name not in shares}
     p = sample_ratio_p_value({name: count for name, count in seen.items() if name not in strays}, shares)
-    troubles = []
+    troubles = list[str]()
     if p < (policy.sample_ratio_alpha if alpha is None else alpha):
-        counts = ", ".join(f"{name} {seen.get(name, 0):,}" for name in in_order(shares))
-        broken = f"{things} are not split as configured ({counts}; {chance(p)})"
+        counts = join((say("{name} {count:,}", name=named(name), count=seen.get(name, 0)) for name in in_order(shares)), ", ")
+        broken = say("{things} are not split as configured ({counts}; {chance})", things=things, counts=counts, chance=chance(p))
         observed = _observed({name: seen.get(name, 0) for name in in_order(shares)})
-        intended = f" If this split is intended, set {toml_shares(experiment, observed, stage)}" if len(observed) > 1 else ""
-        troubles.append(f"{broken}: fix the assignment.{intended}" if changed is None else f"{broken}; {facts_and_advice(changed, policy)}")
+        intended = advice(f" If this split is intended, set {toml_shares(experiment, observed, stage)}") if len(observed) > 1 else ""
+        troubles.append(
+            say("{broken}: fix the assignment.{intended}", broken=broken, intended=intended)
+            if changed is None
+            else say("{broken}; {change}", broken=broken, change=facts_and_advice(changed, policy))
+        )
     if units >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * units:
         every = toml_shares(experiment, {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}, stage)
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
         troubles.append(
-            f"{percent(sum(strays.values()) / units)} {saw} a variant without a configured share"
-            f" ({', '.join(in_order(strays))}): fix the label. If it is intended, set {every}{_YOURS}"
+            say(
+                "{share} {saw} a variant without a configured share ({strays}): fix the label.{intended}",
+                share=percent(sum(strays.values()) / units),
+                saw=saw,
+                strays=join(map(named, in_order(strays)), ", "),
+                intended=advice(f" If it is intended, set {every}{_YOURS}"),
+            )
         )
     return p, troubles, []
 

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.floors import effective_users
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.words import measure_name, named, percent, say
 
 ITEMS_MIN: Final = 0.02
 """The smallest difference of items per list that is reported."""
@@ -84,23 +84,48 @@ class ListSigns(NamedTuple):
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
     notes, fewer, (treatment, control, stage, by_user) = list[str](), None, lists
-    where = f"in stage {stage} " if stage is not None else ""
+    where = "" if stage is None else say("in stage {stage} ", stage=named(stage))
     by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
     by_lists = next((each for each in measures if each.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
         shown = [_items_per_list(measures, by_items, by_lists, each.moments) for each in (treatment, control)]
         if _differ(shown, ITEMS_MIN):
             more = "rises" if shown[0].mean < shown[1].mean else "falls"
-            told = f"{where}{treatment.name} shows {shown[0].mean:.3g} items per list and {control.name} {shown[1].mean:.3g}"
-            notes.append(f"{told}: {by_items} is per item shown and {more} by that alone")
+            told = say(
+                "{where}{treatment} shows {own:.3g} items per list and {control} {others:.3g}",
+                where=where,
+                treatment=named(treatment.name),
+                own=shown[0].mean,
+                control=named(control.name),
+                others=shown[1].mean,
+            )
+            notes.append(
+                say(
+                    "{told}: {by_items} is per item shown and {more} by that alone",
+                    told=told,
+                    by_items=measure_name(str(by_items)),
+                    more=more,
+                )
+            )
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
         visits = [_lists_per_user(measures, by_lists, each.moments) for each in (treatment, control)]
         if _differ(visits, LISTS_MIN):
-            told = f"{where}{treatment.name} has {visits[0].mean:.3g} lists per user and {control.name} {visits[1].mean:.3g}"
-            apart = f"{percent(abs(visits[0].mean / visits[1].mean - 1))} {'fewer' if visits[0].mean < visits[1].mean else 'more'}"
+            told = say(
+                "{where}{treatment} has {own:.3g} lists per user and {control} {others:.3g}",
+                where=where,
+                treatment=named(treatment.name),
+                own=visits[0].mean,
+                control=named(control.name),
+                others=visits[1].mean,
+            )
+            apart = say(
+                "{share} {more}",
+                share=percent(abs(visits[0].mean / visits[1].mean - 1)),
+                more="fewer" if visits[0].mean < visits[1].mean else "more",
+            )
             cause = "users come back more or less often, or a crawler or client makes new ids in one arm, which bends every verdict"
-            notes.append(f"{told}, {apart}: {cause}")
+            notes.append(say("{told}, {apart}: {cause}", told=told, apart=apart, cause=cause))
         notes += _late_reactions(measures, by_lists, treatment, control)
     return ListSigns(tuple(notes), fewer)
 
@@ -128,11 +153,15 @@ def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, 
     error = math.sqrt(share * (1 - share) * sum(1 / each for each in effective))
     if share * min(effective) < LATE_EXPECTED or shares[late] - shares[early] <= max(LATE_MIN, ERRORS * error):
         return []
-    told = (
-        f"{late} has {percent(shares[late])} of its reactions in the last tenth of join.attribution_ms and {early} {percent(shares[early])}"
+    told = say(
+        "{late} has {lates} of its reactions in the last tenth of join.attribution_ms and {early} {earlies}",
+        late=named(late),
+        lates=percent(shares[late]),
+        early=named(early),
+        earlies=percent(shares[early]),
     )
     cause = "reactions come later there, so some may come too late to count"
-    return [f"{told}: {cause}. Compare the senders of both arms, or raise join.attribution_ms"]
+    return [say("{told}: {cause}. Compare the senders of both arms, or raise join.attribution_ms", told=told, cause=cause)]
 
 
 def _effective_reactions(measures: Measures, by_lists: Measure, arm: ArmLists) -> float:

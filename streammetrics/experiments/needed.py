@@ -7,7 +7,6 @@ exclude it, or no difference, for `safe`. The present estimate only decides whic
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +15,7 @@ from streammetrics.experiments.planning import ComparisonScore, Planned, Planned
 from streammetrics.experiments.report import ExperimentReport, MeasureReport, Needed, VariantReport
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.verdict import WHOLE_PART
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.words import Part, Words, named, percent, say
 
 _WORDS: Final[tuple[PlannedWord, ...]] = ("regressed", "improved", "safe")
 
@@ -126,7 +125,7 @@ def _count(users: float) -> int | None:
     return None if users == math.inf else math.ceil(users)
 
 
-def needed_words(needed: Needed, aim: str = "") -> str:
+def needed_words(needed: Needed, aim: str = "") -> Words:
     """Say what a variant still needs. `aim` replaces the words for the verdict, such as "to pass the gate, if there is no difference".
 
     >>> needed_words(Needed("regressed", "ndcg", 10, -0.1, 1_234, 310, 4_180, 5.2, 1.3, 17.6))
@@ -134,28 +133,40 @@ def needed_words(needed: Needed, aim: str = "") -> str:
     >>> needed_words(Needed("safe", "ndcg", 10, 0.0, 163_400, 40_100, None))
     'needs about 160,000 more users (40,000 or more) to be safe, if there is no difference'
     """
-    range_text = f"{_rounded(needed.users_low)} " + ("or more" if needed.users_high is None else f"to {_rounded(needed.users_high)}")
-    time = "" if needed.hours is None else f", about {_hours(needed.hours)},"
-    if not aim:
-        change = f"to find a {'drop' if needed.lift < 0 else 'rise'} of {percent(abs(needed.lift))}"
-        aim = "to be safe, if there is no difference" if needed.verdict == "safe" else change
-    return f"needs about {_rounded(needed.users)} more users ({range_text}){time} {aim}"
+    high = "or more" if needed.users_high is None else say("to {high}", high=rounded(needed.users_high))
+    time = "" if needed.hours is None else say(", about {hours},", hours=_hours(needed.hours))
+    return say(
+        "needs about {users} more users ({low} {high}){time} {aim}",
+        users=rounded(needed.users),
+        low=rounded(needed.users_low),
+        high=high,
+        time=time,
+        aim=aim or _aim(needed),
+    )
 
 
-def all_needed_words(experiment: ExperimentReport) -> Iterator[tuple[str, str]]:
-    """Yield each inconclusive variant and the words of its most likely verdict."""
-    return ((each.variant, needed_words(each.needed[0])) for each in experiment.variants if each.needed)
+def _aim(needed: Needed) -> str:
+    if needed.verdict == "safe":
+        return "to be safe, if there is no difference"
+    return say("to find a {change} of {size}", change="drop" if needed.lift < 0 else "rise", size=percent(abs(needed.lift)))
 
 
-def _rounded(users: int) -> str:
-    return f"{float(f'{users:.2g}'):,.0f}"
+def needed_sentences(experiment: ExperimentReport) -> list[Words]:
+    """Return what each inconclusive variant needs until its most likely verdict, one sentence for each."""
+    found = [each for each in experiment.variants if each.needed]
+    return [say("{variant} {needs}", variant=named(each.variant), needs=needed_words(each.needed[0])) for each in found]
 
 
-def _hours(hours: float) -> str:
+def rounded(users: int) -> Words:
+    """Return a number of users with two digits."""
+    return Words([Part("number", f"{float(f'{users:.2g}'):,.0f}")])
+
+
+def _hours(hours: float) -> Words:
     """Return a time in minutes, hours or days, with two digits.
 
     >>> _hours(0.4), _hours(5.23), _hours(100.0)
     ('24 more minutes', '5.2 more hours', '4.2 more days')
     """
     amount, unit = (60 * hours, "minutes") if hours < 1 else (hours, "hours") if hours < 48 else (hours / 24, "days")
-    return f"{float(f'{amount:.2g}'):,g} more {unit}"
+    return say("{amount:,g} more {unit}", amount=float(f"{amount:.2g}"), unit=unit)

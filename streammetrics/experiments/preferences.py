@@ -13,6 +13,7 @@ from streammetrics.experiments.name_order import group_order, in_order
 from streammetrics.experiments.policy import Policy, known_control
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, invalid, judge_preference
+from streammetrics.experiments.words import join, named, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,10 @@ def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple
     if not found:
         return (), ()
     teams = in_order(team for pair in found for team in pair)
-    named = policy.control if policy.control in teams else known_control(teams)
-    against = named or teams[0]
+    known = policy.control if policy.control in teams else known_control(teams)
+    against = known or teams[0]
     unjudged = (
-        invalid(state) if state.troubles else None if named else Verdict("inconclusive", _no_control(policy, stored.experiment, teams))
+        invalid(state) if state.troubles else None if known else Verdict("inconclusive", _no_control(policy, stored.experiment, teams))
     )
     deciding, others = [], []
     for pair, moments in sorted(found.items(), key=lambda each: group_order(each[0])):
@@ -83,8 +84,12 @@ def _no_control(policy: Policy, experiment: str, teams: Sequence[str]) -> str:
     """Say that no team is the control, and the setting to add. Arms and teams of one experiment share it."""
     if policy.control is None:
         return f"no team is the control. Set {toml_control(experiment, teams)}"
-    seen = f"no team is the control {policy.control!r}. Teams seen: {', '.join(teams)}"
-    return f"{seen}. Send one of them as {policy.control!r}, or correct the setting {toml_control(experiment, teams)}"
+    return say(
+        "no team is the control '{control}'. Teams seen: {teams}. Send one of them as '{control}', or correct the setting {setting}",
+        control=named(policy.control),
+        teams=join(map(named, teams), ", "),
+        setting=toml_control(experiment, teams),
+    )
 
 
 def _preference(

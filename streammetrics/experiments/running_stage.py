@@ -17,7 +17,7 @@ from typing import Final
 from streammetrics.experiments.estimates import z_value
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.strata import Cells, Combined, StageCounts
-from streammetrics.experiments.words import lift_words, percent
+from streammetrics.experiments.words import counted_words, join, lift_words, named, percent, say
 
 BOUND_Z: Final = 1.2815515655446004
 """The one-sided bound of 90 % at a single look, in standard errors."""
@@ -28,17 +28,22 @@ def unseen_stage(cells: Cells, variant: str, control: str) -> str | None:
     stage = cells.running
     if stage is None:
         return "no stage has begun"
-    where = f"in stage {stage.stage.name}, which runs now,"
+    where = say("in stage {stage}, which runs now,", stage=named(stage.stage.name))
     if short := _missing_users(cells, stage, variant, control):
-        return f"{where} {short}"
+        return say("{where} {short}", where=where, short=short)
     for name in cells.policy.paging:
         measure = next((each for each in cells.measures if str(each) == name), None)
         found = None if measure is None else cells.combined(measure, variant, control, stage)
         if measure is None or found is None:
-            return f"{where} {name} cannot be compared yet"
+            return say("{where} {name} cannot be compared yet", where=where, name=named(name))
         if not is_near(measure, found, cells.policy.minimum_lift):
             words = lift_words(measure, _lift(found), control)
-            return f"{where} {words} so far; it may still be worse by {percent(cells.policy.minimum_lift)}"
+            return say(
+                "{where} {words} so far; it may still be worse by {least}",
+                where=where,
+                words=words,
+                least=percent(cells.policy.minimum_lift),
+            )
     return None
 
 
@@ -47,8 +52,10 @@ def _missing_users(cells: Cells, stage: StageCounts, variant: str, control: str)
     short = {name: least - stage.users(name) for name in (control, variant) if stage.users(name) < least}
     if not short:
         return None
-    more = " and ".join(f"{users:,} more {'user' if users == 1 else 'users'} of {name}" for name, users in short.items())
-    return f"{more} {'is' if [*short.values()] == [1] else 'are'} needed"
+    more = join(
+        (say("{users} of {name}", users=counted_words(users, "more user"), name=named(name)) for name, users in short.items()), " and "
+    )
+    return say("{more} {are} needed", more=more, are="is" if [*short.values()] == [1] else "are")
 
 
 def is_near(measure: Measure, found: Combined, lift: float) -> bool:

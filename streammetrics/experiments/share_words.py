@@ -10,26 +10,32 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.proposals import SEGMENTS_OF_ROLLOUT, Changed, propose
 from streammetrics.experiments.share_changes import ShareSegment
 from streammetrics.experiments.toml_text import time_text, under
-from streammetrics.experiments.words import chance, percent
+from streammetrics.experiments.words import Words, advice, chance, join, named, percent, say
 
 
 def change_words(changed: Changed, policy: Policy) -> str:
     """Say why the treatment is not compared, and which settings settle it."""
-    where = "" if changed.stage is None else f"in stage {changed.stage.name}: "
-    result = f"so {changed.control} and {changed.treatment} are not compared"
-    return ". ".join([f"{where}{facts(changed, policy)}, {result}", *_renamed(changed), *_advice(changed, policy)])
+    where = "" if changed.stage is None else say("in stage {stage}: ", stage=named(changed.stage.name))
+    result = say("so {control} and {treatment} are not compared", control=named(changed.control), treatment=named(changed.treatment))
+    first = say("{where}{facts}, {result}", where=where, facts=facts(changed, policy), result=result)
+    return join([first, *_renamed(changed), *_advice(changed, policy)], ". ")
 
 
-def facts_and_advice(changed: Changed, policy: Policy) -> str:
+def facts_and_advice(changed: Changed, policy: Policy) -> Words:
     """Say what changed, and which settings settle it."""
-    return ". ".join([facts(changed, policy), *_renamed(changed), *_advice(changed, policy)])
+    return join([facts(changed, policy), *_renamed(changed), *_advice(changed, policy)], ". ")
 
 
 def facts(changed: Changed, policy: Policy) -> str:
     """Say what changed, when, and that the arms' users are of different times."""
     parts, segments, inner = list[str](), changed.change.segments, changed.compared
     if not inner:
-        return f"{changed.control} and {changed.treatment} have no new {policy.unit}s of the same times"
+        return say(
+            "{control} and {treatment} have no new {unit}s of the same times",
+            control=named(changed.control),
+            treatment=named(changed.treatment),
+            unit=policy.unit,
+        )
     if changed.joins_late:
         parts.append(_began_late(changed, policy, segments[0]))
     if len(inner) > 1:
@@ -41,30 +47,63 @@ def facts(changed: Changed, policy: Policy) -> str:
 
 def _split_words(changed: Changed, policy: Policy, inner: Sequence[ShareSegment]) -> str:
     new = "new users" if policy.unit == "user" else "lists"
-    likely, arms = chance(math.exp(-changed.change.evidence)), f"{changed.control} and {changed.treatment}"
+    likely, arms = (
+        chance(math.exp(-changed.change.evidence)),
+        say("{control} and {treatment}", control=named(changed.control), treatment=named(changed.treatment)),
+    )
     if len(inner) > SEGMENTS_OF_ROLLOUT:
         low, high = (percent(function(each.share for each in inner)) for function in (min, max))
-        return (
-            f"the split of {arms} changed {len(inner) - 1} times from {utc(inner[1].start_ms)} to {utc(inner[-1].start_ms)}: between {low}"
-            f" and {high} of the {new} had {changed.treatment} ({likely})"
+        return say(
+            "the split of {arms} changed {changes} times from {first} to {last}: between {low} and {high} of the {new} had {treatment}"
+            " ({likely})",
+            arms=arms,
+            changes=len(inner) - 1,
+            first=utc(inner[1].start_ms),
+            last=utc(inner[-1].start_ms),
+            low=low,
+            high=high,
+            new=new,
+            treatment=named(changed.treatment),
+            likely=likely,
         )
     shares = [percent(each.share) for each in inner]
-    shown = f"{shares[0]} of the {new} had {changed.treatment} before, " + "".join(f"{each} then, " for each in shares[1:-1])
+    before = say("{share} of the {new} had {treatment} before", share=shares[0], new=new, treatment=named(changed.treatment))
+    shown = join([before, *(f"{each} then" for each in shares[1:-1])], ", ")
     times = _and([utc(each.start_ms) for each in inner[1:]])
-    return f"the split of {arms} changed at about {times}: {shown.removesuffix(', ')} and {shares[-1]} after ({likely})"
+    return say(
+        "the split of {arms} changed at about {times}: {shown} and {share} after ({likely})",
+        arms=arms,
+        times=times,
+        shown=shown,
+        share=shares[-1],
+        likely=likely,
+    )
 
 
 def _began_late(changed: Changed, policy: Policy, first: ShareSegment) -> str:
     late, other = (changed.control, changed.treatment) if first.control == 0 else (changed.treatment, changed.control)
     count = first.control + first.treatment
-    return f"{late} joined late: it had no {policy.unit} before {utc(first.end_ms)}, when {other} had {count:,} already"
+    return say(
+        "{late} joined late: it had no {unit} before {first}, when {other} had {count:,} already",
+        late=named(late),
+        unit=policy.unit,
+        first=utc(first.end_ms),
+        other=named(other),
+        count=count,
+    )
 
 
 def _ended(changed: Changed, policy: Policy, before: ShareSegment, last: ShareSegment) -> str:
     gone, share = (changed.control, 1 - before.share) if last.control == 0 else (changed.treatment, before.share)
     expected = (last.control + last.treatment) * share / (1 - share)
     new = "new user" if policy.unit == "user" else "list"
-    return f"{gone} has had no {new} since {utc(last.start_ms)} (about {expected:,.0f} were expected): it has ended or is not logged"
+    return say(
+        "{gone} has had no {new} since {last} (about {expected:,.0f} were expected): it has ended or is not logged",
+        gone=named(gone),
+        new=new,
+        last=utc(last.start_ms),
+        expected=expected,
+    )
 
 
 def _renamed(changed: Changed) -> list[str]:
@@ -73,7 +112,12 @@ def _renamed(changed: Changed) -> list[str]:
     spans = {name: (min(blocks), max(blocks)) for name, blocks in changed.arrivals.counts.items() if blocks}
     newest = max(last for _, last in spans.values())
     return [
-        f"{later} appeared at about {utc(first * block_ms)}, when {gone} disappeared: was it renamed?"
+        say(
+            "{later} appeared at about {at}, when {gone} disappeared: was it renamed?",
+            later=named(later),
+            at=utc(first * block_ms),
+            gone=named(gone),
+        )
         for gone in pair
         for later, (first, _) in sorted(spans.items())
         if spans[gone][1] < newest and abs(first - spans[gone][1]) <= 1 and later != gone and first > spans[gone][0]
@@ -101,7 +145,8 @@ def compare_from(experiment: str, start_ms: int) -> str:
 
 def set_again(purpose: str, experiment: str, settings: Sequence[str]) -> str:
     """Return a sentence that names settings, each a line of TOML. Lists that count already are counted again by a replay."""
-    return f"{purpose}, set {under(experiment, *settings)}, and count the log again (`streammetrics replay --find-stages` does both)"
+    again = "count the log again (`streammetrics replay --find-stages` does both)"
+    return advice(f"{purpose}, set {under(experiment, *settings)}, and {again}")
 
 
 def utc(at_ms: int) -> str:

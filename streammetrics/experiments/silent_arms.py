@@ -14,6 +14,7 @@ from streammetrics.experiments.measures import LISTS_AT, Measures
 from streammetrics.experiments.share_words import set_again, utc
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.toml_text import time_text
+from streammetrics.experiments.words import named, say
 
 VISITS_MIN: Final = 20.0
 """Expected visits (lists, divided as above) after which an arm without any has ended: e**-20."""
@@ -56,8 +57,15 @@ def silent_arm(measures: Measures, stored: Stored, control: str, treatment: str)
 def silent_words(experiment: str, silent: SilentArm, control: str, treatment: str) -> str:
     """Say since when an arm has had no list, and which setting ends the comparison there."""
     end = f"end = {time_text(silent.end_ms)}"
-    return (
-        f"{silent.arm} has had no list since {utc(silent.last_ms)}, while {silent.other} has had {silent.others_lists:,} (about"
-        f" {silent.expected:,.0f} were expected): it has ended or is not logged, so {control} and {treatment} are not compared."
-        f" {set_again('To compare them up to then', experiment, [end])}"
+    return say(
+        "{arm} has had no list since {last}, while {other} has had {others:,} (about {expected:,.0f} were expected): it has ended or is not"
+        " logged, so {control} and {treatment} are not compared. {advice}",
+        arm=named(silent.arm),
+        last=utc(silent.last_ms),
+        other=named(silent.other),
+        others=silent.others_lists,
+        expected=silent.expected,
+        control=named(control),
+        treatment=named(treatment),
+        advice=set_again("To compare them up to then", experiment, [end]),
     )

@@ -14,6 +14,7 @@ from streammetrics.experiments.proposals import Changed
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.stages import Stage
 from streammetrics.experiments.strata import Cells, StageCounts, Stratum
+from streammetrics.experiments.words import join, named, say
 
 
 class StageHealth(NamedTuple):
@@ -23,6 +24,7 @@ class StageHealth(NamedTuple):
     least_p: float | None
     troubles: tuple[str, ...]
     notes: tuple[str, ...]
+    split_holds: bool
 
 
 def check_stage(cells: Cells, stage: StageCounts, changed: Changed | None = None) -> StageHealth:
@@ -47,9 +49,13 @@ def check_stage(cells: Cells, stage: StageCounts, changed: Changed | None = None
     users = sum(sum(first_counts(cells, each).values()) for each in stage.strata)
     share = stage.multi_exposed_users / users if users and policy.unit == "user" else 0.0
     trouble = multi_exposure_trouble(policy, experiment, share, users, changed)
-    where = f"in stage {stage.stage.name}: " if policy.stages else ""
+    where = say("in stage {stage}: ", stage=named(stage.stage.name)) if policy.stages else ""
     return StageHealth(
-        p, min(values, default=None), tuple(where + each for each in (*troubles, *trouble)), tuple(where + each for each in notes)
+        p,
+        min(values, default=None),
+        tuple(join((where, each), "") for each in (*troubles, *trouble)),
+        tuple(join((where, each), "") for each in notes),
+        not troubles,
     )
 
 
@@ -72,8 +78,12 @@ def _in_shares(counts: Mapping[str, int], shares: Mapping[str, float]) -> dict[s
 
 
 def _split_as_neither(counts: Mapping[str, int], entry: Stage) -> str:
-    seen = ", ".join(f"{name} {counts.get(name, 0):,}" for name in in_order(entry.shares))
-    return f"users who came in stage {entry.name} are split as neither of both stages says ({seen}): fix the assignment"
+    seen = join((say("{name} {count:,}", name=named(name), count=counts.get(name, 0)) for name in in_order(entry.shares)), ", ")
+    return say(
+        "users who came in stage {entry} are split as neither of both stages says ({seen}): fix the assignment",
+        entry=named(entry.name),
+        seen=seen,
+    )
 
 
 def first_counts(cells: Cells, stratum: Stratum) -> dict[str, int]:
@@ -104,14 +114,18 @@ def stage_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
         stored.joined.unmatched_share,
         tuple(troubles),
         tuple(notes),
+        split_holds=all(each.split_holds for each in found),
     )
 
 
 def _late_starts(cells: Cells) -> list[str]:
     """Say that lists count in a stage although the next one has the time of their own: it was added or moved too late."""
     return [
-        f"some lists from the time of stage {later.stage.name} count in stage {earlier.stage.name}: stage {later.stage.name} was added or"
-        " moved after its start"
+        say(
+            "some lists from the time of stage {stage} count in stage {earlier}: stage {stage} was added or moved after its start",
+            stage=named(later.stage.name),
+            earlier=named(earlier.stage.name),
+        )
         for earlier, later in pairwise(cells.stages)
         if later.stage.start_ms is not None and (last := earlier.last_ms) is not None and last >= later.stage.start_ms
     ]

@@ -33,6 +33,7 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stages import Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
 from streammetrics.experiments.stratified_estimates import StratifiedEstimates
+from streammetrics.experiments.words import counted_words, named, percent, say
 
 CELL_USERS_MIN: Final = 10
 """Users that a stratum needs in each of two arms before it counts for their comparison."""
@@ -152,15 +153,21 @@ class Cells:
         return self._left_out[key]
 
     def _why_left_out(self, stage: StageCounts, stratum: Stratum, treatment: str, control: str) -> str | None:
-        came = "" if stratum.entry in (None, stratum.stage) else f" from stage {stratum.entry.name}"
+        came = "" if stratum.entry in (None, stratum.stage) else say(" from stage {entry}", entry=named(stratum.entry.name))
         for variant in (treatment, control):
             users = stratum.users(variant)
             if users < CELL_USERS_MIN:
-                return f"{variant} has {users:,} {'user' if users == 1 else 'users'}{came} in it, at least {CELL_USERS_MIN} are needed"
+                return say(
+                    "{variant} has {users}{came} in it, at least {least} are needed",
+                    variant=named(variant),
+                    users=counted_words(users, "user"),
+                    came=came,
+                    least=CELL_USERS_MIN,
+                )
         missed = {variant: self._missed_share(stage, variant) for variant in (treatment, control)}
         late = max(missed, key=lambda variant: missed[variant])
         if missed[late] - min(missed.values()) > self.policy.late_share_max:
-            return f"{late} joined late, when {100 * missed[late]:.3g} % of its time had passed"
+            return say("{late} joined late, when {missed} of its time had passed", late=named(late), missed=percent(missed[late]))
         return None
 
     @property

@@ -17,6 +17,7 @@ from streammetrics.experiments.scales import MeasureScale, choose_scales, frozen
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.strata import CELL_USERS_MIN, Cells, Combined
 from streammetrics.experiments.verdict import needed_by_verdicts
+from streammetrics.experiments.words import counted_words, join, named, say
 
 
 class StratifiedArms(Arms):
@@ -64,7 +65,7 @@ class StratifiedArms(Arms):
 
     def waits_for(self, users: Sequence[tuple[str, int]], control: str) -> str:
         treatments = [variant for variant, _ in users if variant not in (control, INTERLEAVED)]
-        return "; ".join(self.short(variant, control) for variant in treatments) or super().waits_for(users, control)
+        return join((self.short(variant, control) for variant in treatments), "; ") or super().waits_for(users, control)
 
     def too_few(self, variant: str, control: str) -> str | None:
         users = self.cells.users_that_count(variant, control)
@@ -73,8 +74,14 @@ class StratifiedArms(Arms):
     def short(self, variant: str, control: str) -> str:
         users = self.cells.users_that_count(variant, control)
         where = f"the stages with {CELL_USERS_MIN} users in both" if self.policy.stages else "the experiment"
-        arms = f"{users[0]:,} {'user' if users[0] == 1 else 'users'} of {variant} and {users[1]:,} of {control}"
-        return f"{where} have {arms}; each needs at least {self.policy.min_users:,}"
+        arms = say(
+            "{own} of {variant} and {others:,} of {control}",
+            own=counted_words(users[0], "user"),
+            variant=named(variant),
+            others=users[1],
+            control=named(control),
+        )
+        return say("{where} have {arms}; each needs at least {min_users:,}", where=where, arms=arms, min_users=self.policy.min_users)
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
         found = self._over_stages(measure, variant, control)

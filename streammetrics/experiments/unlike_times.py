@@ -14,7 +14,7 @@ from streammetrics.experiments.share_words import change_words, facts
 from streammetrics.experiments.silent_arms import silent_arm, silent_words
 from streammetrics.experiments.stages import Stage, stage_key
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.words import percent, say
 
 
 class UnlikeTimes(NamedTuple):
@@ -57,8 +57,13 @@ def unlike_times(policy: Policy, measures: Measures, stored: Stored, control: st
                 reasons.setdefault(treatment, change_words(changed, policy))
             else:
                 moved, limit = percent(change.unlike_share), percent(policy.late_share_max)
-                few = f"only {moved} of the {policy.unit}s are of other times, up to {limit} are tolerated"
-                notes.append(f"{facts(changed, policy)}; {few}")
+                few = say(
+                    "only {moved} of the {unit}s are of other times, up to {limit} are tolerated",
+                    moved=moved,
+                    unit=policy.unit,
+                    limit=limit,
+                )
+                notes.append(say("{facts}; {few}", facts=facts(changed, policy), few=few))
     for treatment in treatments:
         if treatment not in reasons and (silent := silent_arm(measures, stored, control, treatment)) is not None:
             ends.append(silent.end_ms)

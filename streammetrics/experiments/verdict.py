@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -41,7 +41,19 @@ from streammetrics.experiments.no_spread import is_all_or_nothing, log_evidence_
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.words import confidence, interval_words, lift_words, means_words, percent
+from streammetrics.experiments.words import (
+    Part,
+    Words,
+    confidence,
+    interval_words,
+    join,
+    lift_words,
+    means_words,
+    named,
+    parts_of,
+    percent,
+    say,
+)
 
 Word: TypeAlias = Literal["regressed", "safe", "improved", "inconclusive", "mixed", "invalid"]
 
@@ -64,10 +76,20 @@ _ALIKE: Final = "all users have the same value, so no confidence can be given"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One word and its reason."""
+    """One word and its reason, as text and in parts."""
 
     word: Word
     reason: str
+    parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", self.parts or parts_of(self.reason))
+        object.__setattr__(self, "reason", str(self.reason))
+
+    @property
+    def said(self) -> Words:
+        """The reason with its parts, for another sentence."""
+        return Words(self.parts)
 
     @property
     def code(self) -> int:
@@ -186,15 +208,22 @@ def judge(
         name = str(each.measure)
         words, sure = _lift_words(each, None, against), confidence(policy.interval_alpha(each.measure))
         if name in certain["drop"]:
-            verdicts[name] = Verdict("regressed", f"{_lift_words(each, stage_of_drop(policy, each), against)}; {sure}")
+            verdicts[name] = Verdict(
+                "regressed", say("{words}; {sure}", words=_lift_words(each, stage_of_drop(policy, each), against), sure=sure)
+            )
         elif name in (doubtful or {}):
-            verdicts[name] = Verdict("inconclusive", f"{words} so far; {(doubtful or {})[name]}, so a rise means nothing")
+            verdicts[name] = Verdict(
+                "inconclusive", say("{words} so far; {doubt}, so a rise means nothing", words=words, doubt=(doubtful or {})[name])
+            )
         elif name in certain["rise"]:
-            verdicts[name] = Verdict("improved", f"{words}; {sure}")
+            verdicts[name] = Verdict("improved", say("{words}; {sure}", words=words, sure=sure))
         elif found[name].safe >= levels[name]:
-            verdicts[name] = Verdict("safe", f"{words}; at most {percent(policy.margin)} worse; {sure}")
+            verdicts[name] = Verdict(
+                "safe", say("{words}; at most {margin} worse; {sure}", words=words, margin=percent(policy.margin), sure=sure)
+            )
         else:
-            verdicts[name] = Verdict("inconclusive", f"{words} so far; {interval_words(each.measure, each.interval)}")
+            interval = interval_words(each.measure, each.interval)
+            verdicts[name] = Verdict("inconclusive", say("{words} so far; {interval}", words=words, interval=interval))
     return verdicts | _contradictions(policy, comparisons, verdicts, against)
 
 
@@ -239,13 +268,17 @@ def _contradictions(
             if stage is not None and not _rises_in(policy, known[up], stage):
                 continue
             alpha = max(policy.interval_alpha(known[name].measure) for name in (one, other))
-            lifts = f"{_lift_words(known[down], stage, against)}, but {_lift_words(known[up], stage, against)}"
-            reason = f"{lifts}; {confidence(alpha)}; the measures contradict each other: choose which one counts"
+            reason = say(
+                "{down}, but {up}; {sure}; the measures contradict each other: choose which one counts",
+                down=_lift_words(known[down], stage, against),
+                up=_lift_words(known[up], stage, against),
+                sure=confidence(alpha),
+            )
             mixed |= {name: Verdict("mixed", reason) for name in (one, other) if name not in mixed}
     if mixed:  # no deciding measure of this variant may page as a regression
-        reason = next(iter(mixed.values())).reason
+        reason = next(iter(mixed.values())).said
         mixed |= {
-            name: Verdict("mixed", f"{_lift_words(known[name], None, against)}; also {reason}")
+            name: Verdict("mixed", say("{words}; also {reason}", words=_lift_words(known[name], None, against), reason=reason))
             for name in policy.paging
             if name not in mixed and name in verdicts and verdicts[name].word == "regressed"
         }
@@ -258,10 +291,10 @@ def _rises_in(policy: Policy, each: MeasureComparison, stage: str) -> bool:
     return stage in each.stages and _evidence_alone(policy, each.stages[stage]).rise >= level
 
 
-def _lift_words(each: MeasureComparison, stage: str | None, against: str) -> str:
+def _lift_words(each: MeasureComparison, stage: str | None, against: str) -> Words:
     """Describe the lift over all stages, or in one of them; both means if there is no lift, or no spread."""
     if stage is not None:
-        return f"in stage {stage}: {_lift_words(each.stages[stage], None, against)}"
+        return say("in stage {stage}: {words}", stage=named(stage), words=_lift_words(each.stages[stage], None, against))
     if each.lift is not None and not is_all_or_nothing(each.measure, each.treatment, each.control, each.covariance):
         return lift_words(each.measure, each.lift, against)
     return means_words(each.measure, (each.treatment.mean, each.control.mean), each.difference, against)
@@ -298,7 +331,7 @@ def combined(verdicts: Sequence[Verdict]) -> Verdict:
     if rises and words <= {"improved", "safe"}:
         return rises[0]
     worst = min(verdicts, key=severity)
-    return Verdict(worst.word, f"{rises[0].reason}; but {worst.reason}") if rises else worst
+    return Verdict(worst.word, say("{rise}; but {worst}", rise=rises[0].said, worst=worst.said)) if rises else worst
 
 
 def severity(verdict: Verdict) -> int:
@@ -314,33 +347,48 @@ def judge_preference(policy: Policy, found: Preference, team: str, against: str)
     'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
     """
     if found.users < policy.min_users:
-        return waiting(policy, {f"{team} against {against}": found.users})
-    won = f"{team} won {100 * abs(found.mean):.3g} {'fewer' if found.mean < 0 else 'more'} lists in 100 than it lost against {against}"
+        return waiting(policy, {say("{team} against {against}", team=named(team), against=named(against)): found.users})
+    won = say(
+        "{team} won {lists:.3g} {more} lists in 100 than it lost against {against}",
+        team=named(team),
+        lists=100 * abs(found.mean),
+        more="fewer" if found.mean < 0 else "more",
+        against=named(against),
+    )
     if found.effective_users < policy.effective_users_min:
         few = f"{found.users:,} users count as {found.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
-        return Verdict("inconclusive", f"{won} so far; a few users dominate: {few}")
+        return Verdict("inconclusive", say("{won} so far; a few users dominate: {few}", won=won, few=few))
     if found.effective_orders < policy.effective_users_min:
         rarely, share = (against, 1 - found.first_share) if found.first_share > 0.5 else (team, found.first_share)
-        few = f"{rarely} drafts first in only {percent(share)} of the lists" if share else f"{rarely} never drafts first"
-        return Verdict("inconclusive", f"{won} so far; {few}, so draft bias cannot be removed: let a coin decide for each list")
+        rarely_first = "{rarely} drafts first in only {share} of the lists" if share else "{rarely} never drafts first"
+        few = say(rarely_first, rarely=named(rarely), share=percent(share))
+        why = "draft bias cannot be removed: let a coin decide for each list"
+        return Verdict("inconclusive", say("{won} so far; {few}, so {why}", won=won, few=few, why=why))
     if found.preferred:
-        return Verdict("improved", f"{won}; users prefer {team}; {confidence(policy.alpha)}")
+        return Verdict("improved", say("{won}; users prefer {team}; {sure}", won=won, team=named(team), sure=confidence(policy.alpha)))
     if found.disliked:
-        return Verdict("regressed", f"{won}; users prefer {against}; {confidence(policy.alpha)}")
-    return Verdict("inconclusive", f"{won} so far; {'users may prefer either' if found.variance else _ALIKE}")
+        return Verdict(
+            "regressed", say("{won}; users prefer {against}; {sure}", won=won, against=named(against), sure=confidence(policy.alpha))
+        )
+    return Verdict("inconclusive", say("{won} so far; {why}", won=won, why="users may prefer either" if found.variance else _ALIKE))
 
 
 def alike(measure: Measure, lift: float | None, against: str) -> Verdict:
     """Return the verdict on a measure without variance."""
-    return Verdict("inconclusive", f"{lift_words(measure, lift, against)} so far; {_ALIKE}")
+    return Verdict("inconclusive", say("{words} so far; {alike}", words=lift_words(measure, lift, against), alike=_ALIKE))
 
 
 def invalid(state: Health) -> Verdict:
     """Return the verdict on everything in a broken experiment."""
-    return Verdict("invalid", "; ".join(state.troubles))
+    return Verdict("invalid", join(state.troubles, "; "))
 
 
 def waiting(policy: Policy, users: Mapping[str, int]) -> Verdict:
     """Return the verdict while some arm has too few users."""
-    short = ", ".join(f"{variant} has {count:,}" for variant, count in users.items() if count < policy.min_users)
-    return Verdict("inconclusive", f"each arm needs at least {policy.min_users:,} users: {short}")
+    few = [
+        say("{variant} has {count:,}", variant=variant if isinstance(variant, Words) else named(variant), count=count)
+        for variant, count in users.items()
+        if count < policy.min_users
+    ]
+    said = say("each arm needs at least {least:,} users: {few}", least=policy.min_users, few=join(few, ", "))
+    return Verdict("inconclusive", said)

@@ -1,9 +1,15 @@
-"""Words for numbers in reasons: shares, lifts, intervals. Pure."""
+"""Sentences about experiments as text with its parts, and the words for shares, lifts and intervals. Pure.
+
+A `Words` is a text that knows which of its parts are names, measures and numbers. So a page can set a name apart and call a measure as
+its tables do, and nobody has to find them in English.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterable
+from string import Formatter
+from typing import Final, Literal, NamedTuple
 
 from streammetrics.experiments.estimates import Interval
 from streammetrics.experiments.measures import Measure
@@ -16,7 +22,95 @@ _THINGS: Final = {
 }
 
 
-def percent(share: float) -> str:
+class Part(NamedTuple):
+    """A part of a sentence. The text of a measure is its name in reports, such as `ndcg@10`. Advice is about settings."""
+
+    kind: Literal["text", "name", "measure", "number", "advice"]
+    text: str
+
+
+class Words(str):
+    """A text and its parts. What `str` makes of it, such as a slice or an f-string, is plain text without parts."""
+
+    __slots__ = ("parts",)
+    parts: tuple[Part, ...]
+
+    def __new__(cls, parts: Iterable[Part]) -> Words:
+        merged: list[Part] = []
+        for each in parts:
+            if merged and each.kind == merged[-1].kind == "text":
+                merged[-1] = Part("text", merged[-1].text + each.text)
+            elif each.text:
+                merged.append(each)
+        found = super().__new__(cls, "".join(each.text for each in merged))
+        found.parts = tuple(merged)
+        return found
+
+    @property
+    def text(self) -> str:
+        """The plain text, for encoders that take no subclass of `str`."""
+        return str(self)
+
+    def __reduce__(self) -> tuple[type[Words], tuple[tuple[Part, ...]]]:
+        return Words, (self.parts,)
+
+
+def named(text: str) -> Words:
+    """Return a name: of a variant, a team, an experiment, a stage or a segment."""
+    return Words([Part("name", text)])
+
+
+def measure_name(text: str) -> Words:
+    """Return a measure by its name in reports."""
+    return Words([Part("measure", text)])
+
+
+def advice(text: str) -> Words:
+    """Return advice about settings, which a page shows apart from the finding."""
+    return Words([Part("advice", text)])
+
+
+def parts_of(text: str) -> tuple[Part, ...]:
+    """Return the parts of a text. A plain text is one part."""
+    return text.parts if isinstance(text, Words) else (Part("text", text),) if text else ()
+
+
+def say(template: str, /, **values: str | float) -> Words:
+    """Fill the fields of a template, as `str.format` does. What is no text is a number.
+
+    >>> said = say("{share} of {count:,} users saw {arm}", share=percent(0.5), count=1_000, arm=named("new"))
+    >>> said, [each.kind for each in said.parts]
+    ('50 % of 1,000 users saw new', ['number', 'text', 'number', 'text', 'name'])
+    """
+    parts: list[Part] = []
+    for text, field, spec, _ in Formatter().parse(template):
+        parts.append(Part("text", text))
+        if field is not None:
+            value = values[field]
+            parts += parts_of(value) if isinstance(value, str) else [Part("number", format(value, spec or ""))]
+    return Words(parts)
+
+
+def join(texts: Iterable[str], between: str) -> Words:
+    """Put text between others.
+
+    >>> join([named("a"), named("b")], ", ").parts
+    (Part(kind='name', text='a'), Part(kind='text', text=', '), Part(kind='name', text='b'))
+    """
+    found = [*texts]
+    return Words(part for at, each in enumerate(found) for part in (*parts_of(between if at else ""), *parts_of(each)))
+
+
+def counted_words(count: int, what: str) -> Words:
+    """Return a count with its noun. The plural ends in s.
+
+    >>> counted_words(1, "problem"), counted_words(12_000, "user")
+    ('1 problem', '12,000 users')
+    """
+    return say("{count:,} {what}", count=count, what=what if count == 1 else f"{what}s")
+
+
+def percent(share: float) -> Words:
     """Format a share with two digits, or three from 10 % on. It is never rounded up to 100 %.
 
     >>> percent(0.12), percent(0.0312), percent(0.9875), percent(0.00004)
@@ -26,8 +120,10 @@ def percent(share: float) -> str:
     """
     value = 100 * share
     if 95 <= value < 100:
-        return f"{math.floor(value * 10_000 + 1e-6) / 10_000:.6g} %"
-    return f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
+        text = f"{math.floor(value * 10_000 + 1e-6) / 10_000:.6g} %"
+    else:
+        text = f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
+    return Words([Part("number", text)])
 
 
 def chance(p: float) -> str:
@@ -42,12 +138,12 @@ def chance(p: float) -> str:
     return f"happens by chance at most once in {int(1 / p) // 10**digits * 10**digits:,} tests"
 
 
-def confidence(alpha: float) -> str:
+def confidence(alpha: float) -> Words:
     """Return how sure a verdict of this error is."""
-    return f"{percent(1 - alpha)} confidence, safe to check at any time"
+    return say("{sure} confidence, safe to check at any time", sure=percent(1 - alpha))
 
 
-def means_words(measure: Measure, means: tuple[float, float], difference: Interval | None, against: str) -> str:
+def means_words(measure: Measure, means: tuple[float, float], difference: Interval | None, against: str) -> Words:
     """Describe two means, of a treatment and the control, and how far apart they are at least.
 
     >>> empty = Measure("zero_result_rate", 0, "mean", 2, 1, 0, lower_is_better=True)
@@ -55,14 +151,17 @@ def means_words(measure: Measure, means: tuple[float, float], difference: Interv
     'zero_result_rate is 15 % against 0 % in control; the difference is at least 11.5 points'
     """
     is_share = measure.ceiling == 1
-    one, other = (percent(mean) if is_share else f"{mean:.3g}" for mean in means)
+    one, other = (percent(mean) if is_share else say("{mean:.3g}", mean=mean) for mean in means)
     ends = [end for end in ((difference.lower, difference.upper) if difference else ()) if end is not None]
     least = min(map(abs, ends), default=0.0) if len({end > 0 for end in ends}) == 1 else 0.0
-    apart = f"{100 * least:.3g} points" if is_share else f"{least:.3g}"
-    return f"{measure} is {one} against {other} in {against}" + (f"; the difference is at least {apart}" if least else "")
+    apart = say("{points:.3g} points", points=100 * least) if is_share else say("{least:.3g}", least=least)
+    said = say(
+        "{measure} is {one} against {other} in {against}", measure=measure_name(str(measure)), one=one, other=other, against=named(against)
+    )
+    return say("{said}; the difference is at least {apart}", said=said, apart=apart) if least else said
 
 
-def lift_words(measure: Measure, lift: float | None, against: str) -> str:
+def lift_words(measure: Measure, lift: float | None, against: str) -> Words:
     """Describe a lift; None means that the control's mean is 0.
 
     >>> lift_words(Measure("hit_rate", 10, "mean", 2, 1, 40), -0.12, "control")
@@ -70,19 +169,23 @@ def lift_words(measure: Measure, lift: float | None, against: str) -> str:
     >>> lift_words(Measure("ndcg", 10, "mean", 2, 1, 40), 0.0, "control")
     'no difference from control in ndcg@10'
     """
-    less, more, thing = _THINGS.get(measure.name, ("lower", "higher", str(measure)))
-    thing = thing.format(k=measure.k)
+    less, more, template = _THINGS.get(measure.name, ("lower", "higher", "{measure}"))
+    thing = say(template, k=measure.k, measure=measure_name(str(measure)))
     if lift is None:
-        return f"{against} has no {thing}"
+        return say("{against} has no {thing}", against=named(against), thing=thing)
     if lift == 0:
-        return f"no difference from {against} in {thing}"
-    return f"{percent(abs(lift))} {less if lift < 0 else more} {thing} than {against}"
+        return say("no difference from {against} in {thing}", against=named(against), thing=thing)
+    change = less if lift < 0 else more
+    return say("{size} {change} {thing} than {against}", size=percent(abs(lift)), change=change, thing=thing, against=named(against))
 
 
-def interval_words(measure: Measure, interval: Interval | None) -> str:
+def interval_words(measure: Measure, interval: Interval | None) -> Words:
     """Describe where the true lift may be."""
     if interval is None or interval.lower is None:
-        return "there is too little data for an interval"
+        return say("there is too little data for an interval")
     less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
-    lower, upper = (end if end is None else f"{percent(abs(end))} {less if end < 0 else more}" for end in (interval.lower, interval.upper))
-    return f"the true difference is between {lower} and {upper or 'any higher value'}"
+    lower, upper = (
+        "any higher value" if end is None else say("{size} {change}", size=percent(abs(end)), change=less if end < 0 else more)
+        for end in (interval.lower, interval.upper)
+    )
+    return say("the true difference is between {lower} and {upper}", lower=lower, upper=upper)

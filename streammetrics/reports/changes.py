@@ -18,6 +18,7 @@ import msgspec
 
 from streammetrics.events.event_time import NEVER
 from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments.words import Part, Words
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
@@ -39,8 +40,8 @@ class RecordedChange(msgspec.Struct, frozen=True):
     verdict: str
     gate_before: str
     gate: str
-    reason: str
-    gate_reason: str
+    reason: tuple[Part, ...]
+    gate_reason: tuple[Part, ...]
     users: int
     up_to_ms: int
     changed_ms: int
@@ -135,8 +136,8 @@ def _after(
         verdict=verdict,
         gate_before=before.gate,
         gate=gate,
-        reason=experiment.verdict.reason,
-        gate_reason="" if experiment.gate is None else experiment.gate.reason,
+        reason=experiment.verdict.parts,
+        gate_reason=() if experiment.gate is None else experiment.gate.parts,
         users=sum(each.users for each in experiment.variants),
         up_to_ms=up_to_ms,
         changed_ms=now_ms,
@@ -204,8 +205,8 @@ def json_message(change: RecordedChange, source: str) -> dict[str, Any]:
         "type": "experiment.changed",
         "source": source,
         "experiment": change.experiment,
-        "verdict": {"before": change.verdict_before, "after": change.verdict, "reason": change.reason},
-        "gate": {"before": change.gate_before, "after": change.gate, "reason": change.gate_reason},
+        "verdict": {"before": change.verdict_before, "after": change.verdict, "reason": Words(change.reason).text, "parts": change.reason},
+        "gate": {"before": change.gate_before, "after": change.gate, "reason": Words(change.gate_reason).text, "parts": change.gate_reason},
         "users": change.users,
         "up_to_ms": change.up_to_ms,
         "changed_ms": change.changed_ms,
@@ -215,8 +216,9 @@ def json_message(change: RecordedChange, source: str) -> dict[str, Any]:
 def slack_message(change: RecordedChange, source: str) -> dict[str, Any]:
     """Return the body of a message for Slack. Names from events must not mention people or channels, so &, < and > are escaped."""
     moves = [f"{what} {before} → *{after}*" for what, before, after in _moves(change)]
-    reason = change.reason if change.verdict != change.verdict_before else change.gate_reason
-    text = f"*{_escaped(change.experiment)}*: {', '.join(moves)}\n{_escaped(reason)}\n{counted(change.users, 'user')} · {_escaped(source)}"
+    parts = change.reason if change.verdict != change.verdict_before else change.gate_reason
+    reason = "".join(f"*{_escaped(each.text)}*" if each.kind == "name" else _escaped(each.text) for each in parts)
+    text = f"*{_escaped(change.experiment)}*: {', '.join(moves)}\n{reason}\n{counted(change.users, 'user')} · {_escaped(source)}"
     return {"text": text}
 
 

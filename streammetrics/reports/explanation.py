@@ -31,6 +31,7 @@ from streammetrics.experiments.name_order import in_order, name_order
 from streammetrics.experiments.named_values import LISTS_MIN, Arm, NamedValue, ValueLists, named_values
 from streammetrics.experiments.onset import change_point
 from streammetrics.experiments.report import VariantReport
+from streammetrics.experiments.words import parts_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue
 from streammetrics.reports.explanation_words import summary_of
@@ -124,7 +125,8 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
     )
     summary = tuple(summary_of(found))
     pooled = [STAGES_POOLED] if summary and len(case.experiment.stages) > 1 else []
-    return replace(found, summary=(*summary, *pooled))
+    told = (*summary, *pooled)
+    return replace(found, summary=tuple(map(str, told)), summary_parts=tuple(map(parts_of, told)))
 
 
 def _ranks(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from streammetrics.experiments.words import Part
+
 UNKNOWN: Final = "no value of a segment, no rank and no time of a change stands out"
 """What is said of a difference if nothing about its cause is certain."""
 
@@ -79,7 +81,7 @@ class Explanation:
 
     difference: of the means of these lists, all users included. The contributions of each segment add up to it.
     ranks_of: the family of the measure at the same cut-off whose difference the `ranks` add up to; None if none is tallied.
-    onset: None if it cannot be told. summary: sentences about what is certain; empty if nothing is.
+    onset: None if it cannot be told. summary: sentences about what is certain; empty if nothing is. summary_parts: their parts.
     """
 
     experiment: str
@@ -99,3 +101,4 @@ class Explanation:
     ranks: tuple[RankContribution, ...]
     onset: Onset | None
     summary: tuple[str, ...]
+    summary_parts: tuple[tuple[Part, ...], ...] = ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.measures import measure_text
+from streammetrics.experiments.words import Words, join, measure_name, named, percent, say
 from streammetrics.reports.explanation_values import Explanation, RankContribution, SegmentContributions, SegmentValue
 from streammetrics.reports.time_text import minute_text
 
@@ -17,7 +18,7 @@ MOVES_MAX: Final = 3
 """Most values of a segment that are named because lists moved."""
 
 
-def summary_of(found: Explanation) -> Iterator[str]:
+def summary_of(found: Explanation) -> Iterator[Words]:
     """Yield the sentences about what is certain of a difference; none if nothing is."""
     if not found.difference:
         return
@@ -28,54 +29,68 @@ def summary_of(found: Explanation) -> Iterator[str]:
     yield from _ranks(found, direction)
     if found.onset is not None:
         first, last = minute_text(found.onset.first_ms), minute_text(found.onset.last_ms)
-        yield f"the difference changed at about {minute_text(found.onset.at_ms)} (between {first} and {last})"
+        at = minute_text(found.onset.at_ms)
+        yield say("the difference changed at about {at} (between {first} and {last})", at=at, first=first, last=last)
 
 
-def _effects(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[str]:
+def _effects(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[Words]:
     """Say which values differ from all others: first how much of the difference they have, then those that go the other way."""
     for each in segment.values:
         if each.others_lift is None or each.lift is None:
             continue
-        name = f"{segment.segment}={each.value}"
-        lifts = f"{_lift(each.lift)} there, {_lift(each.others_lift)} elsewhere"
+        part = say("{segment}={value}", segment=named(segment.segment), value=named(each.value))
+        lifts = say("{there} there, {elsewhere} elsewhere", there=_lift(each.lift), elsewhere=_lift(each.others_lift))
         share = each.contribution / found.difference
         if share > 0 and each.lift * found.difference > 0:
-            yield f"{percent(share)} of the {direction} is on {name}, which has {percent(each.share)} of the lists ({lifts})"
+            yield say(
+                "{share} of the {direction} is on {part}, which has {lists} of the lists ({lifts})",
+                share=percent(share),
+                direction=direction,
+                part=part,
+                lists=percent(each.share),
+                lifts=lifts,
+            )
         else:
-            yield f"{name} goes the other way ({lifts})"
+            yield say("{part} goes the other way ({lifts})", part=part, lifts=lifts)
 
 
-def _moves(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[str]:
+def _moves(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[Words]:
     """Say to and from which values lists moved, which value only one arm has, and which arm lost its label."""
     moved = sorted((each for each in segment.values if each.moved), key=lambda each: -abs(_shift(found, each)))
     parts = []
     for each in moved:
         own, control = each.lists / found.lists, each.control_lists / found.control_lists
         mix = each.mix / found.difference
-        why = f", {percent(mix)} of the {direction} by this" if mix >= MIX_MIN else ""
+        why = say(", {mix} of the {direction} by this", mix=percent(mix), direction=direction) if mix >= MIX_MIN else ""
+        name = named(segment.segment)
         if not each.value:
             more, less = (found.variant, found.against) if own > control else (found.against, found.variant)
             lost, rest = percent(max(own, control)), percent(min(own, control))
-            yield f"{lost} of the lists of {more} have no {segment.segment}, {rest} of {less}{why}"
+            told = "{lost} of the lists of {more} have no {name}, {rest} of {less}{why}"
+            yield say(told, lost=lost, more=named(more), name=name, rest=rest, less=named(less), why=why)
         elif not own or not control:
             only = found.variant if own else found.against
-            yield f"only {only} has {segment.segment}={each.value}, in {percent(own or control)} of its lists{why}"
+            told, lists = "only {only} has {name}={value}, in {lists} of its lists{why}", percent(own or control)
+            yield say(told, only=named(only), name=name, value=named(each.value), lists=lists, why=why)
         else:
-            parts.append(f"{each.value} has {percent(own)} of the lists of {found.variant} and {percent(control)} of {found.against}{why}")
+            part = "{value} has {own} of the lists of {variant} and {control} of {against}{why}"
+            arms = {"variant": named(found.variant), "against": named(found.against)}
+            parts.append(say(part, value=named(each.value), own=percent(own), control=percent(control), why=why, **arms))
     if parts:
-        more_parts = f" ({len(parts) - MOVES_MAX} more)" if len(parts) > MOVES_MAX else ""
-        yield f"lists moved between values of {segment.segment}: {', '.join(parts[:MOVES_MAX])}{more_parts}"
+        more = f" ({len(parts) - MOVES_MAX} more)" if len(parts) > MOVES_MAX else ""
+        moves = join(parts[:MOVES_MAX], ", ")
+        yield say("lists moved between values of {segment}: {moves}{more}", segment=named(segment.segment), moves=moves, more=more)
 
 
 def _shift(found: Explanation, value: SegmentValue) -> float:
     return value.lists / found.lists - value.control_lists / found.control_lists
 
 
-def _lift(lift: float) -> str:
-    return f"{'+' if lift >= 0 else '-'}{percent(abs(lift))}"
+def _lift(lift: float) -> Words:
+    return say("{sign}{size}", sign="+" if lift >= 0 else "-", size=percent(abs(lift)))
 
 
-def _ranks(found: Explanation, direction: str) -> Iterator[str]:
+def _ranks(found: Explanation, direction: str) -> Iterator[Words]:
     """Name the fewest neighbouring bands of ranks that have MOST of the difference."""
     total = sum(each.contribution for each in found.ranks)
     if not found.ranks or total * found.difference <= 0:
@@ -84,11 +99,12 @@ def _ranks(found: Explanation, direction: str) -> Iterator[str]:
     runs = [(end - start, -sum(parts[start:end]), start) for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)]
     length, share, start = min(each for each in runs if -each[1] >= MOST)
     ranks = RankContribution(found.ranks[start].first, found.ranks[start + length - 1].last, 0.0)
-    metric = f"{found.ranks_of}@{found.ranks[-1].last}"
+    metric = measure_name(measure_text(found.ranks_of or "", found.ranks[-1].last))
     if length == len(parts):
         return
     others = "" if -share <= 1 else f": the other ranks {'rose' if direction == 'drop' else 'fell'}"
-    yield f"{_rank_words(ranks)} {percent(-share)} of the {direction} in {metric}{others}"
+    told = "{ranks} {share} of the {direction} in {metric}{others}"
+    yield say(told, ranks=_rank_words(ranks), share=percent(-share), direction=direction, metric=metric, others=others)
 
 
 def _rank_words(ranks: RankContribution) -> str:

@@ -22,6 +22,7 @@ from streammetrics.experiments import (
 )
 from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.same_people import same_people
+from streammetrics.experiments.words import join, named, say
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.scopes import (
@@ -219,7 +220,7 @@ class MergedExperiments:
                 kept = stored.with_times_of(all_stored.get((name, WHOLE), stored))
                 report = build_report(view.measures_of(kept), view.policy(name), kept, scales[name])
                 notes = twins.get(name, []) if day == WHOLE else []
-                yield replace(report, health=replace(report.health, notes=(*report.health.notes, *notes)))
+                yield replace(report, health=report.health.told(notes))
 
 
 def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[str]]:
@@ -230,7 +231,12 @@ def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str
         twins = same_people(stored[one], stored[other], min_users[one])
         if twins is not None:
             for name, apart, pairs in ((one, other, twins.items()), (other, one, [(twin, arm) for arm, twin in twins.items()])):
-                arms = ", ".join(f"{arm} as {twin}" for arm, twin in pairs)
-                told = f"its arms have the same users as those of {apart} ({arms}), so their effects cannot be told apart"
-                notes.setdefault(name, []).append(f"{told}: give each experiment a salt of its own")
+                arms = join((say("{arm} as {twin}", arm=named(arm), twin=named(twin)) for arm, twin in pairs), ", ")
+                told = say(
+                    "its arms have the same users as those of {apart} ({arms}), so their effects cannot be told apart: give each experiment"
+                    " a salt of its own",
+                    apart=named(apart),
+                    arms=arms,
+                )
+                notes.setdefault(name, []).append(told)
     return notes

@@ -16,6 +16,7 @@ from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.needed import with_needed
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation import explanations
+from streammetrics.reports.headlines import headlines
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.report import Report
 
@@ -28,7 +29,8 @@ def report_json(report: Report, layout: TallyLayout, history: History) -> dict[s
     """Return the report with its history as plain JSON values, as `/api/report` serves it."""
     shown = replace(report, experiments=with_outlook(report.experiments, history))
     why = msgspec.to_builtins(explanations(report, layout))
-    return shown.to_json(layout) | {"explanations": why, "history": history.to_json()}
+    lines = msgspec.to_builtins(headlines(shown.experiments))
+    return shown.to_json(layout) | {"headlines": lines, "explanations": why, "history": history.to_json()}
 
 
 def with_outlook(experiments: Iterable[ExperimentReport], history: History) -> tuple[ExperimentReport, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.name_order import group_order
+from streammetrics.experiments.worst_first import worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
@@ -191,7 +192,7 @@ class Report:
             "unknown_names": [each.to_json() for each in self.unknown_names],
             "paths": [each.to_json() for each in self.paths],
             "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
-            "experiments": [each.to_json() for each in self.experiments],
+            "experiments": [each.to_json() for each in worst_first(self.experiments)],
             "awaited": [each.to_json() for each in self.awaited],
             "experiments_entered_ms": self.entered_ms,
             "position_bias": None if self.position_bias is None else self.position_bias.to_json(),

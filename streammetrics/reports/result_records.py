@@ -43,7 +43,13 @@ def pane_records(start_ms: int, pane: Pane, *, pane_ms: int, layout: TallyLayout
 def verdict_record(row: VerdictRow) -> ResultRecord:
     """Return the record of a verdict."""
     key = {"type": "verdict", "experiment": row.experiment, "scope": row.scope, "variant": row.variant}
-    words = {"verdict": row.verdict, "code": row.code, "reason": row.reason, "up_to_ms": row.up_to_ms}
+    words = {
+        "verdict": row.verdict,
+        "code": row.code,
+        "reason": row.reason,
+        "parts": msgspec.Raw(row.parts.encode()),
+        "up_to_ms": row.up_to_ms,
+    }
     return ResultRecord(_json(key), _json({**key, **words}), row.up_to_ms)
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+import msgspec
+
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.reports.report import Report
 
 
 class VerdictRow(NamedTuple):
-    """A verdict. `up_to_ms` is the event time up to which lists count in it; `reason` explains it for people."""
+    """A verdict. `up_to_ms` is the event time up to which lists count in it; `reason` explains it for people, with `parts` as JSON."""
 
     experiment: str
     scope: str
@@ -20,6 +22,7 @@ class VerdictRow(NamedTuple):
     code: int
     reason: str
     up_to_ms: int
+    parts: str
 
     @property
     def about(self) -> tuple[str, str, str]:
@@ -37,7 +40,8 @@ def verdict_rows(experiment: ExperimentReport, up_to_ms: int) -> Iterator[Verdic
     """Yield one row for the experiment, and one per compared variant, each with its verdict now."""
     found = [("", experiment.verdict), *((each.variant, each.verdict) for each in experiment.variants if each.verdict is not None)]
     for variant, verdict in found:
-        yield VerdictRow(experiment.experiment, experiment.scope, variant, verdict.word, verdict.code, verdict.reason, up_to_ms)
+        words = verdict.word, verdict.code, verdict.reason
+        yield VerdictRow(experiment.experiment, experiment.scope, variant, *words, up_to_ms, msgspec.json.encode(verdict.parts).decode())
 
 
 class ChangedVerdicts:

@@ -364,7 +364,8 @@ def test_series_and_json_agree_with_the_report() -> None:
     assert by_name["lift"] == by_name["lift_lower"] == by_name["lift_upper"] == [("treatment", *each) for each in measured]
     assert by_name["verdict"] == [("", "", ""), *by_name["lift"]]
     plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert plain["verdict"] == {"word": found.verdict.word, "reason": found.verdict.reason}
+    parts = [[*each] for each in found.verdict.parts]
+    assert plain["verdict"] == {"word": found.verdict.word, "reason": found.verdict.reason, "parts": parts}
     assert plain["variants"][1]["measures"][0]["lift_lower"] == found.variants[1].measures[0].lift_lower
     assert plain["health"]["unmatched_share"] == 0.1
 

@@ -11,6 +11,7 @@ from streammetrics import experiments
 
 ALLOWED = {
     "__future__",
+    "string",
     "bisect",
     "collections",
     "dataclasses",

@@ -8,7 +8,7 @@ import pytest
 
 from streammetrics.experiments import Policy, build_report, choose_scales
 from streammetrics.experiments.gate import GateDecision
-from streammetrics.experiments.needed import all_needed_words, gate_needed_of, needed_of, needed_words, with_needed
+from streammetrics.experiments.needed import gate_needed_of, needed_of, needed_sentences, needed_words, with_needed
 from streammetrics.experiments.report import ExperimentReport, VariantReport
 from streammetrics.experiments.stage_values import StageReport
 from tests.experiments.columns import MEASURES
@@ -126,7 +126,6 @@ def test_safe_needs_every_deciding_measure_and_a_drop_only_one() -> None:
 @pytest.mark.parametrize("chance", [0.3, 0.28])
 def test_the_words_name_the_variant(chance: float) -> None:
     report = with_needed(experiment({"control": 0.3, "treatment": chance}, users=300), users_per_hour=50.0)
-    ((variant, words),) = all_needed_words(report)
-    assert variant == "treatment"
-    assert words.startswith("needs about ")
+    (words,) = needed_sentences(report)
+    assert words.startswith("treatment needs about ")
     assert " more hours, to find a " in words or " more days, to find a " in words

@@ -9,6 +9,7 @@ import pytest
 
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.words import Part
 from streammetrics.reports.changes import (
     ERROR_LENGTH_MAX,
     PENDING_MAX,
@@ -135,6 +136,9 @@ def test_a_record_of_another_version_counts_as_none() -> None:
     assert decode_records(store.compare_and_set({})) == {record_name("ranker"): ChangeRecord()}
 
 
+LOWER = (Part("name", "treatment"), Part("text", ": "), Part("number", "12 %"), Part("text", " lower"))
+
+
 def change(**given: object) -> RecordedChange:
     values: dict[str, object] = {
         "key": "k",
@@ -143,8 +147,8 @@ def change(**given: object) -> RecordedChange:
         "verdict": "regressed",
         "gate_before": "wait",
         "gate": "fail",
-        "reason": "treatment: 12 % lower ndcg@10 than control",
-        "gate_reason": "treatment: 12 % lower",
+        "reason": LOWER,
+        "gate_reason": LOWER,
         "users": 4_000,
         "up_to_ms": START_MS,
         "changed_ms": START_MS,
@@ -155,23 +159,23 @@ def change(**given: object) -> RecordedChange:
 def test_a_json_message_has_everything() -> None:
     found: Mapping[str, object] = json_message(change(), "sm")
     assert (found["id"], found["source"], found["users"]) == ("k", "sm", 4_000)
-    assert found["verdict"] == {"before": "inconclusive", "after": "regressed", "reason": "treatment: 12 % lower ndcg@10 than control"}
+    assert found["verdict"] == {"before": "inconclusive", "after": "regressed", "reason": "treatment: 12 % lower", "parts": LOWER}
 
 
 def test_a_message_for_slack_is_one_text_without_foreign_markup() -> None:
     found = slack_message(change(experiment="<!channel> & *bold*"), "sm")
     assert found == {
         "text": "*&lt;!channel&gt; &amp; ∗bold∗*: verdict inconclusive → *regressed*, gate wait → *fail*\n"  # noqa: RUF001
-        "treatment: 12 % lower ndcg@10 than control\n4,000 users · sm"
+        "*treatment*: 12 % lower\n4,000 users · sm"
     }
     gate_only = slack_message(change(verdict="inconclusive", gate="pass"), "sm")["text"]
-    assert gate_only.splitlines()[:2] == ["*ranker*: gate wait → *pass*", "treatment: 12 % lower"]
+    assert gate_only.splitlines()[:2] == ["*ranker*: gate wait → *pass*", "*treatment*: 12 % lower"]
 
 
 class TestBacklog:
     @staticmethod
     def record(name: str, *changed_ms: int, tries: int = 0) -> ChangeRecord:
-        changes = (RecordedChange(f"{name}{ms}", name, "inconclusive", "safe", "wait", "pass", "", "", 1, 0, ms) for ms in changed_ms)
+        changes = (RecordedChange(f"{name}{ms}", name, "inconclusive", "safe", "wait", "pass", (), (), 1, 0, ms) for ms in changed_ms)
         record = ChangeRecord(pending=tuple(changes))
         for number in range(tries):
             record = failed_once_more(record, next_ms=5, error=f"{name} {number}")

@@ -16,6 +16,7 @@ import numpy as np
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
 from streammetrics.experiments.verdict import Verdict
+from streammetrics.experiments.worst_first import verdict_of_all
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
@@ -164,4 +165,4 @@ def mixed_experiment() -> ExperimentReport:
         else each
         for each in found.variants
     )
-    return replace(found, variants=variants)
+    return replace(found, variants=variants, verdict=verdict_of_all(variants) or found.verdict)

@@ -16,16 +16,18 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
-from streammetrics.experiments.name_order import in_order, name_order
+from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.words import percent
+from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.headlines import headlines
 from streammetrics.reports.history import History
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
 
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
-"""The scopes in display order, with their text."""
+"""The scopes, with their text."""
 EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
 """Earliest possible time in a report: an event at 0 less out-of-orderness, lateness, attribution, patience and one pane."""
 LATEST_MS: Final = TS_MAX + DAY_MS
@@ -41,7 +43,7 @@ class Awaited(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ExperimentResults:
-    """All experiments of a report, by name and scope, with their history.
+    """All experiments of a report, the worst first, each with its day after its whole time, and with their history.
 
     `at_ms` is the event time up to which they are complete; None: unknown. `enabled` is False if experiments are switched off.
     `warnings` are sentences about the whole report, to be shown first. `explanations` say why variants differ.
@@ -62,10 +64,14 @@ class ExperimentResults:
             return "Experiments are switched off: experiments.enabled is false"
         return f"No experiment has final lists yet, up to {minute_text(self.at_ms)}"
 
-    def shown(self) -> list[ExperimentReport]:
-        """Return the experiments to show. On its first day, an experiment's day scope equals its whole run and is left out."""
-        whole = {each.experiment: each.variants for each in self.experiments if each.scope != THIS_DAY}
-        return [each for each in self.experiments if each.scope != THIS_DAY or whole.get(each.experiment) != each.variants]
+    def shown(self) -> list[list[ExperimentReport]]:
+        """Return the scopes of each experiment. On its first day, an experiment's day equals its whole run and is left out."""
+        found: dict[str, list[ExperimentReport]] = {}
+        for each in self.experiments:
+            scopes = found.setdefault(each.experiment, [])
+            if not scopes or scopes[0].variants != each.variants:
+                scopes.append(each)
+        return list(found.values())
 
     def only(self, names: Collection[str]) -> ExperimentResults:
         """Keep the experiments with these names; without names, all. Raises StreammetricsError for an unknown name."""
@@ -99,13 +105,16 @@ def read_report(plain: object, where: str) -> ExperimentResults:
     times = [*([] if at_ms is None else [at_ms]), *(ms for series in history.series for ms, _ in series.snapshots.kept)]
     if invalid := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
         raise StreammetricsError(f"{where} is a damaged report: the time {invalid[0]} is not from {EARLIEST_MS} to {LATEST_MS} epoch ms")
-    order = list(SCOPE_WORDS)
-    ordered = sorted(
-        experiments, key=lambda each: (name_order(each.experiment), order.index(each.scope) if each.scope in order else len(order))
-    )
     enabled = not _switched_off(plain.get("settings"))
     return ExperimentResults(
-        tuple(ordered), history.matching(experiments), at_ms, str(plain.get("version", "")), enabled, warnings, explanations, awaited
+        tuple(worst_first(experiments)),
+        history.matching(experiments),
+        at_ms,
+        str(plain.get("version", "")),
+        enabled,
+        warnings,
+        explanations,
+        awaited,
     )
 
 
@@ -121,6 +130,7 @@ def to_json(results: ExperimentResults) -> dict[str, Any]:
         "version": results.version,
         "experiments_entered_ms": results.at_ms,
         "experiments": [each.to_json() for each in results.experiments],
+        "headlines": msgspec.to_builtins(headlines(results.experiments)),
         "explanations": msgspec.to_builtins(results.explanations),
         "awaited": msgspec.to_builtins(results.awaited),
         "history": [
@@ -171,7 +181,7 @@ def health_lines(experiment: ExperimentReport) -> list[str]:
     if health.sample_ratio_p is None:
         lines = list(health.notes) or [f"{of_split}: not checked, no shares configured"]
     else:
-        split = "not as configured" if any("split" in trouble for trouble in health.troubles) else "as configured"
+        split = "as configured" if health.split_holds else "not as configured"
         lines = [f"{of_split}: {split} (p = {health.sample_ratio_p:.2g})", *health.notes]
     if experiment.unit == "user":
         several = "users in several variants of a stage" if experiment.stages else "users in several variants"

@@ -23,8 +23,9 @@ from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import SINCE_START, ExperimentReport, MeasureReport
 from streammetrics.experiments.measures import measure_text
-from streammetrics.experiments.needed import all_needed_words
+from streammetrics.experiments.needed import needed_sentences
 from streammetrics.experiments.verdict import Verdict, Word
+from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
@@ -42,21 +43,25 @@ STYLES: dict[Word, str] = {
 
 
 def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[RenderableType]:
-    """Yield the lines of each experiment and scope, or why there is none."""
+    """Yield the lines of each experiment, the worst first, or why there is none. A day has a line, and numbers with `all_measures`."""
     if not results.experiments:
         yield Text(results.empty_text())
     for awaited in results.awaited:
         yield Text.assemble((fit(awaited.experiment), "bold"), f" · no verdict yet. {' '.join(map(fit, awaited.sentences))}\n")
-    for experiment in results.shown():
-        scope = SCOPE_WORDS.get(experiment.scope, experiment.scope)
-        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {fit(scope)} · up to {minute_text(results.at_ms)}")
-        yield Text.assemble((experiment.verdict.word.upper(), STYLES[experiment.verdict.word]), f"  {fit(experiment.verdict.reason)}")
+    for experiment, *others in results.shown():
+        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {_scope_words(experiment)} · up to {minute_text(results.at_ms)}")
+        yield _verdict_line(experiment.verdict)
+        for each in others:
+            yield Text.assemble(f"{_scope_words(each)}: ", _verdict_line(each.verdict))
         yield from _needed(experiment, "", None if all_measures else NEEDED_MAX)
         whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
         yield from why_lines(experiment, whole)
         if (stage := stage_line(experiment)) is not None:
             yield Text(fit(stage))
         yield from _numbers(experiment, all_measures)
+        for each in others if all_measures else ():
+            yield Text(f"{_scope_words(each)}:")
+            yield from _numbers(each, all_measures)
         if all_measures:
             yield from contribution_tables(whole)
         yield Text(fit(" · ".join(health_lines(experiment))))
@@ -64,20 +69,18 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
 
 
 def verdict_summary(experiments: Iterable[ExperimentReport]) -> Iterator[Text]:
-    """Yield a line with the verdict of each experiment since it began, and one per variant where several are compared."""
-    for experiment in experiments:
+    """Yield a line with the verdict of each experiment since it began, the worst first."""
+    for experiment in worst_first(experiments):
         if experiment.scope != SINCE_START:
             continue
-        compared = [(variant.variant, variant.verdict) for variant in experiment.variants if variant.verdict is not None]
-        yield _verdict_line(f"{'verdict':<10}{fit(experiment.experiment)}", experiment.verdict)
-        for variant, verdict in compared if len(compared) > 1 else ():
-            yield _verdict_line(f"{'':<12}{fit(variant)}", verdict)
+        word, reason = experiment.verdict.word, fit(experiment.verdict.reason)
+        yield Text.assemble(f"{'verdict':<10}{fit(experiment.experiment)}: ", (word, STYLES[word]), f" ({reason})")
         yield from _needed(experiment, f"{'':<10}", NEEDED_MAX)
 
 
 def _needed(experiment: ExperimentReport, indent: str, most: int | None) -> Iterator[Text]:
     """Yield what undecided variants still need, `most` of them at most."""
-    lines = [f"{indent}{fit(f'{variant} {words}')}" for variant, words in all_needed_words(experiment)]
+    lines = [f"{indent}{fit(words)}" for words in needed_sentences(experiment)]
     yield from map(Text, lines[:most])
     if more := len(lines[most:]) if most is not None else 0:
         yield Text(
@@ -85,8 +88,12 @@ def _needed(experiment: ExperimentReport, indent: str, most: int | None) -> Iter
         )
 
 
-def _verdict_line(name: str, verdict: Verdict) -> Text:
-    return Text.assemble(f"{name}: ", (verdict.word, STYLES[verdict.word]), f" ({fit(verdict.reason)})")
+def _verdict_line(verdict: Verdict) -> Text:
+    return Text.assemble((verdict.word.upper(), STYLES[verdict.word]), f"  {fit(verdict.reason)}")
+
+
+def _scope_words(experiment: ExperimentReport) -> str:
+    return fit(SCOPE_WORDS.get(experiment.scope, experiment.scope))
 
 
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:

@@ -15,6 +15,7 @@ from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport
 from streammetrics.exporters.http.recent import LISTS
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.gate_answer import GateAnswer
+from streammetrics.reports.headlines import Headline
 from streammetrics.reports.history import HistorySeries
 
 API_VERSION: Final = "1.5.0"
@@ -124,6 +125,7 @@ _REPORT: Final = _record(
             groups=_list(_record(**_GROUP, users=_COUNT, users_with_hit=_map(_COUNT), values=_MEANS)),
         )
     ),
+    headlines=_list(_ref("Headline")),
     explanations=_list(_ref("Explanation")),
     history=_list(_ref("HistorySeries")),
 )
@@ -210,9 +212,15 @@ _POST_MARK: Final[JsonSchema] = {
 def openapi_json() -> bytes:
     """Return the description as JSON."""
     types, components = msgspec.json.schema_components(
-        [ExperimentReport, Explanation, HistorySeries, GateAnswer], ref_template="#/components/schemas/{name}"
+        [ExperimentReport, Headline, Explanation, HistorySeries, GateAnswer], ref_template="#/components/schemas/{name}"
     )
-    assert [each["$ref"].rpartition("/")[2] for each in types] == ["ExperimentReport", "Explanation", "HistorySeries", "GateAnswer"]
+    assert [each["$ref"].rpartition("/")[2] for each in types] == [
+        "ExperimentReport",
+        "Headline",
+        "Explanation",
+        "HistorySeries",
+        "GateAnswer",
+    ]
     parameters: list[JsonSchema] = [
         {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
         {"name": "metric", "in": "query", "required": True, "schema": _TEXT, "example": "ndcg@10"},

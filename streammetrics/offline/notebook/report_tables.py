@@ -16,7 +16,6 @@ from streammetrics.connectors.http_client import HttpClient, HttpError
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START
-from streammetrics.experiments.verdict import WORST_FIRST
 from streammetrics.metrics.names import parse_metric
 from streammetrics.metrics.tables import DataTable
 from streammetrics.reports.text import counted
@@ -83,9 +82,7 @@ class ReportTables:
         return [f"{row['experiment']}: {row['verdict']}, {row['reason']}" for row in rows]
 
     def _verdict_rows(self) -> Iterator[dict[str, Any]]:
-        place = {word: number for number, word in enumerate(WORST_FIRST)}
-        found = sorted(self.report.get("experiments", ()), key=lambda each: place.get(each["verdict"]["word"], len(place)))
-        for each in found:
+        for each in self.report.get("experiments", ()):
             verdict, gate = each["verdict"], each.get("gate") or {}
             users = sum(variant["users"] for variant in each["variants"])
             judged = {"verdict": verdict["word"], "reason": verdict["reason"], "gate": gate.get("word")}

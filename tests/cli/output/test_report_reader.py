@@ -36,7 +36,7 @@ def plain(*experiments: ExperimentReport, **others: object) -> dict[str, object]
 
 def test_a_report_is_read_back_unchanged() -> None:
     results = read_report(plain(WORSE, SPLIT), "here")
-    assert results.experiments == (WORSE, SPLIT)
+    assert results.experiments == (SPLIT, WORSE)  # the worst comes first
     assert (results.at_ms, results.version) == (AT_MS, "1")
     assert read_report(json.loads(json.dumps(to_json(results))), "here") == results
 
@@ -58,8 +58,8 @@ def test_scopes_are_ordered_and_a_first_day_is_shown_once() -> None:
     day = experiment({"control": 0.5, "treatment": 0.4}, scope="day")
     later = experiment({"control": 0.5, "treatment": 0.4}, scope="day", users=500)
     assert [each.scope for each in read_report(plain(day, WORSE), "here").experiments] == ["start", "day"]
-    assert [each.scope for each in read_report(plain(day, WORSE), "here").shown()] == ["start"]
-    assert [each.scope for each in read_report(plain(later, WORSE), "here").shown()] == ["start", "day"]
+    assert [each.scope for (each,) in read_report(plain(day, WORSE), "here").shown()] == ["start"]
+    assert [each.scope for scopes in read_report(plain(later, WORSE), "here").shown() for each in scopes] == ["start", "day"]
 
 
 def test_experiments_can_be_chosen_by_name() -> None:

@@ -38,7 +38,7 @@ class TestWithoutAMouse:
         live(page)
         expect(page.locator(".plot canvas")).to_have_count(3)
         reached = []
-        for _ in range(29):
+        for _ in range(30):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(FOCUSED))
         reached = [TABLE if each.startswith(TABLE) else each for each in reached]
@@ -51,6 +51,7 @@ class TestWithoutAMouse:
             "segment",
             "scope",
             f"Experiment {EXPERIMENT}",
+            "What is gate?",
             TABLE,
             "What is NDCG?",
             "What is lift?",
@@ -163,7 +164,7 @@ class TestWithoutAMouse:
         fresh.views.show(with_experiments(reports[-1], better.report(story.policy)))
         found.ask_again()
         expect(spoken).to_have_text(
-            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95 % confidence, safe to check at any time\.$")
+            re.compile(rf"^Experiment {EXPERIMENT}: Improved\. treatment: .* 95\u00a0% confidence, safe to check at any time\.$")
         )
         expect(found.section(EXPERIMENT).locator(".verdict .word")).to_have_text("▲ Improved")
         crossed = better.report(story.policy, multi_exposed_users=500)

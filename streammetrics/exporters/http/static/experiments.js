@@ -3,27 +3,25 @@
 import { headlineCharts, liftChart, windowChart } from "./curves.js";
 import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
-import { experimentNames, groupOf, measureOf, statistics, windowOf } from "./lookup.js";
+import { experimentNames, groupOf, headlineOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, byName, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText,
 } from "./text.js";
-import { badge, banner, effect, explanation, gate, judged, known, needs, overview, place, reasonParts, sign } from "./verdicts.js";
+import { adviceOf, badge, finding, gate, judged, known, overview, sign } from "./verdicts.js";
 import { runbookLink } from "./terms.js";
 import { comparison, intervalText, variantHead } from "./variants.js";
 import { chosenSegment, why } from "./why.js";
 
 const CARDS_OPEN = 3; // with more experiments, only the first card is open
-const NEEDS_SHOWN = 3; // undecided variants with what they still need
 const CONTROLS = ["control", "baseline"];
 const unfolded = new Map(); // id of a card -> whether the reader opened it
 let allUnfolded = false;
 
-/** The statistics of all experiments: [[name, statistics or undefined, id of its card]]. What matters most comes first. */
+/** The experiments to show: [[name, headline or undefined, id of its card]]. What matters most comes first. */
 function ranked(view) {
   return experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment)
-    .map((name) => [name, statistics(view.report, name, view.selection.scope), cardId(name)])
-    .sort(([one, stats], [other, others]) => place(stats?.verdict.word ?? "") - place(others?.verdict.word ?? "") || effect(others) - effect(stats) || byName(one, other));
+    .map((name) => [name, headlineOf(view.report, name, view.selection.scope), cardId(name)]);
 }
 
 /** The overview of several experiments; null for one, whose card says it all. */
@@ -35,7 +33,7 @@ export function summary(view) {
 /** Make all cards. `view` has report, selection, tracks (of the history) and now. */
 export function sections(view) {
   const found = ranked(view);
-  const cards = found.map(([name, stats], at) => card(view, name, stats, found.length <= CARDS_OPEN || at === 0));
+  const cards = found.map(([name, headline], at) => card(view, name, headline, found.length <= CARDS_OPEN || at === 0));
   const everything = view.report.windows.length > 0 && !view.selection.experiment;
   return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN && !(view.wholeHistory && found.length)) : null].filter(Boolean);
 }
@@ -58,14 +56,14 @@ export function unfold(event) {
   return Boolean(button || link);
 }
 
-function card(view, experiment, stats, isOpen) {
+function card(view, experiment, headline, isOpen) {
   const id = cardId(experiment);
   const open = allUnfolded || (unfolded.get(id) ?? isOpen);
   const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
-    experiment ? verdict(view, experiment, stats) : null,
-    open ? body(view, id, experiment, stats) : null);
+    experiment ? verdict(view, experiment, headline) : null,
+    open ? body(view, id, experiment, statistics(view.report, experiment, view.selection.scope)) : null);
 }
 
 function body(view, id, experiment, stats) {
@@ -111,27 +109,28 @@ function variantsOf(view, experiment, stats, control) {
   return inOrder(named, control ?? named.find((name) => CONTROLS.includes(name.toLowerCase())));
 }
 
-function verdict(view, experiment, stats) {
-  if (!stats) {
+function verdict(view, experiment, headline) {
+  if (!headline) {
     const awaited = (view.report.awaited ?? []).find((each) => each.experiment === experiment)?.sentences ?? [];
     return make("p", { class: "note" }, ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited].join(" "));
   }
   const end = experimentsEnd(view.report);
-  const users = roundCountText(stats.variants.reduce((sum, each) => sum + each.users, 0));
-  const shared = [`Final lists ${scopeWords(stats.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: `, users, "."];
-  const excluded = stats.multi_exposed_users ? ` ${countedText(stats.multi_exposed_users, "user")} who saw several variants ${stats.multi_exposed_users === 1 ? "is" : "are"} excluded.` : "";
-  return make("div", { class: `verdict ${known(stats.verdict.word)}` },
-    make("p", { class: "word" }, sign(stats.verdict.word)),
-    make("div", {}, make("p", { class: "reason" }, banner(stats)),
-      explanation(stats) ? make("p", {}, explanation(stats)) : null, gate(stats) ? make("p", { class: "gate" }, gate(stats)) : null, needs(stats).slice(0, NEEDS_SHOWN).map((parts) => make("p", { class: "needs" }, parts)),
-      stats.verdict.word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
+  const { verdict: word, reason, needs, multi_exposed_users: several } = headline;
+  const shared = [`Final lists ${scopeWords(headline.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${roundCountText(headline.users)}.`];
+  const excluded = several ? ` ${countedText(several, "user")} who saw several variants ${several === 1 ? "is" : "are"} excluded.` : "";
+  return make("div", { class: `verdict ${known(word)}` },
+    make("p", { class: "word" }, sign(word)),
+    make("div", {}, make("p", { class: "reason" }, finding(reason)),
+      gate(headline) ? make("p", { class: "gate" }, gate(headline)) : null, needs.map((parts) => make("p", { class: "needs" }, finding(parts))),
+      word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
       make("p", { class: "fine" }, shared, excluded)));
 }
 
-/** What was not checked, such as a split without configured shares, with the setting for it. */
+/** The settings that settle what the verdict says, and what was not checked, such as a split without configured shares. */
 function advice(stats) {
-  const text = (stats?.health?.notes ?? []).join(". ");
-  return text ? make("p", { class: "note advice" }, reasonParts(stats, `${text.charAt(0).toUpperCase()}${text.slice(1)}.`)) : null;
+  const notes = (stats?.health?.note_parts ?? []).map((parts) => [finding(parts), adviceOf(parts).map((text) => ` ${text}`)]);
+  const told = [...(stats ? adviceOf(stats.verdict.parts) : []), ...notes];
+  return told.length ? make("p", { class: "note advice" }, joined(told, " ")) : null;
 }
 
 /** One row per variant: the chosen window, final and live, and its users. */
@@ -209,7 +208,7 @@ function preferences(stats) {
     [make("span", { class: "value" }, creditText(each.credit)),
       fine(isNumber(each.credit_lower) ? `${creditText(each.credit_lower)} to ${creditText(each.credit_upper)}` : "no interval yet"),
       isNumber(each.plain_credit) && each.action ? fine(`${creditText(each.plain_credit)} without correction for draft bias; drafts first in ${shareText(each.first_share)} of the lists`) : null],
-    [badge(each.verdict), fine(reasonParts(stats, each.verdict.reason))],
+    [badge(each.verdict), fine(finding(each.verdict.parts))],
     [countText(each.users), fine(countedText(each.lists, "list"))],
   ]);
   return table("Interleaved lists: which team users prefer", ["Teams", "Credit (share won − share lost)", "Verdict", "Users"], rows, "preferences");

@@ -5,15 +5,24 @@ import { byName, isNumber, metricKey } from "./text.js";
 
 const COLORS = 6;
 
-/** Names of all experiments in the windows and statistics of a report. */
+/** Names of all experiments: those with a verdict in the server's order, the worst first, then those that have only windows. */
 export function experimentNames(report) {
   const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
-  return [...new Set([...grouped, ...(report.experiments ?? []).map((each) => each.experiment)])].sort(byName);
+  return [...new Set([...(report.headlines ?? []).map((each) => each.experiment), ...grouped.sort(byName)])];
 }
 
 /** The statistics of an experiment in the chosen scope: since the start, or of the newest day. */
 export function statistics(report, experiment, scope) {
-  const scopes = (report.experiments ?? []).filter((each) => each.experiment === experiment);
+  return inScope(report.experiments ?? [], experiment, scope);
+}
+
+/** What the server says first of an experiment in the chosen scope. */
+export function headlineOf(report, experiment, scope) {
+  return inScope(report.headlines ?? [], experiment, scope);
+}
+
+function inScope(found, experiment, scope) {
+  const scopes = found.filter((each) => each.experiment === experiment);
   const days = scopes.filter((each) => each.scope !== "start").sort((one, other) => (one.scope < other.scope ? 1 : -1));
   return scope === "day" ? days[0] : scopes.find((each) => each.scope === "start") ?? days[0];
 }

@@ -5,7 +5,7 @@ import { act, drawCharts } from "./chart.js";
 import { sections, summary, unfold, unfoldAll } from "./experiments.js";
 import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
-import { experimentNames, statistics } from "./lookup.js";
+import { experimentNames, headlineOf } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { positionBias } from "./position_bias.js";
 import { explain, runbookLink } from "./terms.js";
@@ -199,8 +199,8 @@ function draw() {
   patchChildren(find("cards"), [...sections(view), positionBias(now.report), below].filter(Boolean));
   drawCharts(later);
   for (const name of experimentNames(now.report)) {
-    const stats = statistics(now.report, name, selection.scope);
-    if (stats) announce(`experiment ${name} ${selection.scope}`, stats.verdict.word, spoken(stats));
+    const headline = headlineOf(now.report, name, selection.scope);
+    if (headline) announce(`experiment ${name} ${selection.scope}`, headline.verdict, spoken(headline));
   }
   find("about").textContent = `Version ${now.report.version}. Times are event time in UTC. ${now.version && now.version !== now.report.version ? "The server runs a new version. Reload the page." : ""}`;
 }

@@ -65,6 +65,7 @@ export function hoursText(hours) {
   const [amount, unit] = hours < 1 ? [60 * hours, "minutes"] : hours < 48 ? [hours, "hours"] : [hours / 24, "days"];
   return `${twoDigits.format(amount)} more ${unit}`;
 }
+const WORDS_OF = { name: (text) => new Name(text), measure: (text) => metricText(...text.split("@")), number: (text) => text.replace(/ (?=%)/g, "\u00a0") };
 export const valueText = (value) => (isNumber(value) ? value.toFixed(4) : MISSING);
 
 export function windowText(ms) {
@@ -122,19 +123,9 @@ export function named(text) {
   return text ? new Name(text) : MISSING;
 }
 
-/** Call the metrics in parts of a sentence from the server as the tables call them. `metrics` have metric and k. Names stay. */
-export function withMetrics(parts, metrics) {
-  const texts = new Map(metrics.map((each) => [metricKey(each.metric, each.k), metricText(each.metric, each.k)]));
-  return parts.map((part) => (part instanceof Name ? part : part.replace(/[\w]+@\d+/g, (key) => texts.get(key) ?? key)));
-}
-
-/** Split a sentence from the server into parts, with these names in it as Names. */
-export function withNames(sentence, names) {
-  const known = [...new Set(names)].filter(Boolean).sort((one, other) => other.length - one.length);
-  if (!known.length) return [sentence];
-  const any = known.map((name) => name.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&")).join("|");
-  return sentence.split(new RegExp(`(?<![\\p{L}\\p{N}])(${any})(?![\\p{L}\\p{N}])`, "u"))
-    .map((part, at) => (at % 2 ? new Name(part) : part)).filter((part) => part !== "");
+/** A sentence of the server as parts of text. It comes as [[kind, text]]; measures are called as in the tables. */
+export function words(parts) {
+  return (parts ?? []).map(([kind, text]) => WORDS_OF[kind]?.(text) ?? text);
 }
 
 /** A segment `name=value` as parts of text. */

@@ -4,10 +4,10 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { color, confidence, measureOf } from "./lookup.js";
 import {
-  MISSING, countText, countedText, isNumber, liftText, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText,
+  MISSING, countText, countedText, isNumber, liftText, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText, words,
 } from "./text.js";
 import { help } from "./terms.js";
-import { badge, gateWords, known, measured, reasonParts } from "./verdicts.js";
+import { badge, gateWords, judged, known, measured } from "./verdicts.js";
 
 const GROUPS = 3; // groups of columns that fit beside each other
 const REASONS_OPEN = 2; // with more reasons, they are folded
@@ -121,11 +121,12 @@ function openAlthoughClear(stats, measure) {
 
 /** The reason of each variant's verdict, unless the banner has it. */
 function reasons(id, stats, order) {
+  const worst = judged(stats)[0]?.variant; // the banner has its reason
   const found = order.map((variant) => stats.variants.find((each) => each.variant === variant))
-    .filter((each) => each?.verdict && stats.verdict.reason !== `${each.variant}: ${each.verdict.reason}`);
+    .filter((each) => each?.verdict && each.variant !== worst);
   if (!found.length || stats.verdict.word === "invalid") return null;
   const list = () => make("ul", { class: "reasons" }, found.map((each) =>
-    make("li", {}, make("strong", {}, named(each.variant)), ": ", reasonParts(stats, each.verdict.reason), ".")));
+    make("li", {}, make("strong", {}, named(each.variant)), ": ", words(each.verdict.parts), ".")));
   return found.length > REASONS_OPEN ? folded(`${id}-reasons`, "Reasons of the verdicts", list) : list();
 }
 

@@ -1,7 +1,7 @@
 // Why a variant differs from the control: sentences, contributions by segment value and rank, and one chosen segment. Exploratory.
 
 import { fine, folded, make, table } from "./elements.js";
-import { MISSING, countText, isNumber, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, withMetrics, withNames } from "./text.js";
+import { MISSING, countText, isNumber, joined, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, words } from "./text.js";
 import { judged } from "./verdicts.js";
 
 const UNKNOWN = "no value of a segment, no rank and no time of a change stands out";
@@ -31,13 +31,9 @@ export function why(view, id, experiment, stats) {
   return make("div", { class: "why" },
     make("h3", {}, "Why? ", make("span", { class: "kind" }, `exploratory, final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}`)),
     make("ul", { class: "reasons" }, shown.filter((each) => each.summary.length).map((each) => make("li", {}, make("strong", {}, named(each.variant)), `, ${metricText(each.metric, each.k)}: `,
-      withMetrics(withNames(`${each.summary.join("; ")}.`, names(each)), [each, { metric: each.ranks_of, k: each.ranks.at(-1)?.last }]))),
+      joined(each.summary_parts.map(words), "; "), ".")),
       unknown.length ? make("li", {}, unknown.flatMap((name, at) => [at ? ", " : "", make("strong", {}, named(name))]), `: ${UNKNOWN}.`) : null),
     folded(`${id}-why`, "Contributions by segment and rank", () => shown.flatMap((each) => [bySegment(each), byRank(each)])));
-}
-
-function names(each) {
-  return each.segments.flatMap((part) => [part.segment, ...part.values.map((one) => one.value)]);
 }
 
 function bySegment(each) {

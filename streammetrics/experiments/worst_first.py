@@ -1,0 +1,73 @@
+"""What matters most comes first: the order of treatments and of experiments, and the words for those after the first. Pure.
+
+By verdict as in WORST_FIRST, and within a verdict by the size of the lift that decides. Terminal, page, messages and tables share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from streammetrics.experiments.name_order import name_order
+from streammetrics.experiments.report import SINCE_START, THIS_DAY, ExperimentReport, MeasureReport, VariantReport
+from streammetrics.experiments.verdict import WORST_FIRST, Verdict, Word, severity
+from streammetrics.experiments.words import Words, join, named, say
+
+_ARE: Final[dict[Word, tuple[str, str]]] = {
+    "invalid": ("is invalid", "are invalid"),
+    "regressed": ("regressed", "regressed"),
+    "mixed": ("is mixed", "are mixed"),
+    "inconclusive": ("is inconclusive", "are inconclusive"),
+    "safe": ("is safe", "are safe"),
+    "improved": ("improved", "improved"),
+}
+
+
+def deciding_measure(variant: VariantReport) -> MeasureReport | None:
+    """Return the measure that a variant's verdict is about: the first deciding one with the same word."""
+    deciding = [each for each in variant.measures if each.paging and each.verdict is not None]
+    same = (each for each in deciding if variant.verdict and each.verdict and each.verdict.word == variant.verdict.word)
+    return next(same, deciding[0] if deciding else None)
+
+
+def judged(variants: Iterable[VariantReport]) -> list[VariantReport]:
+    """Return the variants that have a verdict, the worst first, and within a verdict the largest lift first."""
+    return sorted((each for each in variants if each.verdict is not None), key=_weight)
+
+
+def _weight(variant: VariantReport) -> tuple[int, float, tuple[object, ...]]:
+    measure = deciding_measure(variant)
+    size = -1.0 if measure is None or measure.lift is None else abs(measure.lift)
+    return severity(variant.verdict) if variant.verdict else len(WORST_FIRST), -size, (name_order(variant.variant),)
+
+
+def verdict_of_all(variants: Iterable[VariantReport]) -> Verdict | None:
+    """Return the verdict of the worst variant, with its name and how many others have which verdict; None if nothing is judged."""
+    found = judged(variants)
+    if not found or found[0].verdict is None:
+        return None
+    first, *others = found
+    said = say("{variant}: {reason}", variant=named(first.variant), reason=found[0].verdict.said)
+    return Verdict(found[0].verdict.word, join([said, others_words(others)], "; ") if others else said)
+
+
+def others_words(others: Sequence[VariantReport]) -> Words:
+    """Say which verdicts the variants after the first have."""
+    words = [each.verdict.word for each in others if each.verdict is not None]
+    if len(words) == 1:
+        return say("{variant} {is_}", variant=named(others[0].variant), is_=_ARE[words[0]][0])
+    counts = [(words.count(word), word) for word in WORST_FIRST if word in words]
+    if len(counts) == 1:
+        return say("the {count} others {are}, too", count=len(words), are=_ARE[words[0]][1])
+    told = [say("{count} {are}", count=count, are=_ARE[word][0 if count == 1 else 1]) for count, word in counts]
+    return say("of {count} others {told}", count=len(words), told=join(told, ", "))
+
+
+def worst_first(experiments: Iterable[ExperimentReport]) -> list[ExperimentReport]:
+    """Return the experiments by the verdict and the size of their whole time. The day of each comes after its whole time."""
+    found = [*experiments]
+    weights: dict[str, tuple[object, ...]] = {}
+    for each in sorted(found, key=lambda each: each.scope == SINCE_START):
+        first = next(iter(judged(each.variants)), None)
+        weights[each.experiment] = (severity(each.verdict), _weight(first)[1] if first else 1.0, name_order(each.experiment))
+    return sorted(found, key=lambda each: (*weights[each.experiment], each.scope == THIS_DAY, each.scope))
