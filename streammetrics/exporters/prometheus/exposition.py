@@ -69,6 +69,16 @@ class SeriesCollector(Collector):
                 yield _filled(series, rows[series.name])
 
 
+class _Family(Collector):
+    """A family without samples, for its head."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def collect(self) -> Iterator[Metric]:
+        yield _family(self._series)
+
+
 def _family(series: Series) -> Metric:
     return Metric(series.family, series.help, series.kind, series.unit)
 
@@ -135,19 +145,25 @@ class Exposition:
             if rendered.report is not report and report is not None:
                 rendered = self._rendered = self._collect(report)
             if format_ not in rendered.pages:
-                rendered.pages[format_] = _RENDER[format_](self._state)
+                rendered.pages[format_] = _RENDER[format_](self._state).removesuffix(_END) + self._value_text(rendered.lines, format_)
             self._process_collector.rows = self._process_rows(rendered.series)[: self._limits.series_max]
-            return rendered.pages[format_].removesuffix(_END) + _RENDER[format_](self._process), CONTENT_TYPES[format_]
+            return rendered.pages[format_] + _RENDER[format_](self._process), CONTENT_TYPES[format_]
 
     def _collect(self, report: Report) -> _RenderedReport:
         """Make the rows of a report."""
         room = self._limits.series_max - len(self._process_rows(0))
-        kept, left_out = self._report_rows.update(report, max(0, room))
-        left_out += max(0, -room)
+        kept = self._report_rows.update(report, max(0, room))
+        left_out = kept.left_out + max(0, -room)
         self._left_out_total += max(0, left_out - self._left_out)
         self._left_out = left_out
-        self._state_collector.rows = kept
-        return _RenderedReport(report, len(kept))
+        self._state_collector.rows = [*kept.rows.values()]
+        return _RenderedReport(report, len(kept), kept.lines)
+
+    def _value_text(self, lines: Mapping[str, Sequence[str]], format_: ExpositionFormat) -> bytes:
+        """Return the families of the values of windows."""
+        families = [series for series in TABLE if series.name in lines]
+        heads = [_RENDER[format_](_Family(series)).removesuffix(_END).decode() for series in families]
+        return "".join(text for head, each in zip(heads, families, strict=True) for text in (head, *lines[each.name])).encode()
 
     def _process_rows(self, others: int) -> list[SampleRow]:
         """Return the rows of the process. `others` is the number of series of the report."""
@@ -162,10 +178,11 @@ class Exposition:
 
 @dataclass(frozen=True, slots=True)
 class _RenderedReport:
-    """A report, its number of series, and its bytes in each format that a client has asked for."""
+    """A report, its number of series, the lines of its windows by series, and its bytes in each format that a client has asked for."""
 
     report: Report | None
     series: int
+    lines: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pages: dict[ExpositionFormat, bytes] = field(default_factory=dict)
 
 

@@ -5,6 +5,7 @@ No formats, clock or client here. The most important rows come first, because ro
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,9 +18,10 @@ from streammetrics.exporters.prometheus.experiments import (
     roles,
 )
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
-from streammetrics.exporters.prometheus.metric_series import sum_series, value_series
+from streammetrics.exporters.prometheus.metric_series import sum_series
 from streammetrics.exporters.prometheus.position_bias import position_bias_groups, position_bias_rows
-from streammetrics.metrics import Metric, TallyLayout
+from streammetrics.exporters.prometheus.value_lines import ValueLines, ValueWriter, cutoff
+from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report, Total
 from streammetrics.windows.panes import Group, GroupValues, Window
 
@@ -46,21 +48,36 @@ class ScaledCounter(NamedTuple):
         return SampleRow(self.series, self.labels, value / (1 << self.scale_bits) if self.scale_bits else value)
 
 
-class _LimitedRows:
-    """At most `rows_max` distinct rows, and the number of rows left out. Prometheus rejects a page with a duplicate series."""
+class LimitedRows:
+    """At most `rows_max` distinct rows and lines, and the number of those left out. Prometheus rejects a page with a duplicate series.
+
+    `lines` are those of the values of windows, by series.
+    """
 
     def __init__(self, rows_max: int, left_out: int) -> None:
         self._rows_max, self.left_out = rows_max, left_out
         self.rows: dict[tuple[str, tuple[str, ...]], SampleRow] = {}
+        self.lines: defaultdict[str, list[str]] = defaultdict(list)
+        self._lines = 0
+
+    def __len__(self) -> int:
+        return len(self.rows) + self._lines
 
     @property
-    def is_full(self) -> bool:
-        return len(self.rows) >= self._rows_max
+    def room(self) -> int:
+        return max(0, self._rows_max - len(self))
+
+    def add_lines(self, found: ValueLines, all_lines: int) -> None:
+        """Add the lines of a group; of `all_lines`, those that are not among them are left out."""
+        for series, text in found.text.items():
+            self.lines[series].append(text)
+        self._lines += found.lines
+        self.left_out += all_lines - found.lines
 
     def add(self, rows: Iterable[SampleRow]) -> None:
         for row in rows:
             name = row.series, row.labels
-            if name in self.rows or len(self.rows) >= self._rows_max:
+            if name in self.rows or not self.room:
                 self.left_out += 1
             else:
                 self.rows[name] = row
@@ -73,14 +90,15 @@ class ReportRows:
         self, layout: TallyLayout, window_names: Mapping[int, str], label_values_max: int, control_of: ControlOf = control_by_convention
     ) -> None:
         self._layout = layout
-        self._metrics = {str(metric): metric for metric in layout.metrics}
+        self._values = ValueWriter(layout, window_names)
         self._window_names = window_names
         self._names = LabelNames(label_values_max)
         self._control_of = control_of
         self._events, self._totals = MonotonicCounters[ScaledCounter](), MonotonicCounters[ScaledCounter]()
 
-    def update(self, report: Report, rows_max: int) -> tuple[list[SampleRow], int]:
-        """Return at most `rows_max` rows of a report, and the number of series left out by the limit or because of their names."""
+    def update(self, report: Report, rows_max: int) -> LimitedRows:
+        """Return at most `rows_max` rows of a report, with the number of series left out by the limit or because of their names."""
+        self._values.begin()
         live = {values.group for window in report.windows for values in window.groups}
         live |= {Group(*reached.arm) for window in report.user_windows for reached in window.arms}
         resting = {Group(total.experiment, total.variant) for total in report.totals}
@@ -89,7 +107,7 @@ class ReportRows:
         user_samples, folded_users = _user_rows(report, self._window_names, groups)
         by_group = _by_group(report.windows)
         bias_samples, folded_bias = position_bias_rows(report.position_bias, groups)
-        page = _LimitedRows(rows_max, folded + folded_users + folded_bias)
+        page = LimitedRows(rows_max, folded + folded_users + folded_bias)
         page.add(self._state_rows(report))
         page.add(SampleRow(*row) for row in experiment_samples)
         self._add_values(page, (pair for pair in by_group if not pair[0].group.segment), groups)
@@ -97,7 +115,7 @@ class ReportRows:
         page.add(SampleRow(*row) for row in bias_samples)
         page.add(self._total_rows(report, groups))
         self._add_values(page, (pair for pair in by_group if pair[0].group.segment), groups)
-        return [*page.rows.values()], page.left_out
+        return page
 
     def _state_rows(self, report: Report) -> Iterator[SampleRow]:
         yield SampleRow("streammetrics_tasks", (), report.tasks)
@@ -147,32 +165,18 @@ class ReportRows:
         for column, value in zip(self._layout.columns, self._layout.sums(total.tally), strict=True):
             if column.kind == "bucket":
                 continue
-            name, k = sum_series(column.metric.name, column.kind), _cutoff(column.metric)
+            name, k = sum_series(column.metric.name, column.kind), cutoff(column.metric)
             yield ScaledCounter(name, (*labels, k), column.scale_bits), value
 
-    def _add_values(self, page: _LimitedRows, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
+    def _add_values(self, page: LimitedRows, found: Iterable[tuple[GroupValues, Window]], groups: Mapping[Group, ShownGroup]) -> None:
         """Add the values of windows. These are most rows, so rows without room are counted and not made."""
         for values, window in found:
             shown = groups[values.group]
-            if shown.is_folded or page.is_full:  # means cannot be added
-                page.left_out += 2 + len(values.values)
+            count = 2 + len(values.values)
+            if shown.is_folded or not page.room:  # means cannot be added
+                page.left_out += count
             else:
-                page.add(self._group_rows(window, values, shown))
-
-    def _group_rows(self, window: Window, values: GroupValues, group: ShownGroup) -> Iterator[SampleRow]:
-        name = self._window_names[window.window_ms]
-        labels = (group.experiment, group.variant, name, group.segments, window.view)
-        yield SampleRow("streammetrics_window_lists", labels, values.lists)
-        yield SampleRow("streammetrics_window_lists_with_feedback", labels, values.lists_with_feedback)
-        for text, number in values.values.items():
-            metric = self._metrics[text]
-            place = (group.experiment, group.variant, _cutoff(metric), name, group.segments)
-            yield SampleRow(value_series(metric.name, window.view), place, number)
-
-
-def _cutoff(metric: Metric) -> str:
-    """Return the label of a metric's cut-off; empty for a metric without one."""
-    return str(metric.k) if metric.k else ""
+                page.add_lines(self._values.lines(window, values, shown, page.room), count)
 
 
 def _user_rows(report: Report, window_names: Mapping[int, str], groups: Mapping[Group, ShownGroup]) -> tuple[list[SampleRow], int]:

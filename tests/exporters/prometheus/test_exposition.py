@@ -21,7 +21,7 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.prometheus import exposition as exposition_module
 from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
 from streammetrics.exporters.prometheus.labels import OTHER
-from streammetrics.exporters.prometheus.rows import COUNTED_ALONE
+from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
@@ -679,3 +679,36 @@ def test_scrapes_are_complete_while_reports_change(pipeline: Pipeline) -> None:
         samples(exposition, OPENMETRICS)
     publisher.join()
     assert value(samples(exposition, OPENMETRICS), "events_total", topic="impressions") == 6
+
+
+class TestUnchangedLines:
+    """Lines of windows are kept between reports. They must be those that a new exporter writes."""
+
+    @staticmethod
+    def changed(report: Report, change: float) -> Report:
+        """Return the report with other values in its live windows."""
+        windows = tuple(
+            replace(w, groups=tuple(replace(v, values={name: x + change for name, x in v.values.items()}) for v in w.groups))
+            if w.view == "live"
+            else w
+            for w in report.windows
+        )
+        return replace(report, windows=windows)
+
+    def test_a_later_report_has_the_series_of_a_new_exporter(self, pipeline: Pipeline) -> None:
+        report, kept = pipeline.report(), pipeline.exposition()
+        fewer = replace(report, windows=tuple(replace(w, groups=w.groups[1:]) for w in report.windows))
+        for each in (report, self.changed(report, 0.1), fewer, report, self.changed(report, 0.2)):
+            fresh = pipeline.exposition()
+            for exposition in (kept, fresh):
+                exposition.show(each)
+            assert samples(kept) == samples(fresh)
+
+    def test_a_group_that_was_cut_off_is_whole_when_there_is_room_again(self, pipeline: Pipeline) -> None:
+        report, layout = pipeline.report(), pipeline.engine.layout
+        rows, fresh = (ReportRows(layout, {300_000: "5m", 3_600_000: "1h"}, 100) for _ in range(2))
+        sizes = [len(rows.update(report, most)) for most in (10_000, 400, 401, 10_000)]
+        assert sizes == [len(fresh.update(report, 10_000)), 400, 401, sizes[0]]
+        assert {name: sorted(lines) for name, lines in rows.update(report, 10_000).lines.items()} == {
+            name: sorted(lines) for name, lines in fresh.update(report, 10_000).lines.items()
+        }
