@@ -17,7 +17,8 @@ from streammetrics.connectors.file_formats.extras import optional_module
 from streammetrics.connectors.file_formats.lines import Row
 from streammetrics.connectors.file_formats.streams import rejoined
 from streammetrics.errors import SourceError
-from streammetrics.events.encodings.avro import container_is_recursive
+from streammetrics.events.encodings.avro import container_shape
+from streammetrics.events.encodings.avro_aliases import Change
 from streammetrics.events.encodings.schema_text import SchemaText
 
 BATCH_ROWS: Final = 2_000
@@ -89,10 +90,16 @@ def _avro_rows(stream: io.BufferedReader) -> Iterator[Any]:
     """
     recorder = _Recorder(stream)
     header = import_module("fastavro").schemaless_reader(recorder, import_module("fastavro._read_common").HEADER_SCHEMA, None)
-    is_recursive = container_is_recursive(SchemaText("AVRO", header["meta"]["avro.schema"].decode()))
+    is_recursive, add_aliases = container_shape(SchemaText("AVRO", header["meta"]["avro.schema"].decode()))
     library = import_module("fastavro._read_py" if is_recursive else "fastavro")
     rows: Iterator[Any] = library.reader(rejoined(bytes(recorder.seen), stream))
-    return rows
+    return rows if add_aliases is None else _with_aliases(rows, add_aliases)
+
+
+def _with_aliases(rows: Iterator[Any], add_aliases: Change) -> Iterator[Any]:
+    for row in rows:
+        add_aliases(row)
+        yield row
 
 
 class _Recorder:

@@ -1,7 +1,8 @@
 """Avro records -> JSON, with fastavro.
 
 Values become what a mapping expects: timestamp-millis is a whole number of milliseconds, all finer and other times are ISO-8601 text,
-decimals are numbers, enums are texts, bytes are base64. Numbers that JSON lacks (NaN, Infinity) are texts.
+decimals are numbers, enums are texts, bytes are base64. Numbers that JSON lacks (NaN, Infinity) are texts. A field also has the names of
+its aliases.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from streammetrics.events.encodings.avro_aliases import Change, alias_adder
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText, damaged, encode_json, needed
 from streammetrics.events.encodings.sent_value import ToJson
 
@@ -31,6 +33,7 @@ def avro_reader(schema: SchemaText, body_at: int = 0) -> ToJson:
     Raises SchemaProblemError for a schema that is not valid, and MissingPackageError without fastavro.
     """
     parsed, shape = _parsed(schema)
+    add_aliases = alias_adder(parsed, shape.named)
     read: Callable[..., Any] = (import_module("fastavro._read_py") if shape.is_recursive else _fastavro()).schemaless_reader
 
     def to_json(value: bytes) -> bytes:
@@ -40,6 +43,8 @@ def avro_reader(schema: SchemaText, body_at: int = 0) -> ToJson:
             found = read(body, parsed, None)
             if body.tell() != len(value):
                 raise ValueError(f"{len(value) - body.tell()} bytes follow the record")
+            if add_aliases is not None:
+                add_aliases(found)
             text = encode_json(found)
         except Exception as error:  # damaged bytes raise whatever the parser meets
             raise damaged("Avro of its schema", error) from None
@@ -62,15 +67,15 @@ def single_object_reader(schema: SchemaText) -> ToJson:
     return to_json
 
 
-def container_is_recursive(schema: SchemaText) -> bool:
-    """Return whether the schema of a file contains itself.
+def container_shape(schema: SchemaText) -> tuple[bool, Change | None]:
+    """Return whether the schema of a file contains itself, and a function that adds the aliases of fields to rows (None without any).
 
     Raises SchemaProblemError for a schema that is not valid, and for one by which a few bytes could claim any number of rows or elements.
     """
-    shape = _parsed(schema)[1]
+    parsed, shape = _parsed(schema)
     if shape.bytes_min == 0:
         raise SchemaProblemError("its rows have no bytes, so a short file could claim any number of them")
-    return shape.is_recursive
+    return shape.is_recursive, alias_adder(parsed, shape.named)
 
 
 def nonfinite_as_text(found: Any) -> Any:

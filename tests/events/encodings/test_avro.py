@@ -48,6 +48,23 @@ def test_a_record_is_an_object() -> None:
     assert read(CLICK, event) == event
 
 
+def test_a_field_also_has_its_former_names_wherever_it_is() -> None:
+    item = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string", "aliases": ["item_id"]}]}
+    fields = [
+        {"name": "query_id", "type": "string", "aliases": ["search_id", "q"]},
+        {"name": "q", "type": "string"},
+        {"name": "hits", "type": ["null", {"type": "array", "items": item}]},
+        {"name": "best", "type": ["null", "Item"]},
+        {"name": "by_place", "type": {"type": "map", "values": "Item"}},
+        {"name": "inner", "type": ["null", "List"], "default": None},
+    ]
+    value = {"query_id": "x", "q": "own", "hits": [{"sku": "a"}], "best": {"sku": "b"}, "by_place": {"1": {"sku": "c"}}}
+    whole = value | {"inner": value | {"inner": None, "hits": None, "best": None, "by_place": {}}}
+    found = read({"type": "record", "name": "List", "fields": fields}, whole)
+    assert (found["search_id"], found["q"], found["inner"]["search_id"]) == ("x", "own", "x")
+    assert [each["item_id"] for each in (*found["hits"], found["best"], found["by_place"]["1"])] == ["a", "b", "c"]
+
+
 def test_the_body_begins_after_the_frame() -> None:
     event = {"user_id": "u7", "ts": 5, "value": None}
     assert json.loads(avro_reader(schema(CLICK), 5)(b"\x00\x00\x00\x00\x07" + written(CLICK, event))) == event
