@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from streammetrics.events.advice.suggest import suggested_mappings
 from tests.support.command_line import called
 
 CONFIG = """
@@ -216,3 +217,30 @@ def test_the_rank_of_an_item_on_a_later_page_is_that_of_the_whole_list(tmp_path:
     mappings = json.dumps([PAGED | {"page_start": "from"}, CLICKS])
     done = called("replay", lines(tmp_path / "pages.ndjson", *PAGES), "--set", f"events.mappings={mappings}")
     assert "0.2500" in done.stdout  # the mrr of rank 4
+
+
+def test_proposed_mappings_give_the_numbers_of_the_native_events(tmp_path: Path) -> None:
+    assert called("simulate", "--out", tmp_path / "native.ndjson", "--minutes", "5", "--regression", "treatment:0.7").returncode == 0
+    searches, clicks = list[dict[str, Any]](), list[dict[str, Any]]()
+    for event in map(json.loads, (tmp_path / "native.ndjson").read_text().splitlines()):
+        own = {"visitor": event["user_id"], "at": event["ts"]}
+        if event["type"] == "impression":
+            results = [{"sku": item, "rank": rank} for rank, item in enumerate(event["items"], 1)]
+            searches.append({**own, "search": {"id": event["impression_id"], "results": results}, "ab": event["experiments"]})
+        else:
+            reaction = {
+                "search_id": event["impression_id"],
+                "sku": event["item_id"],
+                "what": event["action"],
+                "seconds": event.get("value"),
+            }
+            clicks.append(own | reaction)
+    graded = ["purchase", "watch", "click", "skip"]
+    proposed = [suggested_mappings(records, graded, topic).text for records, topic in ((searches, "searches"), (clicks, "clicks"))]
+    (tmp_path / "config.toml").write_text("\n".join(proposed))
+    files = [lines(tmp_path / "searches.ndjson", *searches), lines(tmp_path / "clicks.ndjson", *clicks)]
+    reports = [tmp_path / "native.json", tmp_path / "own.json"]
+    assert called("replay", tmp_path / "native.ndjson", "--report", reports[0]).returncode == 0
+    assert called("replay", *files, "--config", tmp_path / "config.toml", "--report", reports[1]).returncode == 0
+    native, own_report = [json.loads(report.read_bytes()) for report in reports]
+    assert own_report["totals"] == native["totals"]
