@@ -13,20 +13,20 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from streammetrics.engine.batch import Batch, BatchResult
-from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.loop import Loop
-from streammetrics.engine.pane_store import PANES, FinalPane
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.task_state import TaskState
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.scope_store import EXPERIMENTS
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.sessions.store import FindMisplaced
 from streammetrics.state.tables import Rows, StateChanges
+from streammetrics.windows.examination_store import EXAMINATION
+from streammetrics.windows.pane_store import PANES, FinalPane
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.windows.unique_users import UserCountLayout
 
 

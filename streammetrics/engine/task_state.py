@@ -10,26 +10,26 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from streammetrics.engine.control import Control, decode_control, encode_control
-from streammetrics.engine.enrolment import Enrolments
-from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.list_labels import ListLabels
-from streammetrics.engine.pane_store import PANES, PaneStore
 from streammetrics.engine.path_counts import PathCounts
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.session_store import SessionStore
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS, UniqueUserPanes
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
+from streammetrics.enrolment.reducer import Enrolments
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.runs import EVER, is_behind
 from streammetrics.enrolment.scope_store import EXPERIMENTS
 from streammetrics.enrolment.stage_changes import refuse_changed_stages, stage_changes
 from streammetrics.errors import UnfitStateError
 from streammetrics.metrics import TallyLayout
+from streammetrics.sessions.store import SessionStore
 from streammetrics.state.tables import NOTHING, Rows
+from streammetrics.windows.examination_store import EXAMINATION
+from streammetrics.windows.pane_store import PANES, PaneStore
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS, UniqueUserPanes
 from streammetrics.windows.unique_users import UserCountLayout
 
 

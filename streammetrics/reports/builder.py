@@ -11,10 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from streammetrics.engine.control import Control, decode_control
-from streammetrics.engine.examination_store import EXAMINATION
-from streammetrics.engine.pane_store import PANES
 from streammetrics.engine.signature import Signature, differing, fit_of
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.enrolment.scope_store import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
@@ -34,9 +31,12 @@ from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.windows.examination_store import EXAMINATION
+from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
 
 EARLIER_MAX: Final = 240

@@ -9,13 +9,13 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.examination_store import decode_counts
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
 from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve, examination_curve
 from streammetrics.metrics.spec import Spec
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ItemCounts, VariantGrades, merged_counts
+from streammetrics.windows.examination_store import decode_counts
 
 WithheldReason: TypeAlias = Literal["tasks_apart", "other_settings"]
 WITHHELD: Final[dict[WithheldReason, str]] = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from streammetrics.connectors.simulated import Traffic
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.offline.replay.shards import MergedPanes, merged_panes
+from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Group
 from tests.servers.process import wait_until
 from tests.support.command_line import called, started

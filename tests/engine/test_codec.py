@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.control import decode_control
-from streammetrics.engine.user_codec import decode_user, encode_user
 from streammetrics.enrolment.records import decode_user_totals
 from streammetrics.enrolment.scopes import WHOLE, decode_scope
 from streammetrics.errors import StateError
@@ -18,6 +17,7 @@ from streammetrics.reports.frozen_scales import decode_scales
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import outcomes, untangle
 from streammetrics.sessions.state import User
+from streammetrics.sessions.user_codec import decode_user, encode_user
 from streammetrics.state.codec import VERSION
 from streammetrics.windows.panes import Group, decode_pane, encode_pane
 from streammetrics.windows.unique_users import decode_user_counts

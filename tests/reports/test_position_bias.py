@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from streammetrics.engine.examination_store import encode_sample
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.reports.position_bias import PositionBias, PositionBiasReader, PositionBiasView
 from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemHashes
+from streammetrics.windows.examination_store import encode_sample
 from tests.support.enrolments import shown as shown_to
 from tests.windows.test_examination import final
 

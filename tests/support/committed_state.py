@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from streammetrics.config import Settings
 from streammetrics.engine.batch import Batch
-from streammetrics.engine.pane_store import PANES
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Event, Feedback, Impression
@@ -21,6 +19,8 @@ from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.state.tables import CommitMark, TaskView
+from streammetrics.windows.pane_store import PANES
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
 from tests.support.catalogue import assessment

@@ -12,7 +12,6 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.enrolment.runs import ExperimentRules
@@ -25,6 +24,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRules
 from streammetrics.windows.examination import ExaminationRules
+from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Idle, Settings, Step, Tick, assessment

@@ -24,10 +24,10 @@ from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
 from streammetrics.engine.control import Control, decode_control
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.state.tables import TaskView
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.windows.unique_users import UniqueUserWindows
 from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.decoders import build_decoder

@@ -16,7 +16,6 @@ from streammetrics.connectors.source import Input, PollResult
 from streammetrics.connectors.store import Store
 from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS as USER_COUNTS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.event_time import FOREVER, NEVER
@@ -28,6 +27,7 @@ from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS as USER_COUNTS
 from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindows
 from tests.oracle import Arrival, Group, Idle, Result, Settings, Step, Tick, expected_result
 from tests.oracle.experiments import Scope, experiments, merge

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.pane_store import PANES
-from streammetrics.engine.unique_user_panes import UNIQUE_USERS
 from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import WindowRules
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.windows.unique_users import (
     ALL,
     UniqueUserRules,

@@ -18,7 +18,6 @@ from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.offline.replay.history import ReplayHistory
 from streammetrics.offline.replay.shards import Shards, one_process_report, require_split_allowed, require_splittable
 from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
@@ -31,6 +30,7 @@ from streammetrics.reports.report import Report
 from streammetrics.reports.text import json_lines
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
+from streammetrics.windows.pane_store import FinalPane
 from streammetrics.wiring.decoders import is_mapped
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection

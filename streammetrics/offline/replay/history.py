@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
-from streammetrics.engine.examination_store import EXAMINATION
 from streammetrics.enrolment.scope_store import EXPERIMENTS
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events import Impression
@@ -33,6 +32,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.publish.committed_state import freeze_due_scales
 from streammetrics.state.tables import Rows, TaskView
+from streammetrics.windows.examination_store import EXAMINATION
 
 SUMS = (EXPERIMENTS, EXAMINATION)
 """The tables whose rows a snapshot has."""

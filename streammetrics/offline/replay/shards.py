@@ -26,7 +26,6 @@ from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.engine.control import decode_control
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import ReplayHistory, Snapshot
@@ -34,6 +33,7 @@ from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress
 from streammetrics.reports.late_events import late_inputs, merged_lateness
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
+from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Pane, Panes, add_to
 from streammetrics.wiring.decoders import is_mapped
 from streammetrics.wiring.engine import build_engine

@@ -17,7 +17,6 @@ from streammetrics.connectors.first_refusals import FirstRefusals
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.errors import SourceError, StreammetricsError
 from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import PartsDecoder
@@ -27,6 +26,7 @@ from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.windows.pane_store import FinalPane
 from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
 from streammetrics.wiring.engine import build_worker_rules
 

@@ -17,7 +17,6 @@ from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.files import ReplayRun
@@ -41,6 +40,7 @@ from streammetrics.offline.spark.tasks import (
 )
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
+from streammetrics.windows.pane_store import FinalPane
 
 SHARD_EVENTS = 1_000
 SLICE_RECORDS_MAX = 64_000

@@ -13,7 +13,6 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Commit, DueQuery
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import SUMS, Snapshot
@@ -21,6 +20,7 @@ from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slice_rows import decode_rows, merged_rows
 from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.state.tables import TaskView
+from streammetrics.windows.pane_store import FinalPane
 
 COMMIT_USERS_MAX = 50_000
 COMMIT_EVENTS_MAX = 200_000

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.tables import rows_as_json
 from streammetrics.connectors.source import Record
-from streammetrics.engine.pane_store import FinalPane
 from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
 from streammetrics.offline.spark.shard import Shard, ShardSlice
 from streammetrics.offline.spark.slices import Cutter, decode_summary, encode
+from streammetrics.windows.pane_store import FinalPane
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection

@@ -19,8 +19,6 @@ from streammetrics.connectors.dead_letters import DeadLetterSink
 from streammetrics.connectors.source import Record, Source
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.engine import Engine
-from streammetrics.engine.pane_store import FinalPane
-from streammetrics.engine.session_store import FindMisplaced
 from streammetrics.errors import StoreError
 from streammetrics.events.sharding import RecordDecoder
 from streammetrics.runtime.consume.chunk import Chunk
@@ -33,6 +31,8 @@ from streammetrics.runtime.consume.rival_groups import RivalGroups
 from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.runtime.consume.time_log import TimeLog
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.sessions.store import FindMisplaced
+from streammetrics.windows.pane_store import FinalPane
 
 PREFETCH_CHUNKS_MAX = 8
 """Chunks after the current one whose users are requested: a commit may keep Redis busy for as long as several chunks take."""

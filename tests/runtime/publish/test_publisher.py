@@ -15,7 +15,6 @@ from structlog.testing import capture_logs
 from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Store, StoreNode
-from streammetrics.engine.pane_store import PANES
 from streammetrics.engine.signature import Signature
 from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.errors import StateError, StoreError
@@ -32,6 +31,7 @@ from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.publish.committed_state import read_committed
 from streammetrics.runtime.publish.publisher import NAMES_WARNING_SECONDS, NODES_SECONDS, PARTITIONS_WARNING_SECONDS, Publisher
 from streammetrics.runtime.status import ProcessStatus
+from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
 from tests.oracle import Arrival, Settings

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.engine.examination_store import EXAMINATION, ExaminationStore, decode_counts, encode_sample
 from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
@@ -17,6 +16,7 @@ from streammetrics.sessions.state import ShownList
 from streammetrics.state.codec import VERSION
 from streammetrics.state.msgpack import pack
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules
+from streammetrics.windows.examination_store import EXAMINATION, ExaminationStore, decode_counts, encode_sample
 from tests.oracle import Arrival, Tick, expected_result
 from tests.oracle.examination import Counted, count_period
 from tests.support.brute_force import grades_text

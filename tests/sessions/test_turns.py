@@ -7,8 +7,8 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.sessions.turns import EnrolmentTurns
 from tests.support.enrolments import NOON_MS, RANKER, SETTINGS, clock, found, machine_of, shown, take
 from tests.support.machine import engine_of
 

@@ -9,16 +9,16 @@ from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, TypedDict
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.enrolment import Enrolments
-from streammetrics.engine.enrolment_turns import EnrolmentTurns
 from streammetrics.engine.list_labels import ListLabels
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.user_codec import decode_user, save_user
+from streammetrics.enrolment.reducer import Enrolments
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Impression
 from streammetrics.sessions.open_sessions import close_before, next_close
 from streammetrics.sessions.session_events import lists_from, outcomes, untangle
 from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, User
+from streammetrics.sessions.turns import EnrolmentTurns
+from streammetrics.sessions.user_codec import decode_user, save_user
 from streammetrics.state.tables import StatePiece
 
 CHECKED_PER_EVICTION: Final = 4

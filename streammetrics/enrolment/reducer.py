@@ -12,11 +12,8 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypedDict
 
 from streammetrics.engine.control import Control
-from streammetrics.engine.enrolment_turns import EnrolmentTurns
-from streammetrics.engine.examination_store import ExaminationStore
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.unique_user_panes import UniqueUserPanes
 from streammetrics.enrolment.batch import EnrolmentBatch, RecordChanges
 from streammetrics.enrolment.feedback_days import FeedbackDays
 from streammetrics.enrolment.lifetimes import RecordLifetimes
@@ -30,7 +27,10 @@ from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
 from streammetrics.sessions.session_events import lists_from
 from streammetrics.sessions.state import Session, ShownList, User
+from streammetrics.sessions.turns import EnrolmentTurns
+from streammetrics.windows.examination_store import ExaminationStore
 from streammetrics.windows.final_lists import FinalList, FinalLists
+from streammetrics.windows.unique_user_panes import UniqueUserPanes
 
 
 class EnrolmentChanges(NamedTuple):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from streammetrics.engine import user_codec
 from streammetrics.engine.engine import SaveResult
-from streammetrics.engine.user_codec import GROWING_BYTES, PIECES_MIN, decode_user
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import User
+from streammetrics.sessions.user_codec import GROWING_BYTES, PIECES_MIN, decode_user
 from tests.engine.test_codec import facts_of
 from tests.oracle import Arrival, Step
 from tests.support.brute_force import assert_equals_brute_force, machine_for
