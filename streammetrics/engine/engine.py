@@ -24,7 +24,7 @@ from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.sessions.store import FindMisplaced
 from streammetrics.state.tables import Rows, StateChanges
-from streammetrics.windows.examination_store import EXAMINATION
+from streammetrics.windows.examination import EXAMINATION
 from streammetrics.windows.pane_store import PANES, FinalPane
 from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.windows.unique_users import UserCountLayout
@@ -132,6 +132,8 @@ class Engine:
             state.enrolments.end_runs(state.progress.closed_before)
             state.progress.flush()
         state.sessions.close_due(due, state.progress.closed_before)
+        state.enrolments.forget_records(user for user in due if user in state.sessions.put_off)
+        state.on_final(state.sessions.take_final())
         return loop.result
 
     def save(self, state: TaskState, *, with_sessions: bool = True) -> SaveResult:
@@ -151,14 +153,17 @@ class Engine:
         """
         bound = state.progress.closed_before
         changed = state.sessions.take_changed(bound)
-        panes = state.panes.changes(changed, state.progress, state.labels, state.list_labels.labelled_before)
+        state.list_labels.advance(bound, state.sessions.next_due)
+        panes = state.panes.changes(changed, state.labels, self.final_bound(state), state.progress.watermark)
         oldest_kept = state.panes.oldest_kept
         enrolled = state.enrolments.changes(state.sessions.users, state.unique_users, bound, oldest_kept)
+        if self.rules.experiments is not None:
+            state.feedback_days.forget(min([oldest_kept, *(run.first for run in state.labels.runs)]))
         sessions = state.sessions.changes(enrolled.due, with_sessions=with_sessions)
         enrolled_before = state.enrolments.advance(bound, state.sessions.next_due)
         unique_users = state.unique_users.changes(enrolled_before, oldest_kept)
         entered = NEVER if bound == FOREVER else min(enrolled_before, state.progress.newest)
-        examination = state.enrolments.examination.changes(entered)
+        examination = state.examination.changes(entered)
         changes = StateChanges(
             control=state.control_record(),
             rows={

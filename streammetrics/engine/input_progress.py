@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set as AbstractSet
-from typing import TypedDict
 
-from streammetrics.engine.control import Control
+import msgspec
+
 from streammetrics.engine.lateness import Lateness, StoredLateness, TimeSetter
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import StoredSupport, SupportedTime
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound, final_bound
 
 
-class StoredProgress(TypedDict):
-    """The fields of a task's control record that `InputProgress` owns."""
+class ProgressState(msgspec.Struct, array_like=True):
+    """What is stored of `InputProgress`. Lists are by topic index, and `counts` is (reason, topic index, count).
+
+    `newest_supported` is the greatest supported time of any input, where windows end after a flush. NEVER: unknown.
+    """
 
     topic_ids: list[str]
     offsets: list[int | None]
@@ -75,7 +78,7 @@ class InputProgress:
         self.counts: Counter[tuple[str, int]] = Counter()
         self.changed = False
 
-    def restore(self, stored: Control) -> None:
+    def restore(self, stored: ProgressState) -> None:
         """Continue from the last commit."""
         self.topic_ids, self.offsets, self.watermarks = stored.topic_ids, stored.offsets, stored.watermarks
         self.watermark, self.newest = stored.watermark, stored.newest
@@ -86,21 +89,21 @@ class InputProgress:
             self.lateness[topic].restore(stored.lateness[topic])
         self.counts.update({(reason, topic): count for reason, topic, count in stored.counts})
 
-    def stored(self) -> StoredProgress:
+    def stored(self) -> ProgressState:
         """Return what the next commit writes."""
-        return {
-            "topic_ids": self.topic_ids,
-            "offsets": self.offsets,
-            "watermarks": self.watermarks,
-            "watermark": self.watermark,
-            "newest": self.newest,
-            "counts": [(reason, topic, count) for (reason, topic), count in sorted(self.counts.items())],
-            "support": [supported.stored() for supported in self.supported],
-            "setters": self.setters,
-            "lateness": [lateness.stored() for lateness in self.lateness],
-            "newest_supported": self.newest_supported(),
-            "record_times": self.record_times,
-        }
+        return ProgressState(
+            self.topic_ids,
+            self.offsets,
+            self.watermarks,
+            self.watermark,
+            self.newest,
+            [(reason, topic, count) for (reason, topic), count in sorted(self.counts.items())],
+            [supported.stored() for supported in self.supported],
+            self.setters,
+            [lateness.stored() for lateness in self.lateness],
+            self.newest_supported(),
+            self.record_times,
+        )
 
     @property
     def closed_before(self) -> int:

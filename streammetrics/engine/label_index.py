@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
-from streammetrics.engine.control import Control
+import msgspec
+
 from streammetrics.engine.rules import EngineRules
-from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRun, ExperimentRuns, PartName, RunPart
+from streammetrics.enrolment.rules import CovariatePeriod
+from streammetrics.enrolment.runs import OF_RUN, ExperimentRun, ExperimentRuns, PartName, RunPart
+from streammetrics.enrolment.stage_changes import CountedStage
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.windows.panes import OTHER, Group, fold_segments, groups_of
@@ -45,14 +48,27 @@ class FittedLabels(NamedTuple):
     segments: Labels
 
 
-class StoredLabels(TypedDict):
-    """The fields of a task's control record that `LabelIndex` owns."""
+class LabelState(msgspec.Struct, array_like=True):
+    """What is stored of `LabelIndex`.
+
+    - `groups` is (group, newest list, no list is older than).
+    - `runs` is (number, experiment, first list, last list, variants, covariate period). `runs_from` is the number of the next run.
+    - `parts` is (number, number of its run, entry, stage, variant, latest list) of the parts of rollouts: see `PartName`.
+    - `counted` is (number of a run, latest enrolled list in stage "").
+    """
 
     groups: list[tuple[Group, int, int]]
     runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
     runs_from: int
     parts: list[tuple[int, int, str, str, str, int]]
     counted: list[tuple[int, int]]
+
+    def counted_stages(self, watermark: int) -> list[CountedStage]:
+        """Return the stages whose lists count. `watermark` is that of the task."""
+        runs = {number: (experiment, last) for number, experiment, _, last, *_ in self.runs}
+        counted = [(number, OF_RUN, last) for number, last in self.counted]
+        counted += [(run, PartName(entry, stage, variant), last) for _, run, entry, stage, variant, last in self.parts if last != NEVER]
+        return [CountedStage(runs[number][0], part, last, runs[number][1], watermark) for number, part, last in counted]
 
 
 class LabelIndex:
@@ -75,14 +91,14 @@ class LabelIndex:
         self.entries: dict[tuple[Labels, Labels], LabelSetEntry] = {}
         self.unflushed: list[LabelSetEntry] = []
 
-    def restore(self, stored: Control) -> None:
+    def restore(self, stored: LabelState) -> None:
         """Continue from the last commit. Runs are restored by `restore_runs`, unless experiments were switched on or off."""
         self._groups = {group: newest for group, newest, _ in stored.groups}
         self.since = {group: since for group, _, since in stored.groups}
         self._in_total = sum(not group.segment for group in self._groups)
         self._runs.next_number = stored.runs_from
 
-    def restore_runs(self, stored: Control) -> None:
+    def restore_runs(self, stored: LabelState) -> None:
         """Continue the experiment runs of the last commit."""
         for number, experiment, first, last, variants, earlier in stored.runs:
             self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
@@ -91,15 +107,15 @@ class LabelIndex:
         for number, run, entry, stage, variant, last in stored.parts:
             self._runs.restore_part(RunPart(number, self._runs.of_number[run], PartName(entry, stage, variant), last))
 
-    def stored(self) -> StoredLabels:
+    def stored(self) -> LabelState:
         """Return what the next commit writes."""
-        return {
-            "groups": [(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
-            "runs": [(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
-            "runs_from": self._runs.next_number,
-            "counted": [(run.number, run.counted_last) for run in self.runs if run.counted_last != NEVER],
-            "parts": [(part.number, run.number, *part.name, part.counted_last) for run in self.runs for part in run.parts.values()],
-        }
+        return LabelState(
+            groups=[(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
+            runs=[(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
+            runs_from=self._runs.next_number,
+            counted=[(run.number, run.counted_last) for run in self.runs if run.counted_last != NEVER],
+            parts=[(part.number, run.number, *part.name, part.counted_last) for run in self.runs for part in run.parts.values()],
+        )
 
     @property
     def groups(self) -> dict[Group, int]:

@@ -7,10 +7,6 @@ precedence over an exposure of the same experiment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypedDict
-
-from streammetrics.engine.control import Control
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
@@ -19,12 +15,6 @@ from streammetrics.events.model import Labels
 from streammetrics.sessions.session_events import relabel
 from streammetrics.sessions.state import ChangedLists, Session, ShownList, User
 from streammetrics.windows.panes import unfolded
-
-
-class StoredListLabels(TypedDict):
-    """The fields of a task's control record that `ListLabels` owns."""
-
-    labelled_before: int
 
 
 class ListLabels:
@@ -37,14 +27,6 @@ class ListLabels:
         self._counts = progress.counts
         self._are_counted = rules.experiments is not None
         self.labelled_before = FOREVER if self._rules is None else NEVER
-
-    def restore(self, stored: Control) -> None:
-        """Continue from the last commit."""
-        self.labelled_before = stored.labelled_before
-
-    def stored(self) -> StoredListLabels:
-        """Return the part of the control record that the next commit writes."""
-        return {"labelled_before": self.labelled_before}
 
     def advance(self, bound: int, next_due: int) -> None:
         """Note that all users in memory, and all users that were due before `next_due` (ms), have been labelled up to `bound`."""
@@ -91,25 +73,3 @@ class ListLabels:
     def _count(self, reason: str, count: int, topic: int) -> None:
         if count:
             self._counts[reason, topic] += count
-
-    def due(self, user: User) -> int:
-        """Return when (ms) a user is due because of exposures: the first list may get its variants, or the first exposure be counted."""
-        if user.exposures is None or not self._are_counted:
-            return user.unlabelled_from
-        return min(user.unlabelled_from, user.exposures.first_from(user.exposed_before))
-
-    def expires(self, user: User) -> int:
-        """Return the last time (ms) at which a list may need an exposure of a user. There must be one."""
-        assert self._rules is not None
-        assert user.exposures is not None
-        return user.exposures.newest + self._rules.validity_ms
-
-    def count_exposed(self, lists: Iterable[ShownList]) -> None:
-        """Count the lists of a closed session, by whether they are in some experiment."""
-        if self._rules is None:
-            return
-        for shown in lists:
-            if shown.experiments:
-                self._counts["list_exposed", shown.topic] += 1
-            else:
-                self._counts["list_unexposed", shown.topic] += 1

@@ -67,6 +67,7 @@ class Loop:
         disorder_ms, lateness_ms, future_ms = rules.out_of_orderness_ms, rules.lateness_ms, rules.future_ms
         gap_ms, plain_max = join.gap_ms, min(join.session_events_max, join.lists_open_max)
         grade_of, purchases = rules.grades.grade, frozenset[str]() if join.engagement is None else join.engagement.purchases
+        counted_from = state.counted_from
         may_wait_ms = rules.pane_ms + join.attribution_ms - gap_ms  # from the start of a list's pane: see `note_list`
 
         progress.offsets[topic] = batch.next_offset
@@ -188,7 +189,7 @@ class Loop:
                 for reason in shown.label_notes:
                     counts[reason, topic] += 1
                 if session.last >= ts - ts % rules.pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
-                    sessions.note_list(user, shown, progress.closed_before, state.unique_users.counted_from)
+                    sessions.note_list(user, shown, progress.closed_before, counted_from)
                 if add_list(session, shown, topic, join, changed):
                     counts["duplicate", topic] += 1
                 if ts < user.unlabelled_from and join.exposures is not None:

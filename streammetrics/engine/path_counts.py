@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, TypedDict
+from collections.abc import Iterable
+from typing import Final, TypeAlias
 
-from streammetrics.engine.control import Control, StoredPath
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import PathsFound, WatchedPath
 
@@ -17,10 +17,8 @@ _Row: TypeAlias = tuple[str, int, int, int, int]
 _NONE: Final[_Row] = "", 0, 0, 0, NEVER
 
 
-class StoredPaths(TypedDict):
-    """The field of a task's control record that `PathCounts` owns."""
-
-    paths: list[StoredPath]
+StoredPath: TypeAlias = tuple[int, WatchedPath, _Row]
+"""The topic index, the path, and its row."""
 
 
 class PathCounts:
@@ -32,17 +30,17 @@ class PathCounts:
         self._rows: dict[_Key, _Row] = {}
         self._runs: dict[tuple[int, str], tuple[PathsFound, int, int]] = {}
 
-    def restore(self, stored: Control) -> None:
+    def restore(self, stored: Iterable[StoredPath]) -> None:
         """Continue from the last commit."""
         self._runs = {}
-        self._rows = {(topic, path): row for topic, path, row in stored.paths}
+        self._rows = {(topic, path): row for topic, path, row in stored}
 
-    def stored(self) -> StoredPaths:
+    def stored(self) -> list[StoredPath]:
         """Return what the next commit writes."""
         for (topic, _), run in self._runs.items():
             self._take(topic, *run)
         self._runs = {}
-        return {"paths": [(topic, path, row) for (topic, path), row in sorted(self._rows.items())]}
+        return [(topic, path, row) for (topic, path), row in sorted(self._rows.items())]
 
     def add(self, topic: int, note: PathsFound, at_ms: int) -> None:
         """Count a record of a topic at a time."""

@@ -7,37 +7,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streammetrics.engine.supported_time import SupportRules
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import EnrolmentRules
 from streammetrics.events.grades import GradeRules
-from streammetrics.events.model import Labels
-from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.examination import ExaminationRules
-from streammetrics.windows.unique_users import UniqueUserRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineRules:
+class EngineRules(EnrolmentRules):
     """Every setting that changes numbers. Times are in milliseconds.
 
-    `support` says when the times of events move a watermark. `future_ms`: None switches the check off. `experiments`: None means that
-    no users are counted in experiments; experiments still have windows and totals, as every group does. `unique_users`: None means that
-    no unique users are counted. `examination`: None means that no examination curve is estimated; it needs experiments. `decoding`
-    describes how bytes become events; state made with another decoding does not match.
+    `support` says when the times of events move a watermark. `future_ms`: None switches the check off. `examination`: None means that no
+    examination curve is estimated; it needs experiments. `decoding` describes how bytes become events; state made with another decoding
+    does not match.
     """
 
     topics: tuple[str, ...]
     grades: GradeRules
-    join: JoinRules = field(default_factory=JoinRules)
     out_of_orderness_ms: int = 5_000
     lateness_ms: int = 60_000
     future_ms: int | None = None
     support: SupportRules = field(default_factory=SupportRules)
-    pane_ms: int = 60_000
     retention_ms: int = 90_000_000
     segments: tuple[str, ...] = ()
     groups_max: int = 1_000
-    experiments: ExperimentRules | None = None
-    unique_users: UniqueUserRules | None = None
     examination: ExaminationRules | None = None
     decoding: str = "native"
 
@@ -45,22 +37,6 @@ class EngineRules:
     def jump_ms(self) -> int:
         """How far one event moves the time of its input (ms)."""
         return self.support.jump_within(self.out_of_orderness_ms + self.lateness_ms)
-
-    @property
-    def enrolment_wait_ms(self) -> int:
-        """How long a list waits for its session to close before it is enrolled without. The wait begins at the end of the list's pane."""
-        return self.join.attribution_ms + max(
-            [rules.patience_ms for rules in (self.experiments, self.unique_users) if rules is not None], default=0
-        )
-
-    @property
-    def users_counted(self) -> bool:
-        """Whether users are counted at all: in experiments, in windows, or both."""
-        return self.unique_users is not None or self.experiments is not None
-
-    def counts_users(self, experiments: Labels) -> bool:
-        """Whether the users of a list with these experiments are counted."""
-        return self.unique_users is not None or (self.experiments is not None and bool(experiments))
 
     def describe(self) -> str:
         """Return one line with every rule. Stored state carries it, so that state of different rules is never merged."""

@@ -18,16 +18,18 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
+from streammetrics.enrolment.feedback_days import FeedbackDays
 from streammetrics.enrolment.reducer import Enrolments
 from streammetrics.enrolment.rows import UserTotalsLayout
-from streammetrics.enrolment.runs import EVER, is_behind
+from streammetrics.enrolment.rules import EVER, is_behind
 from streammetrics.enrolment.scope_store import EXPERIMENTS
 from streammetrics.enrolment.stage_changes import refuse_changed_stages, stage_changes
 from streammetrics.errors import UnfitStateError
 from streammetrics.metrics import TallyLayout
-from streammetrics.sessions.store import SessionStore
+from streammetrics.sessions.store import FinalEvents, SessionStore
+from streammetrics.sessions.turns import EnrolmentTurns
 from streammetrics.state.tables import NOTHING, Rows
-from streammetrics.windows.examination_store import EXAMINATION
+from streammetrics.windows.examination import EXAMINATION, ExaminationStore
 from streammetrics.windows.pane_store import PANES, PaneStore
 from streammetrics.windows.unique_user_panes import UNIQUE_USERS, UniqueUserPanes
 from streammetrics.windows.unique_users import UserCountLayout
@@ -40,6 +42,8 @@ class TaskState:
         "_rules",
         "_signature",
         "enrolments",
+        "examination",
+        "feedback_days",
         "labels",
         "list_labels",
         "panes",
@@ -61,12 +65,24 @@ class TaskState:
     ) -> None:
         self._rules, self._signature = rules, signature
         self.progress = InputProgress(rules)
-        self.panes = PaneStore(rules, tally_layout)
+        self.panes = PaneStore(
+            tally_layout, pane_ms=rules.pane_ms, retention_ms=rules.retention_ms, may_have_gaps=rules.join.absolute_positions
+        )
         self.labels = LabelIndex(rules, self.panes.forget_total)
         self.enrolments = Enrolments(rules, totals_layout, self.labels, self.progress.counts)
         self.list_labels = ListLabels(rules, self.labels, self.progress)
-        self.sessions = SessionStore(rules, self.enrolments, self.list_labels, self.progress.counts)
-        self.unique_users = UniqueUserPanes(rules, user_layout)
+        turns = EnrolmentTurns(pane_ms=rules.pane_ms, patience_ms=rules.patience_ms, attribution_ms=rules.join.attribution_ms)
+        self.sessions = SessionStore(
+            rules.join,
+            turns if rules.users_counted else None,
+            self.list_labels.label,
+            self.progress.counts,
+            counts_users=rules.counts_users,
+            counts_exposures=rules.experiments is not None,
+        )
+        self.unique_users = UniqueUserPanes(rules.unique_users, user_layout, rules.pane_ms)
+        self.examination = ExaminationStore(rules.examination)
+        self.feedback_days = FeedbackDays()
         self.user_sample = UserSample()
         self.unknown_names = UnknownNames()
         self.path_counts = PathCounts()
@@ -80,25 +96,41 @@ class TaskState:
         """Continue from the last commit. Raises StateError if other rules made it. For `older` see `Engine.open`."""
         stored = decode_control(control)
         _check_rules(stored, self._rules, self._signature)
-        self.progress.restore(stored)
-        self.panes.restore(stored, rows.get(PANES, NOTHING), older.get(PANES, ()))
-        self.labels.restore(stored)
-        self.list_labels.restore(stored)
-        self.sessions.restore(stored)
-        self.enrolments.restore(stored)
-        self.unique_users.restore(stored, rows.get(UNIQUE_USERS, NOTHING), older.get(UNIQUE_USERS, ()))
-        self.user_sample.restore(stored)
-        self.unknown_names.restore(stored)
-        self.path_counts.restore(stored)
+        newest = stored.progress.newest
+        self.progress.restore(stored.progress)
+        self.panes.restore(stored.panes, rows.get(PANES, NOTHING), older.get(PANES, ()))
+        self.labels.restore(stored.labels)
+        self.list_labels.labelled_before = stored.labelled_before
+        self.sessions.restore(stored.sessions)
+        self.enrolments.restore(stored.enrolment, newest)
+        self.unique_users.restore(stored.unique_users, newest, rows.get(UNIQUE_USERS, NOTHING), older.get(UNIQUE_USERS, ()))
+        self.user_sample.restore(stored.users_sampled)
+        self.unknown_names.restore(stored.unknown_names)
+        self.path_counts.restore(stored.paths)
+        if self._rules.experiments is not None:
+            self.feedback_days.restore(stored.feedback_days)
         experiments, examination = (rows.get(table, NOTHING) for table in (EXPERIMENTS, EXAMINATION))
         if fit_of(stored.signature, self._signature) == "switched":
-            self.enrolments.restart(stored.newest, experiments)
-            self.enrolments.examination.restart(examination)
+            self.enrolments.restart(newest, experiments)
+            self.examination.restart(examination)
         else:
             _check_ends(stored, self._rules)
             _check_stages(stored, self._rules)
-            self.enrolments.restore_scopes(stored, experiments)
-            self.enrolments.examination.restore(examination)
+            self.labels.restore_runs(stored.labels)
+            self.enrolments.restore_scopes(stored.enrolment, experiments)
+            self.examination.restore(examination)
+
+    def on_final(self, final: FinalEvents) -> None:
+        """Let the reducers take what has become final."""
+        self.examination.on_final(final, self.enrolments.counted_from)
+        self.enrolments.on_final(final)
+        if self._rules.experiments is not None:
+            self.feedback_days.on_final(final)
+
+    @property
+    def counted_from(self) -> int:
+        """Lists before this time (ms) do not count in experiments, or as lists of unique users."""
+        return max(self.enrolments.counted_from, self.unique_users.counted_from)
 
     def control_record(self) -> bytes:
         """Return the task's control record for the next commit."""
@@ -108,16 +140,17 @@ class TaskState:
                 rules=self._signature.rules,
                 measures=self._signature.measures,
                 topics=list(self._rules.topics),
-                **self.progress.stored(),
-                **self.panes.stored(),
-                **self.labels.stored(),
-                **self.list_labels.stored(),
-                **self.sessions.stored(),
-                **self.enrolments.stored(),
-                **self.unique_users.stored(),
-                **self.user_sample.stored(),
-                **self.unknown_names.stored(),
-                **self.path_counts.stored(),
+                progress=self.progress.stored(),
+                panes=self.panes.stored(),
+                labels=self.labels.stored(),
+                labelled_before=self.list_labels.labelled_before,
+                sessions=self.sessions.stored(),
+                enrolment=self.enrolments.stored(),
+                unique_users=self.unique_users.stored(),
+                feedback_days=self.feedback_days.stored(),
+                users_sampled=self.user_sample.stored(),
+                unknown_names=self.unknown_names.stored(),
+                paths=self.path_counts.stored(),
             )
         )
 
@@ -138,9 +171,9 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
     """Reject a later end for an experiment that has ended: its users' records may be gone, so these users would count twice."""
     if rules.experiments is None:
         return
-    for experiment, _, end in stored.spans:
+    for experiment, _, end in stored.enrolment.spans:
         last = rules.experiments.span(experiment).last
-        if end is not None and last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolled_before):
+        if end is not None and last >= end and is_behind(end - 1, rules.pane_ms, stored.enrolment.enrolled_before):
             now = "has none" if last == EVER.last else f"ends at {last + 1}"
             raise UnfitStateError(
                 f"experiment {experiment!r} has ended at {end} (epoch ms) and now {now}: "

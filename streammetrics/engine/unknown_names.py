@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, TypedDict
+from collections.abc import Iterable
+from typing import Final
 
-from streammetrics.engine.control import Control
 from streammetrics.events.unknown_names import NAME_CHARS_MAX
 
 NAMES_MAX: Final = 20
 """Names kept per kind and task: the first ones to arrive. All further ones are counted together under the empty name."""
 OTHERS: Final = ""
-
-
-class StoredNames(TypedDict):
-    """The field of a task's control record that `UnknownNames` owns."""
-
-    unknown_names: list[tuple[str, str, int]]
 
 
 class UnknownNames:
@@ -26,17 +20,15 @@ class UnknownNames:
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, int]] = {}
 
-    def restore(self, stored: Control) -> None:
+    def restore(self, stored: Iterable[tuple[str, str, int]]) -> None:
         """Continue from the last commit."""
         self._counts = {}
-        for kind, name, count in stored.unknown_names:
+        for kind, name, count in stored:
             self._counts.setdefault(kind, {})[name] = count
 
-    def stored(self) -> StoredNames:
-        """Return what the next commit writes."""
-        return {
-            "unknown_names": [(kind, name, count) for kind, names in sorted(self._counts.items()) for name, count in sorted(names.items())]
-        }
+    def stored(self) -> list[tuple[str, str, int]]:
+        """Return what the next commit writes: kind, name or empty for all others, count."""
+        return [(kind, name, count) for kind, names in sorted(self._counts.items()) for name, count in sorted(names.items())]
 
     def add(self, kind: str, name: str) -> None:
         """Count an event."""

@@ -11,10 +11,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 from zlib import crc32
-
-from streammetrics.engine.control import Control
 
 PERIOD_MS: Final = 21_600_000
 """Six hours. The sample covers the newest period of event time and the one before, so 6 to 12 hours."""
@@ -22,12 +20,6 @@ USERS_MAX: Final = 128
 """Users kept per task and period. They take 1 kB in a commit."""
 _DETAIL_BITS: Final = 16
 _HASH_BYTES: Final = 6
-
-
-class StoredSample(TypedDict):
-    """The field of a task's control record that `UserSample` owns."""
-
-    users_sampled: list[tuple[int, str]]
 
 
 class UserSample:
@@ -41,16 +33,16 @@ class UserSample:
         self._stored: dict[int, str] = {}
         """The stored form of the periods that have not changed since it was made."""
 
-    def restore(self, stored: Control) -> None:
+    def restore(self, stored: Iterable[tuple[int, str]]) -> None:
         """Continue from the last commit."""
-        self._stored = dict(stored.users_sampled)
-        self._periods = dict(decode_sample(stored.users_sampled))
+        self._stored = dict(stored)
+        self._periods = dict(decode_sample(stored))
 
-    def stored(self) -> StoredSample:
+    def stored(self) -> list[tuple[int, str]]:
         """Return what the next commit writes."""
         for period in self._periods.keys() - self._stored.keys():
             self._stored[period] = _encode(self._periods[period])
-        return {"users_sampled": sorted(self._stored.items())}
+        return sorted(self._stored.items())
 
     def add(self, user_id: str, ts: int) -> int:
         """Note that the user has an event at `ts` (ms). Returns the start of the event's period: one call per period is enough."""
@@ -87,7 +79,7 @@ def decode_sample(stored: Iterable[tuple[int, str]]) -> list[tuple[int, list[int
     >>> sample = UserSample()
     >>> sample.add("u1", 5)
     0
-    >>> [(period, len(hashes)) for period, hashes in decode_sample(sample.stored()["users_sampled"])]
+    >>> [(period, len(hashes)) for period, hashes in decode_sample(sample.stored())]
     [(0, 1)]
     """
     decoded = []

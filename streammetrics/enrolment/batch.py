@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from streammetrics.enrolment.lifetimes import RecordLifetimes
 from streammetrics.enrolment.records import UserRecord, decode_user_totals, encode_user_totals
-from streammetrics.enrolment.split import ExposureSplit, FinalExposure
+from streammetrics.enrolment.split import ExposureSplit
 from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER
+from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.state import User
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeenBatch

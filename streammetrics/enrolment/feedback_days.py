@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streammetrics.events.event_time import DAY_MS
+from streammetrics.sessions.store import FinalEvents
 
 
 class FeedbackDays:
@@ -21,12 +22,13 @@ class FeedbackDays:
     def stored(self) -> list[tuple[int, int, int]]:
         return [(day, matched, unmatched) for day, (matched, unmatched) in sorted(self.by_day.items())]
 
-    def add(self, ended_ms: int, matched: int, unmatched: int) -> None:
-        """Count the feedback of a session that ended at a time."""
-        if matched or unmatched:
-            of_day = self.by_day.setdefault(ended_ms // DAY_MS, [0, 0])
-            of_day[0] += matched
-            of_day[1] += unmatched
+    def on_final(self, final: FinalEvents) -> None:
+        """Count the feedback of sessions that have closed."""
+        for ended_ms, matched, unmatched in final.closed:
+            if matched or unmatched:
+                of_day = self.by_day.setdefault(ended_ms // DAY_MS, [0, 0])
+                of_day[0] += matched
+                of_day[1] += unmatched
 
     def forget(self, before_ms: int) -> None:
         """Drop the days before that of a time."""

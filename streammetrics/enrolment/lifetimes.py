@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from streammetrics.enrolment.records import ScopeKey, ScopeSet
-from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRules, ExperimentRun
+from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules
+from streammetrics.enrolment.runs import ExperimentRun
 
 
 class RecordLifetimes:

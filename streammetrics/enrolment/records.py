@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.enrolment.runs import CovariatePeriod
+from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.state.codec import VERSION, check_version, plain_msgpack, refusal
 from streammetrics.state.msgpack import pack
 from streammetrics.windows.last_seen import LastSeen, StoredLastSeen

@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, Protocol
 
-from streammetrics.engine.control import Control
-from streammetrics.engine.label_index import LabelIndex
-from streammetrics.engine.rules import EngineRules
+import msgspec
+
 from streammetrics.enrolment.batch import EnrolmentBatch, RecordChanges
-from streammetrics.enrolment.feedback_days import FeedbackDays
 from streammetrics.enrolment.lifetimes import RecordLifetimes
 from streammetrics.enrolment.rows import UserTotalsLayout
-from streammetrics.enrolment.runs import EVER, ExperimentRuns
+from streammetrics.enrolment.rules import EVER, EnrolmentRules
+from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scope_store import ScopeStore
-from streammetrics.enrolment.split import ExposureSplit, FinalExposure
+from streammetrics.enrolment.split import ExposureSplit
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
-from streammetrics.sessions.session_events import lists_from
-from streammetrics.sessions.state import Session, ShownList, User
-from streammetrics.sessions.turns import EnrolmentTurns
-from streammetrics.windows.examination_store import ExaminationStore
+from streammetrics.sessions.exposures import FinalExposure
+from streammetrics.sessions.state import ShownList, User
+from streammetrics.sessions.store import FinalEvents
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from streammetrics.windows.unique_user_panes import UniqueUserPanes
 
@@ -47,14 +45,25 @@ class EnrolmentChanges(NamedTuple):
     scopes_gone: list[str]
 
 
-class StoredEnrolment(TypedDict):
-    """The fields of a task's control record that `Enrolments` owns."""
+class EnrolmentState(msgspec.Struct, array_like=True):
+    """What is stored of `Enrolments` besides sums and users' records.
 
-    enrolled_before: int
-    counted_from: int
-    enrolment_wait_ms: int
-    spans: list[tuple[str, int | None, int | None]]
-    feedback_by_day: list[tuple[int, int, int]]
+    All lists of panes before `enrolled_before` (ms) are enrolled, except those that do not count: in experiments, lists before
+    `counted_from` (ms). `longest_wait_ms` is the longest time that a list waits for enrolment. `spans` is (experiment, configured start,
+    configured end), for experiments with a run and one of both.
+    """
+
+    enrolled_before: int = NEVER
+    counted_from: int = NEVER
+    longest_wait_ms: int = 0
+    spans: list[tuple[str, int | None, int | None]] = []
+
+
+class KnownRuns(Protocol):
+    """Who knows the experiment runs of a task."""
+
+    @property
+    def runs(self) -> ExperimentRuns: ...
 
 
 class Enrolments:
@@ -62,8 +71,7 @@ class Enrolments:
 
     `waiting` are lists that became final since the last commit, by user. `records` are the stored totals of users that are due or have
     waiting lists; None: the user has none. All lists of panes before `enrolled_before` (ms) are enrolled. Lists before `counted_from`
-    (ms) do not count: experiments were switched on then. `feedback` counts feedback by day, if there are experiments. `examination`
-    counts items by rank.
+    (ms) do not count: experiments were switched on then.
 
     Lists up to `_former_until` (ms) may have been shown under former rules. While some of them may wait, `_longest_wait_ms` is the longest
     wait under any of these rules.
@@ -79,20 +87,16 @@ class Enrolments:
         "_restarted",
         "_rules",
         "_scopes",
-        "_turns",
         "_wait_ms",
         "counted_from",
         "enrolled_before",
-        "examination",
-        "feedback",
         "records",
         "waiting",
     )
 
-    def __init__(self, rules: EngineRules, layout: UserTotalsLayout | None, labels: LabelIndex, counts: Counter[tuple[str, int]]) -> None:
+    def __init__(self, rules: EnrolmentRules, layout: UserTotalsLayout | None, labels: KnownRuns, counts: Counter[tuple[str, int]]) -> None:
         self._rules, self._layout, self._labels, self._counts = rules, layout, labels, counts
-        self._scopes, self._turns = ScopeStore(), EnrolmentTurns(rules)
-        self.examination = ExaminationStore(rules.examination)
+        self._scopes = ScopeStore()
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -101,19 +105,15 @@ class Enrolments:
         self.records: dict[str, bytes | None] = {}
         self.enrolled_before = NEVER
         self.counted_from = NEVER
-        self.feedback = FeedbackDays()
 
-    def restore(self, stored: Control) -> None:
-        """Continue from the last commit. Follow with `restore_scopes` or `restart`."""
+    def restore(self, stored: EnrolmentState, newest: int) -> None:
+        """Continue from the last commit. `newest`: the time (ms) of its newest event. Follow with `restore_scopes` or `restart`."""
         self.enrolled_before = stored.enrolled_before
-        self._longest_wait_ms, self._former_until = max(self._wait_ms, stored.enrolment_wait_ms), stored.newest
-        if self._rules.experiments is not None:
-            self.feedback.restore(stored.feedback_by_day)
+        self._longest_wait_ms, self._former_until = max(self._wait_ms, stored.longest_wait_ms), newest
 
-    def restore_scopes(self, stored: Control, scopes: Mapping[str, bytes]) -> None:
-        """Continue the sums of experiments, which are counted as at the last commit."""
+    def restore_scopes(self, stored: EnrolmentState, scopes: Mapping[str, bytes]) -> None:
+        """Continue the sums of experiments, which are counted as at the last commit. The runs are restored."""
         self.counted_from = stored.counted_from
-        self._labels.restore_runs(stored)
         self._scopes.restore(self.runs, scopes)
 
     def restart(self, newest: int, scopes: Iterable[str]) -> None:
@@ -126,15 +126,9 @@ class Enrolments:
         self.counted_from = newest if newest == NEVER else newest + 1
         self._restarted = True
 
-    def stored(self) -> StoredEnrolment:
-        """Return the part of the control record that the next commit writes."""
-        return {
-            "enrolled_before": self.enrolled_before,
-            "counted_from": self.counted_from,
-            "enrolment_wait_ms": self._longest_wait_ms,
-            "spans": self._spans(),
-            "feedback_by_day": self.feedback.stored(),
-        }
+    def stored(self) -> EnrolmentState:
+        """Return what the next commit writes besides sums and records."""
+        return EnrolmentState(self.enrolled_before, self.counted_from, self._longest_wait_ms, self._spans())
 
     def _spans(self) -> list[tuple[str, int | None, int | None]]:
         """The configured start and end of each experiment that has a run, if there is one of both."""
@@ -164,36 +158,19 @@ class Enrolments:
         else:  # records of the time when users were counted
             self.records.update({user_id: stored[user_id] for user_id in due if user_id in stored})
 
-    def forget_record(self, user_id: str) -> None:
-        """Drop the loaded record of a user, unless lists of the user wait to be enrolled."""
-        if user_id not in self.waiting:
-            self.records.pop(user_id, None)
+    def forget_records(self, users: Iterable[str]) -> None:
+        """Drop the loaded records of users, except those with lists that wait to be enrolled."""
+        for user_id in users:
+            if user_id not in self.waiting:
+                self.records.pop(user_id, None)
 
-    def add_exposures(self, user_id: str, user: User, bound: int) -> None:
-        """Let the exposures before `bound` (ms) wait to be counted: no earlier one is admitted any more. The user is due."""
-        if user.exposures is None or self._rules.experiments is None or bound == NEVER:
-            return
-        found = user.exposures.between(user.exposed_before, bound)
-        user.exposed_before = max(user.exposed_before, bound)
-        if found:
-            self._exposed.setdefault(user_id, []).extend(found)
-
-    def add_session(self, user_id: str, user: User, session: Session, matched: int, unmatched: int) -> None:
-        """Let the lists of a session that has closed wait for enrolment, and count its feedback."""
-        if self._rules.experiments is not None:
-            self.feedback.add(session.last, matched, unmatched)
+    def on_final(self, final: FinalEvents) -> None:
+        """Let final lists and exposures wait for the next commit, which enrols them."""
         if self._rules.users_counted:
-            self._add_lists(user_id, lists_from(session, user.enrolled_before))
-
-    def add_open_sessions(self, user_id: str, user: User, bound: int) -> None:
-        """Let those lists of open sessions wait for enrolment whose turn is final."""
-        if bound in (NEVER, FOREVER) or not self._rules.users_counted:
-            return
-        final = self._turns.final(user_id, bound)
-        if final > user.enrolled_before:
-            lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before) if shown.ts < final]
-            self._add_lists(user_id, lists)
-            user.enrolled_before = final
+            for user_id, lists in final.lists.items():
+                self._add_lists(user_id, lists)
+            for user_id, exposures in final.exposures.items():
+                self._exposed.setdefault(user_id, []).extend(exposures)
 
     def _add_lists(self, user_id: str, lists: Iterable[ShownList]) -> None:
         """Let final lists wait that are not enrolled already, except those that do not count.
@@ -202,9 +179,6 @@ class Enrolments:
         Nothing is asked of the store for those alone; they are enrolled together with the user's next list that has experiments.
         """
         waiting, experiments = self.waiting.setdefault(user_id, []), self._rules.experiments
-        if self._rules.examination is not None:
-            lists = list(lists)
-            self.examination.add(lists, self.counted_from)
         if self._rules.unique_users is None and experiments is not None and experiments.earlier:
             lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
@@ -300,7 +274,6 @@ class Enrolments:
         if rules is None or self._layout is None:
             return None
         self.end_runs(bound)
-        self.feedback.forget(min([oldest_kept, *(run.first for run in self.runs)]))
         targets = ExposureTargets(
             self.runs,
             rules,

@@ -7,99 +7,13 @@ with its sums. An experiment of that name then starts a new run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
+from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import Scope
-from streammetrics.enrolment.stages import StagePlan
-from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Labels
-
-
-class Span(NamedTuple):
-    """The configured time of an experiment (epoch ms): lists count from `start_ms` on and before `end_ms`. None: no bound."""
-
-    start_ms: int | None = None
-    end_ms: int | None = None
-
-    @property
-    def first(self) -> int:
-        """The first time (ms) at which lists count."""
-        return NEVER if self.start_ms is None else self.start_ms
-
-    @property
-    def last(self) -> int:
-        """The last time (ms) at which lists count."""
-        return FOREVER if self.end_ms is None else self.end_ms - 1
-
-    def holds(self, ts: int) -> bool:
-        return self.first <= ts <= self.last
-
-
-class CovariatePeriod(NamedTuple):
-    """The time before an experiment (epoch ms), from `from_ms` on and before `start_ms`. Users' covariates are their means in it."""
-
-    experiment: str
-    from_ms: int
-    start_ms: int
-
-    def holds(self, ts: int) -> bool:
-        return self.from_ms <= ts < self.start_ms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentRules:
-    """Which lists count in experiments.
-
-    `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
-    session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
-    all runs of a task. `earlier` are the covariate periods, at most one for each experiment. `plans` are the stages of rollouts; other
-    experiments have none. `stages_may_change` is whether stored state of other stages is accepted.
-    """
-
-    idle_ms: int = 30 * DAY_MS
-    patience_ms: int = 0
-    variants_max: int = 200
-    metrics: tuple[str, ...] = ()
-    spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
-    earlier: tuple[CovariatePeriod, ...] = ()
-    plans: Mapping[str, StagePlan] = field(default_factory=dict, hash=False)
-    stages_may_change: bool = False
-
-    def stage_labels(self, experiments: Labels, segments: Labels) -> Labels:
-        """Return those segments of a list that name a stage of one of its experiments."""
-        if not self.plans:
-            return ()
-        names = {self.plans[name].label for name, _ in experiments if name in self.plans}
-        return tuple(segment for segment in segments if segment[0] in names)
-
-    def span(self, experiment: str) -> Span:
-        return self.spans.get(experiment, EVER)
-
-    def is_earlier(self, ts: int) -> bool:
-        """Whether a list at this time is in some covariate period, whatever its experiments."""
-        return any(each.holds(ts) for each in self.earlier)
-
-    def before(self, run: ExperimentRun) -> CovariatePeriod | None:
-        """Return the covariate period of a run. None if the experiment has none, or the run began too late after it."""
-        return next((each for each in self.earlier if each.experiment == run.experiment and self.in_time(each, run)), None)
-
-    def in_time(self, earlier: CovariatePeriod, run: ExperimentRun) -> bool:
-        """Whether a run begins so soon after the period that the period belongs to it, and not to a run that is over."""
-        return run.first <= earlier.start_ms + self.idle_ms
-
-
-EVER: Final = Span()
-
-
-def is_behind(last: int, pane_ms: int, enrolled_before: int) -> bool:
-    """Whether all lists up to a time (ms) are enrolled: those of all panes up to there, and of the next one.
-
-    >>> [is_behind(last, 10, 70) for last in (59, 60, 61)]
-    [True, False, False]
-    """
-    return last + pane_ms < enrolled_before
 
 
 class ExperimentRun:

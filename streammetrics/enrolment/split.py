@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeAlias
 
 from streammetrics.enrolment.records import ScopeKey
 from streammetrics.enrolment.runs import PartName, ScopeHolder
@@ -16,9 +15,7 @@ from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.arrivals import HOUR_MS
-
-FinalExposure: TypeAlias = tuple[int, str, str]
-"""Time, experiment, variant."""
+from streammetrics.sessions.exposures import FinalExposure
 
 
 class ExposureSplit:
@@ -65,7 +62,7 @@ class ExposureSplit:
         if plan is not None and (plan.by_list or plan.label is not None or stage is None or stage.key is None):
             return None
         if not run.scopes:
-            run.earlier = targets.rules.before(run)
+            run.earlier = targets.rules.before(run.experiment, run.first)
         if stage is None or stage.key is None:
             return run
         holders = [targets.runs.holder_of[number] for number, day in counted if day == WHOLE]

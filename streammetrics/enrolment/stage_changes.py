@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from streammetrics.enrolment.runs import ExperimentRules, PartName
-from streammetrics.enrolment.stages import StagePlan
+from streammetrics.enrolment.rules import ExperimentRules, StagePlan
+from streammetrics.enrolment.runs import PartName
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import DAY_MS
 

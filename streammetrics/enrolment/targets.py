@@ -10,15 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.enrolment.records import ScopeKey, ScopeSet, ScopeSets
-from streammetrics.enrolment.runs import (
-    CovariatePeriod,
-    ExperimentRules,
-    ExperimentRun,
-    ExperimentRuns,
-    PartName,
-    ScopeHolder,
-    is_behind,
-)
+from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, is_behind
+from streammetrics.enrolment.runs import ExperimentRun, ExperimentRuns, PartName, ScopeHolder
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
@@ -172,7 +165,7 @@ class ExposureTargets:
             return _Place(ts, ts)
         first, last = max(run.first, span.first, self.counted_from), min(run.last, span.last)
         if not run.scopes:
-            run.earlier = self.rules.before(run)
+            run.earlier = self.rules.before(run.experiment, run.first)
         plan = self.rules.plans.get(experiment)
         part: ScopeHolder = run
         entries = NO_ENTRIES
@@ -246,5 +239,5 @@ class ExposureTargets:
         if any(run.earlier == period for run in runs):
             return True
         return period in rules.earlier and (
-            period.start_ms + rules.idle_ms >= enrolled_before or any(not run.scopes and rules.in_time(period, run) for run in runs)
+            period.start_ms + rules.idle_ms >= enrolled_before or any(not run.scopes and rules.in_time(period, run.first) for run in runs)
         )

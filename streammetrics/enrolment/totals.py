@@ -32,7 +32,7 @@ from streammetrics.enrolment.records import (
     split,
 )
 from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout
-from streammetrics.enrolment.runs import CovariatePeriod
+from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments.arrivals import HOUR_MS, merge_hours

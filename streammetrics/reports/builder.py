@@ -31,7 +31,7 @@ from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.state.tables import CommitMark, TaskView
-from streammetrics.windows.examination_store import EXAMINATION
+from streammetrics.windows.examination import EXAMINATION
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
 from streammetrics.windows.rolling import WindowAggregator
@@ -89,7 +89,7 @@ class ReportBuilder:
     def rows_from(self, task: int) -> dict[str, int]:
         """Return the start (ms) by table from which a task's rows may have changed since the last update. Other tables are read whole."""
         control = self._controls.get(task)
-        return {} if control is None else {PANES: control.pane_from, UNIQUE_USERS: control.enrolled_before}
+        return {} if control is None else {PANES: control.panes.final_before, UNIQUE_USERS: control.enrolment.enrolled_before}
 
     def update(self, task: int, view: TaskView) -> None:
         """Update from a task's committed state, with its rows since `rows_from`.
@@ -103,11 +103,11 @@ class ReportBuilder:
             why = f"the state of task {task} was made by other rules than this process has; use the same configuration for both"
             raise UnfitStateError(f"{why}\n  stored: {then}\n  now:    {now}")
         panes, user_counts = ({int(start): row for start, row in view.table(name).items()} for name in (PANES, UNIQUE_USERS))
-        self.aggregator.update(task, panes, None if view.is_snapshot else self.rows_from(task).get(PANES), control.oldest_kept)
-        self.user_windows.update(task, user_counts, control.oldest_kept, view.is_snapshot)
+        self.aggregator.update(task, panes, None if view.is_snapshot else self.rows_from(task).get(PANES), control.panes.oldest_kept)
+        self.user_windows.update(task, user_counts, control.panes.oldest_kept, view.is_snapshot)
         self._controls[task] = control
         self.marks[task] = view.mark
-        self._users[task] = view.users - control.users_without_sessions
+        self._users[task] = view.users - control.sessions.without_sessions
         self._user_samples.update(task, control.users_sampled)
         self._position_bias.update(task, view.table(EXAMINATION))
         self.experiments.update(task, control, view.table(EXPERIMENTS))
@@ -123,7 +123,7 @@ class ReportBuilder:
         end = next((window.end_ms for window in report.windows if window.view == "final"), None)
         if end is None or report.tasks_committed < report.tasks:
             return None
-        return max(control.oldest_kept for control in self._controls_of(report.tasks)), end
+        return max(control.panes.oldest_kept for control in self._controls_of(report.tasks)), end
 
     def final_panes(self, report: Report, first_ms: int) -> Iterator[tuple[int, Pane]]:
         """Yield the start and the content of final panes, merged over all tasks, from `first_ms` on, ascending.
@@ -147,7 +147,8 @@ class ReportBuilder:
             key = window.window_ms, window.view
             oldest = window.end_ms - (EARLIER_MAX + 1) * self.rules.pane_ms
             after = max(self._ends.get(key, oldest), oldest)
-            found += self.aggregator.earlier(window, after, max(each.oldest_kept for each in self._controls_of(report.tasks)), GROUPS_MAX)
+            oldest_kept = max(control.panes.oldest_kept for control in self._controls_of(report.tasks))
+            found += self.aggregator.earlier(window, after, oldest_kept, GROUPS_MAX)
             self._ends[key] = window.end_ms
         return tuple(found)
 
@@ -156,10 +157,10 @@ class ReportBuilder:
         controls = self._controls_of(tasks)
         missing = len(controls) < tasks or not controls
         whole = not missing and self.experiments.have_same_rules(tasks)
-        watermark = NEVER if missing else min(control.watermark for control in controls)
+        watermark = NEVER if missing else min(control.progress.watermark for control in controls)
         shown = NEVER if missing else min(control.shown_watermark(self.rules.lateness_ms) for control in controls)
         newest = newest_shown(controls)
-        oldest_kept = max((control.oldest_kept for control in controls), default=NEVER)
+        oldest_kept = max((control.panes.oldest_kept for control in controls), default=NEVER)
         windows = tuple(
             self.aggregator.window(window_ms, view, shown, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
         )
@@ -168,7 +169,7 @@ class ReportBuilder:
         final = final_bound(shown, self.rules.lateness_ms, self.rules.attribution_ms)
         counts: Counter[tuple[str, str]] = Counter()
         for control in controls:
-            for reason, topic, count in control.counts:
+            for reason, topic, count in control.progress.counts:
                 counts[reason, control.topics[topic]] += count
         return Report(
             rules=str(controls[0].signature) if controls else "",
@@ -184,11 +185,11 @@ class ReportBuilder:
             totals=self._totals(controls),
             counts=dict(counts),
             users_open=sum(self._users.values()),
-            sessions_open=sum(control.sessions_open for control in controls),
+            sessions_open=sum(control.sessions.open for control in controls),
             withheld=self._withheld_count,
             experiments=experiments,
             awaited=tuple(self._awaited(windows, {each.experiment for each in experiments}, final)) if whole else (),
-            entered_ms=_shown(min(control.enrolled_before for control in controls)) if whole else None,
+            entered_ms=_shown(min(control.enrolment.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
@@ -221,11 +222,11 @@ class ReportBuilder:
 
         A window is incomplete if some task has dropped panes of it, or did not yet count users for its length at its start.
         """
-        counted = {control.user_window_panes for control in controls}
+        counted = {control.unique_users.window_panes for control in controls}
         if counted == {0}:
             return
-        end = window_end(min(control.enrolled_before for control in controls), newest, self.rules.pane_ms)
-        oldest = max(max(control.oldest_kept, control.users_counted_from) for control in controls)
+        end = window_end(min(control.enrolment.enrolled_before for control in controls), newest, self.rules.pane_ms)
+        oldest = max(max(control.panes.oldest_kept, control.unique_users.counted_from) for control in controls)
         for window_ms in self.rules.windows_ms:
             fits = len(counted) == 1 and window_ms <= max(counted) * self.rules.pane_ms
             if end is None or not fits or end - window_ms < oldest:
@@ -235,14 +236,15 @@ class ReportBuilder:
 
     def _inputs(self) -> Iterable[InputPosition]:
         for task, control in sorted(self._controls.items()):
-            for index, (topic, offset, watermark) in enumerate(zip(control.topics, control.offsets, control.watermarks, strict=True)):
-                known = control.support[index].least if watermark == NEVER else watermark
+            progress = control.progress
+            for index, (topic, offset, watermark) in enumerate(zip(control.topics, progress.offsets, progress.watermarks, strict=True)):
+                known = progress.support[index].least if watermark == NEVER else watermark
                 yield InputPosition(topic, task, offset, _shown(watermark), _shown(known))
 
     def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}
         for control in controls:
-            for experiment, variant, tally in control.totals:
+            for experiment, variant, tally in control.panes.totals:
                 known = merged.get((experiment, variant))
                 merged[experiment, variant] = tally if known is None else add_tallies(known, tally)
         return tuple(Total(*arm, tuple(merged[arm])) for arm in sorted(merged, key=group_order))
@@ -256,8 +258,8 @@ class ReportBuilder:
 
 def newest_shown(controls: Sequence[Control]) -> int:
     """Return where windows end after a flush: the newest admitted event, unless no other events of any input support its time."""
-    newest = max((control.newest for control in controls), default=NEVER)
-    supported = max((control.newest_supported for control in controls), default=NEVER)
+    newest = max((control.progress.newest for control in controls), default=NEVER)
+    supported = max((control.progress.newest_supported for control in controls), default=NEVER)
     return newest if supported == NEVER else min(newest, supported)
 
 

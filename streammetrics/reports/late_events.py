@@ -74,11 +74,12 @@ class LateInput:
 def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
     """Yield the inputs of committed tasks with more than `LATE_SHARE_MAX` late events."""
     for task, control in controls:
-        counts = {(reason, topic): count for reason, topic, count in control.counts}
-        for topic, lateness in enumerate(control.lateness):
+        counts = {(reason, topic): count for reason, topic, count in control.progress.counts}
+        for topic, lateness in enumerate(control.progress.lateness):
             events, late = counts.get(("events", topic), 0), counts.get(("late", topic), 0)
             if late > LATE_SHARE_MAX * events:
-                watermark = max(control.watermarks[topic], NEVER if control.watermark == FOREVER else control.watermark)
+                of_task = control.progress.watermark
+                watermark = max(control.progress.watermarks[topic], NEVER if of_task == FOREVER else of_task)
                 yield LateInput(
                     control.topics[topic],
                     task,
@@ -94,16 +95,17 @@ def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
 def merged_lateness(controls: Sequence[Control]) -> Control:
     """Return the first state with the events and late events of all: states of several processes that share the users of their inputs."""
     counts: Counter[tuple[str, int]] = Counter()
-    merged = [Lateness() for _ in controls[0].lateness]
+    merged = [Lateness() for _ in controls[0].progress.lateness]
     for control in controls:
-        counts.update({(reason, topic): count for reason, topic, count in control.counts})
-        for whole, part in zip(merged, control.lateness, strict=True):
+        counts.update({(reason, topic): count for reason, topic, count in control.progress.counts})
+        for whole, part in zip(merged, control.progress.lateness, strict=True):
             whole.merge(part)
-    return msgspec.structs.replace(
-        controls[0],
+    progress = msgspec.structs.replace(
+        controls[0].progress,
         counts=[(reason, topic, count) for (reason, topic), count in sorted(counts.items())],
         lateness=[whole.stored() for whole in merged],
     )
+    return msgspec.structs.replace(controls[0], progress=progress)
 
 
 def late_sentences(inputs: Sequence[LateInput]) -> list[str]:

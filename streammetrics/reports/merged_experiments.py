@@ -8,7 +8,8 @@ from itertools import combinations
 
 from streammetrics.engine.control import Control
 from streammetrics.engine.signature import Signature, fit_of
-from streammetrics.enrolment.runs import OF_RUN, Span
+from streammetrics.enrolment.rules import Span
+from streammetrics.enrolment.runs import OF_RUN
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (
@@ -126,7 +127,7 @@ class MergedExperiments:
             variants_since_ms={variant: max(each.first, counted.get(variant, each.first)) for variant, each in seen.items()},
             from_ms=from_ms,
             to_ms=min(enrolled, end),
-            newest_ms=max((control.newest for control in self._controls_of(tasks)), default=NEVER),
+            newest_ms=max((control.progress.newest for control in self._controls_of(tasks)), default=NEVER),
             window_ms=max(self._rules.windows_ms, default=None),
             stages=sum_stages(parts, day, wide),
             pairs=sum_pairs(parts),
@@ -136,7 +137,7 @@ class MergedExperiments:
         """Return when each variant first appeared in any task, or an earlier time, and when it had its latest list, by experiment."""
         seen: dict[str, dict[str, MergedRun]] = {}
         for control in self._controls_of(tasks):
-            for group, last, first in control.groups:
+            for group, last, first in control.labels.groups:
                 if group.experiment and not group.segment:
                     of_variant = seen.setdefault(group.experiment, {})
                     known = of_variant.get(group.variant, MergedRun(first, last))
@@ -145,15 +146,20 @@ class MergedExperiments:
 
     def _counted_span(self, name: str, tasks: int) -> tuple[int, int]:
         """Return the configured start of an experiment (NEVER without one), and its end (FOREVER without one)."""
-        spans = [Span(start, end) for control in self._controls_of(tasks) for experiment, start, end in control.spans if experiment == name]
+        spans = [
+            Span(start, end)
+            for control in self._controls_of(tasks)
+            for experiment, start, end in control.enrolment.spans
+            if experiment == name
+        ]
         first, last = max((each.first for each in spans), default=NEVER), min((each.last for each in spans), default=FOREVER)
         return first, last if last == FOREVER else last + 1
 
     def _enrolled_before(self, tasks: int) -> int:
         """Return the event time up to which all final lists of all tasks are enrolled; the newest event's if the input has ended."""
         controls = self._controls_of(tasks)
-        enrolled = min((control.enrolled_before for control in controls), default=NEVER)
-        return max((control.newest for control in controls), default=NEVER) if enrolled == FOREVER else enrolled
+        enrolled = min((control.enrolment.enrolled_before for control in controls), default=NEVER)
+        return max((control.progress.newest for control in controls), default=NEVER) if enrolled == FOREVER else enrolled
 
     def _first_snapshot_ms(self, run: MergedRun) -> int:
         """Return the least event time up to which all tasks can be complete when a run is shown. For the earlier run, that time is
@@ -166,7 +172,7 @@ class MergedExperiments:
 
     def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
         """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
-        days = [each for control in self._controls_of(tasks) for each in control.feedback_by_day if first <= each[0] <= last]
+        days = [each for control in self._controls_of(tasks) for each in control.feedback_days if first <= each[0] <= last]
         return Joined(sum(matched for _, matched, _ in days), sum(unmatched for _, _, unmatched in days))
 
     def scale_changes(self, tasks: int) -> dict[str, Change]:
@@ -201,8 +207,8 @@ class MergedExperiments:
         commit. Their order would change a verdict that nothing new supports. A task that starts its sums again is judged at once.
         """
         controls, scales = self._controls_of(tasks), self.scales(tasks)
-        enrolled = min(control.enrolled_before for control in controls)
-        judged_for = tasks, enrolled, scales, [control.counted_from for control in controls]
+        enrolled = min(control.enrolment.enrolled_before for control in controls)
+        judged_for = tasks, enrolled, scales, [control.enrolment.counted_from for control in controls]
         if enrolled in (NEVER, FOREVER) or self._judged[0] != judged_for:
             self._judged = judged_for, tuple(self._reports(tasks, newest, enrolled, scales))
         return self._judged[1]
@@ -212,7 +218,7 @@ class MergedExperiments:
         if view is None:
             return
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
-        dropped = any((today + 1) * DAY_MS <= control.oldest_kept for control in controls)
+        dropped = any((today + 1) * DAY_MS <= control.panes.oldest_kept for control in controls)
         all_stored = self.stored(tasks)
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         for (name, day), stored in all_stored.items():

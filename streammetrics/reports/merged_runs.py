@@ -37,7 +37,7 @@ def newest_supported(controls: Iterable[Control]) -> int:
 
     While inputs go on, such lists are not final.
     """
-    known = [(control.watermark, control.newest_supported) for control in controls]
+    known = [(control.progress.watermark, control.progress.newest_supported) for control in controls]
     ended = known and all(watermark == FOREVER for watermark, _ in known)
     supported = max((time for _, time in known), default=NEVER)
     return supported if ended and supported != NEVER else FOREVER
@@ -48,17 +48,17 @@ def started_runs(control: Control, cells: Iterable[str]) -> dict[int, str]:
 
     Runs that begin after `newest_supported` count only if the experiment has no other. A wrong clock began them.
     """
-    run_of = {number: run for number, run, *_ in control.parts}
+    run_of = {number: run for number, run, *_ in control.labels.parts}
     begun = {run_of.get(number, number) for number, day in map(parse_scope_name, cells) if day == WHOLE}
     until = newest_supported([control])
-    in_order = sorted(control.runs, key=lambda run: (run[2] <= until, run[2]))
+    in_order = sorted(control.labels.runs, key=lambda run: (run[2] <= until, run[2]))
     latest = {name: number for number, name, *_ in in_order if number in begun}
     return {number: name for name, number in latest.items()}
 
 
 def times_of(control: Control, numbers: Collection[int]) -> dict[str, MergedRun]:
     """Return the times of the runs with these numbers, by experiment."""
-    return {name: MergedRun(first, last) for number, name, first, last, *_ in control.runs if number in numbers}
+    return {name: MergedRun(first, last) for number, name, first, last, *_ in control.labels.runs if number in numbers}
 
 
 def shown_runs(controls: Collection[Control], begun: Iterable[StartedRuns], *, idle_ms: int, lateness_ms: int) -> dict[str, MergedRun]:
@@ -74,7 +74,7 @@ def shown_runs(controls: Collection[Control], begun: Iterable[StartedRuns], *, i
             latest_start[name] = max(latest_start.get(name, run.first), run.first, key=lambda first: (first <= until, first))
     runs: dict[str, list[MergedRun]] = {name: [] for name in latest_start}
     for control in controls:
-        for _, name, first, last, *_ in control.runs:
+        for _, name, first, last, *_ in control.labels.runs:
             if name in runs:
                 runs[name].append(MergedRun(first, last))
     latest_bound = max(_bounds(controls, lateness_ms), default=NEVER)
@@ -100,7 +100,7 @@ def join_runs(runs: Iterable[MergedRun], idle_ms: int) -> list[MergedRun]:
 def _bounds(controls: Iterable[Control], lateness_ms: int) -> Iterator[int]:
     """Return the time (ms) before which each task may drop state. A task whose input has ended drops nothing."""
     for control in controls:
-        yield NEVER if control.watermark == FOREVER else close_bound(control.watermark, lateness_ms)
+        yield NEVER if control.progress.watermark == FOREVER else close_bound(control.progress.watermark, lateness_ms)
 
 
 class FrozenScales:
@@ -145,7 +145,7 @@ class FrozenScales:
         Scales are expired if no task knows the experiment and no task can admit a list of its run any more, even if a task has read
         more since.
         """
-        named = {name for control in controls for _, name, *_ in control.runs}
+        named = {name for control in controls for _, name, *_ in control.labels.runs}
         over_before = min(_bounds(controls, lateness_ms), default=NEVER)
         lasting_ms = self._idle_ms + self._idle_ms // 2
         expired = [name for name, each in self._known.items() if name not in named and each.until + lasting_ms < over_before]

@@ -14,8 +14,7 @@ from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
 from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve, examination_curve
 from streammetrics.metrics.spec import Spec
-from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ItemCounts, VariantGrades, merged_counts
-from streammetrics.windows.examination_store import decode_counts
+from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ItemCounts, VariantGrades, decode_counts, merged_counts
 
 WithheldReason: TypeAlias = Literal["tasks_apart", "other_settings"]
 WITHHELD: Final[dict[WithheldReason, str]] = {
@@ -127,7 +126,7 @@ class PositionBiasReader:
             return None
         rules = self.view.rules
         period_ms = rules.period_ms
-        ends = [min(control.enrolled_before - 1, newest) for control in controls]
+        ends = [min(control.enrolment.enrolled_before - 1, newest) for control in controls]
         if not ends or min(ends) < 0:
             return PositionBias(None)
         last = min(ends) // period_ms

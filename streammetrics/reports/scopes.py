@@ -43,9 +43,9 @@ ScopeParts: TypeAlias = Mapping[tuple[str, int], list[ScopePart]]
 
 def parts_of(control: Control) -> dict[int, StoredPart]:
     """Return the parts of a task's runs, by number. Each run is a part of itself."""
-    counted = dict(control.counted)
-    parts = {number: StoredPart(number, last=counted.get(number, NEVER)) for number, *_ in control.runs}
-    return parts | {number: StoredPart(run, PartName(*name), last) for number, run, *name, last in control.parts}
+    counted = dict(control.labels.counted)
+    parts = {number: StoredPart(number, last=counted.get(number, NEVER)) for number, *_ in control.labels.runs}
+    return parts | {number: StoredPart(run, PartName(*name), last) for number, run, *name, last in control.labels.parts}
 
 
 def scopes_of(names: Mapping[int, str], parts: Mapping[int, StoredPart], cells: Mapping[str, bytes]) -> ScopeParts:

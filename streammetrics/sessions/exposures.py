@@ -19,6 +19,9 @@ KnownExposure: TypeAlias = tuple[int, str, int]
 StoredExposures: TypeAlias = list[tuple[str, list[KnownExposure]]]
 """The exposures of each experiment, in order."""
 
+FinalExposure: TypeAlias = tuple[int, str, str]
+"""Time, experiment, variant."""
+
 
 class UserExposures:
     """The exposures of a user that may still give a list its variant, by experiment.

@@ -1,4 +1,7 @@
-"""The users of a task that are in memory, with their open sessions; and when each of them is due."""
+"""The users of a task that are in memory, with their open sessions; when each of them is due; and what becomes final of them.
+
+Here alone it is decided that a list is final: its session has closed, or all lists of its turn are final (see `turns`).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias, TypedDict
+from typing import Final, NamedTuple, TypeAlias
 
-from streammetrics.engine.control import Control
-from streammetrics.engine.list_labels import ListLabels
-from streammetrics.engine.rules import EngineRules
-from streammetrics.enrolment.reducer import Enrolments
+import msgspec
+
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Impression, Labels
+from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.open_sessions import close_before, next_close
+from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import lists_from, outcomes, untangle
-from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, User
+from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, ShownList, User
 from streammetrics.sessions.turns import EnrolmentTurns
 from streammetrics.sessions.user_codec import decode_user, save_user
 from streammetrics.state.tables import StatePiece
@@ -27,6 +30,10 @@ than a third more users than allowed stay, because beyond that every user is che
 
 FindMisplaced: TypeAlias = Callable[[Sequence[str]], AbstractSet[str]]
 """Returns those of some users whose events belong on another partition."""
+
+
+Label: TypeAlias = Callable[[User, int, ChangedLists], None]
+"""Gives the lists of a user before a time (ms) the variants of the user's exposures, and notes which lists change."""
 
 
 class SessionChanges(NamedTuple):
@@ -42,11 +49,27 @@ class SessionChanges(NamedTuple):
     gone: list[str]
 
 
-class StoredSessions(TypedDict):
-    """The fields of a task's control record that `SessionStore` owns."""
+class SessionState(msgspec.Struct, array_like=True):
+    """What is stored of `SessionStore` besides users: see `open` and `without_sessions` there."""
 
-    sessions_open: int
-    users_without_sessions: int
+    open: int = 0
+    without_sessions: int = 0
+
+
+class ClosedSession(NamedTuple):
+    """The time (ms) of a session's last event, and how much of its feedback was matched and not."""
+
+    last_ms: int
+    matched: int
+    unmatched: int
+
+
+class FinalEvents(NamedTuple):
+    """What has become final: lists and exposures by user, in order of time, and sessions that closed. It does not change any more."""
+
+    lists: dict[str, list[ShownList]]
+    exposures: dict[str, list[FinalExposure]]
+    closed: list[ClosedSession]
 
 
 class SessionStore:
@@ -57,14 +80,19 @@ class SessionStore:
     `due_changed` are the users that need a new due time. `put_off` are users that need nothing before a later due time (ms). No stored
     user is due before `next_due` (ms). `open` is the number of open sessions of all users of the task, in memory or not.
     `without_sessions` is the number of its stored users that have exposures only.
+
+    `turns` are None if no users are counted: no lists are handed on then. `label` gives lists the variants of exposures, before they are
+    final. `counts_users` says whether the users of a list with some experiments are counted.
     """
 
     __slots__ = (
         "_counts",
+        "_counts_exposures",
+        "_counts_users",
         "_due_requested",
-        "_enrolments",
+        "_final",
         "_has_exposures",
-        "_list_labels",
+        "_label",
         "_rules",
         "changed",
         "dirty",
@@ -77,10 +105,20 @@ class SessionStore:
         "without_sessions",
     )
 
-    def __init__(self, rules: EngineRules, enrolments: Enrolments, list_labels: ListLabels, counts: Counter[tuple[str, int]]) -> None:
-        self._rules, self._enrolments, self._list_labels, self._counts = rules, enrolments, list_labels, counts
-        self.turns = EnrolmentTurns(rules)
-        self._has_exposures = rules.join.exposures is not None
+    def __init__(
+        self,
+        rules: JoinRules,
+        turns: EnrolmentTurns | None,
+        label: Label,
+        counts: Counter[tuple[str, int]],
+        *,
+        counts_users: Callable[[Labels], bool],
+        counts_exposures: bool,
+    ) -> None:
+        self._rules, self.turns, self._label, self._counts = rules, turns, label, counts
+        self._counts_users, self._counts_exposures = counts_users, counts_exposures
+        self._has_exposures = rules.exposures is not None
+        self._final = FinalEvents({}, {}, [])
         self._due_requested = False
         self.users: dict[str, User] = {}
         self.dirty: dict[str, User] = {}
@@ -90,13 +128,13 @@ class SessionStore:
         self.next_due = NEVER
         self.open = self.without_sessions = 0
 
-    def restore(self, stored: Control) -> None:
+    def restore(self, stored: SessionState) -> None:
         """Continue from the last commit. Users are loaded when they are needed."""
-        self.open, self.without_sessions = stored.sessions_open, stored.users_without_sessions
+        self.open, self.without_sessions = stored.open, stored.without_sessions
 
-    def stored(self) -> StoredSessions:
-        """Return the part of the control record that the next commit writes."""
-        return {"sessions_open": self.open, "users_without_sessions": self.without_sessions}
+    def stored(self) -> SessionState:
+        """Return what the next commit writes besides users."""
+        return SessionState(self.open, self.without_sessions)
 
     def missing(self, user_ids: set[str]) -> set[str]:
         """Return those of the users that are not in memory."""
@@ -113,7 +151,7 @@ class SessionStore:
         for user_id in new:
             wrong = user_id in on_wrong_partition
             known = stored.get(user_id)
-            self.users[user_id] = User(wrong) if known is None else decode_user(known, self._rules.join, wrong)
+            self.users[user_id] = User(wrong) if known is None else decode_user(known, self._rules, wrong)
 
     def note_due(self, next_due_ms: int | None) -> None:
         """Note that the due users were loaded. `next_due_ms` is when the next one is due, None if there is no other."""
@@ -121,7 +159,7 @@ class SessionStore:
         self.next_due = FOREVER if next_due_ms is None else next_due_ms
 
     def close_due(self, due: Iterable[str], bound: int) -> None:
-        """Label the lists of users that are due, close their ended sessions, and pass on those of their lists that can be enrolled.
+        """Label the lists of users that are due, close their ended sessions, and hand on what is final.
 
         A session's end moves with each event, and the stored due time does not. A user who needs nothing yet only gets a new due time.
         """
@@ -130,35 +168,62 @@ class SessionStore:
             self._untangle(user.sessions)
             if (later := self._later_due(user_id, user, bound)) is not None:
                 self.put_off[user_id] = later
-                self._enrolments.forget_record(user_id)
                 continue
             self.due_changed.add(user_id)
-            if user.exposures is not None:
-                self._enrolments.add_exposures(user_id, user, bound)
+            self._hand_on_exposures(user_id, user, bound)
             self.close_ended(user_id, user, bound)
-            self._enrolments.add_open_sessions(user_id, user, bound)
+            self._hand_on_open(user_id, user, bound)
+
+    def take_final(self) -> FinalEvents:
+        """Return what has become final since the last call."""
+        final, self._final = self._final, FinalEvents({}, {}, [])
+        return final
+
+    def _hand_on(self, user_id: str, lists: Iterable[ShownList]) -> None:
+        self._final.lists.setdefault(user_id, []).extend(lists)
+
+    def _hand_on_exposures(self, user_id: str, user: User, bound: int) -> None:
+        """Hand on the exposures before `bound` (ms), before labelling forgets them: no earlier one is admitted any more."""
+        if user.exposures is None or not self._counts_exposures or bound == NEVER:
+            return
+        found = user.exposures.between(user.exposed_before, bound)
+        user.exposed_before = max(user.exposed_before, bound)
+        if found:
+            self._final.exposures.setdefault(user_id, []).extend(found)
+
+    def _hand_on_open(self, user_id: str, user: User, bound: int) -> None:
+        """Hand on those lists of open sessions whose turn is final."""
+        if bound in (NEVER, FOREVER) or self.turns is None:
+            return
+        final = self.turns.final(user_id, bound)
+        if final > user.enrolled_before:
+            lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before)]
+            self._hand_on(user_id, [shown for shown in lists if shown.ts < final])
+            user.enrolled_before = final
 
     def _later_due(self, user_id: str, user: User, bound: int) -> int | None:
         """Return when (ms) a user is due if that is not before `bound`; None if the user needs something now, or may."""
-        if self._has_exposures or not user.sessions or next_close(user, self._rules.join.gap_ms) < bound:
+        if self._has_exposures or not user.sessions or next_close(user, self._rules.gap_ms) < bound:
             return None
         due = self._due_of(user_id, user)
         return due if due >= bound else None
 
-    def note_list(self, user: User, event: Impression, closed_before: int, users_counted_from: int) -> None:
-        """Make sure that a user is due in time for a list that is enrolled before its session can close.
+    def note_list(self, user: User, event: Impression, closed_before: int, counted_from: int) -> None:
+        """Make sure that a user is due in time for a list that is handed on before its session can close.
+
+        Lists before `counted_from` (ms) do not count, so they have set no due time.
 
         A user is due when the turn of the first list that is not enrolled is final. An older list of an open turn has set that time
         already, if it counts. Nothing is needed if the session can close first. Its stored due time is early enough then, because a
         session's end only moves later.
         """
+        assert self.turns is not None
         final = self.turns.final(event.user_id, closed_before)
-        counted_from = max(self._enrolments.counted_from, users_counted_from)  # older lists set no due time
         for session in user.sessions:
             for shown in reversed(session.lists.values()):
                 if (
                     shown.ts <= event.ts
-                    and self._rules.counts_users(shown.experiments)
+                    and self._counts_users(shown.experiments)
                     and shown.impression_id != event.impression_id
                     and shown.ts >= counted_from
                     and shown.ts >= final
@@ -167,21 +232,24 @@ class SessionStore:
         self.due_changed.add(event.user_id)
 
     def close_ended(self, user_id: str, user: User, bound: int) -> None:
-        """Close those sessions of a user that no event can extend any more, and pass their lists on to enrolment.
+        """Close those sessions of a user that no event can extend any more, and hand their lists on.
 
         This is the only place where sessions close. No event before `bound` (ms) is admitted any more.
         """
         self.dirty[user_id] = user
         if self._has_exposures:
             self.label(user, bound)
-        closed = close_before(user, bound, self._rules.join.gap_ms)
+        closed = close_before(user, bound, self._rules.gap_ms)
         self._untangle(closed)
         for session in closed:
             self.open -= 1
             matched, unmatched = self._count_outcomes(session)
             if self._has_exposures:
-                self._list_labels.count_exposed(session.lists.values())
-            self._enrolments.add_session(user_id, user, session, matched, unmatched)
+                for shown in session.lists.values():
+                    self._counts["list_exposed" if shown.experiments else "list_unexposed", shown.topic] += 1
+            self._final.closed.append(ClosedSession(session.last, matched, unmatched))
+            if self.turns is not None:
+                self._hand_on(user_id, lists_from(session, user.enrolled_before))
 
     def _count_outcomes(self, session: Session) -> tuple[int, int]:
         """Count what became of the events of a session that has closed. Returns the number of matched and of unmatched feedback."""
@@ -200,23 +268,21 @@ class SessionStore:
         """Bring sessions up to date with their logs, and count the duplicates that this reveals."""
         for session in sessions:
             if session.is_stale:
-                for topic, count in untangle(session, self._rules.join, self.changed).items():
+                for topic, count in untangle(session, self._rules, self.changed).items():
                     self._counts["duplicate", topic] += count
 
     def label(self, user: User, bound: int) -> None:
         """Label the lists of a user before `bound` (ms)."""
         self._untangle(user.sessions)
-        self._list_labels.label(user, bound, self.changed)
+        self._label(user, bound, self.changed)
 
     def take_changed(self, bound: int) -> ChangedLists:
         """Bring all sessions up to date, label their lists before `bound` (ms), and return the lists that changed since the last commit."""
         for user_id, user in self.dirty.items():
             self._untangle(user.sessions)
             if user.unlabelled_from < bound:
-                self._list_labels.label(user, bound, self.changed)
+                self._label(user, bound, self.changed)
                 self.due_changed.add(user_id)
-        if self._has_exposures:
-            self._list_labels.advance(bound, self.next_due)
         changed, self.changed = self.changed, []
         return changed
 
@@ -281,18 +347,27 @@ class SessionStore:
         enrolled is final. Without sessions, the last exposure has expired.
         """
         if not user.sessions:
-            return min(self._list_labels.due(user), self._list_labels.expires(user))
-        due = min(self._list_labels.due(user), next_close(user, self._rules.join.gap_ms))
-        if not self._rules.users_counted:
+            return min(self._labels_due(user), self._expires(user))
+        due = min(self._labels_due(user), next_close(user, self._rules.gap_ms))
+        if self.turns is None:
             return due
         if self.turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
             return due
         lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before)]
-        if self._rules.unique_users is None:
-            lists = [shown for shown in lists if self._rules.counts_users(shown.experiments)]
-        if not lists:
-            return due
-        return min(due, self.turns.due(user_id, min([shown.ts for shown in lists])))
+        times = [shown.ts for shown in lists if self._counts_users(shown.experiments)]
+        return min(due, self.turns.due(user_id, min(times))) if times else due
+
+    def _labels_due(self, user: User) -> int:
+        """Return when (ms) a user is due because of exposures: the first list may get its variants, or the first exposure be counted."""
+        if user.exposures is None or not self._counts_exposures:
+            return user.unlabelled_from
+        return min(user.unlabelled_from, user.exposures.first_from(user.exposed_before))
+
+    def _expires(self, user: User) -> int:
+        """Return the last time (ms) at which a list may need an exposure of a user. There must be one."""
+        assert self._rules.exposures is not None
+        assert user.exposures is not None
+        return user.exposures.newest + self._rules.exposures.validity_ms
 
     def evict(self, users_max: int) -> None:
         """Drop saved users from memory until `users_max` are left, or for now fewer than 4/3 of that.

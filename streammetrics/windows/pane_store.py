@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple, Protocol
 
-from streammetrics.engine.control import Control
-from streammetrics.engine.input_progress import InputProgress
-from streammetrics.engine.label_index import LabelIndex
-from streammetrics.engine.rules import EngineRules
+import msgspec
+
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
+from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.state import ChangedLists
 from streammetrics.windows.panes import Group, Pane, Panes, add_to, decode_pane, encode_pane
@@ -34,12 +33,21 @@ class PaneChanges(NamedTuple):
     final: list[FinalPane]
 
 
-class StoredPanes(TypedDict):
-    """The fields of a task's control record that `PaneStore` owns."""
+class PaneState(msgspec.Struct, array_like=True):
+    """What is stored of `PaneStore` besides panes. `totals` are (experiment, variant, tally)."""
 
-    pane_from: int
-    oldest_kept: int
-    totals: list[tuple[str, str, list[int]]]
+    final_before: int = NEVER
+    oldest_kept: int = NEVER
+    totals: list[tuple[str, str, list[int]]] = []
+
+
+class PaneGroups(Protocol):
+    """The groups of labels, and since when (ms) each group is known: no list of it is older."""
+
+    @property
+    def since(self) -> Mapping[Group, int]: ...
+
+    def groups_of(self, experiments: Labels, segments: Labels, /) -> tuple[Group, ...]: ...
 
 
 class PaneStore:
@@ -53,7 +61,9 @@ class PaneStore:
         "_dirty",
         "_finalized",
         "_layout",
-        "_rules",
+        "_may_have_gaps",
+        "_pane_ms",
+        "_retention_ms",
         "_stored_starts",
         "final_before",
         "oldest_kept",
@@ -61,8 +71,8 @@ class PaneStore:
         "totals",
     )
 
-    def __init__(self, rules: EngineRules, layout: TallyLayout) -> None:
-        self._rules, self._layout = rules, layout
+    def __init__(self, layout: TallyLayout, *, pane_ms: int, retention_ms: int, may_have_gaps: bool) -> None:
+        self._layout, self._pane_ms, self._retention_ms, self._may_have_gaps = layout, pane_ms, retention_ms, may_have_gaps
         self._dirty: set[int] = set()
         self._finalized: Panes = {}
         self._stored_starts: set[int] = set()
@@ -71,26 +81,25 @@ class PaneStore:
         self.final_before = NEVER
         self.oldest_kept = NEVER
 
-    def restore(self, stored: Control, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
+    def restore(self, stored: PaneState, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
         """Continue from the last commit. `older` are the starts of panes that do not change any more."""
-        self.final_before, self.oldest_kept = stored.pane_from, stored.oldest_kept
+        self.final_before, self.oldest_kept = stored.final_before, stored.oldest_kept
         self.totals = {(experiment, variant): total for experiment, variant, total in stored.totals}
         self.open = {int(start): decode_pane(pane) for start, pane in panes.items()}
         self._stored_starts = {*self.open, *map(int, older)}
 
-    def stored(self) -> StoredPanes:
-        """Return the part of the control record that the next commit writes."""
-        totals = [(*key, total) for key, total in sorted(self.totals.items())]
-        return {"pane_from": self.final_before, "oldest_kept": self.oldest_kept, "totals": totals}
+    def stored(self) -> PaneState:
+        """Return what the next commit writes besides panes."""
+        return PaneState(self.final_before, self.oldest_kept, [(*key, total) for key, total in sorted(self.totals.items())])
 
-    def changes(self, lists: ChangedLists, progress: InputProgress, labels: LabelIndex, labelled_before: int) -> PaneChanges:
+    def changes(self, lists: ChangedLists, groups: PaneGroups, final_before: int, watermark: int) -> PaneChanges:
         """Tally the changed lists, finalize the panes that are complete, expire the oldest, and return what to commit.
 
-        Lists from `labelled_before` (ms) on may still get variants, so their panes are not final.
+        A pane that ends at or before `final_before` (ms) is complete.
         """
-        self._tally(lists, labels)
-        final = self._finalize(min(progress.final_before(self._rules.join.attribution_ms), labelled_before), labels)
-        self._expire(progress.watermark)
+        self._tally(lists, groups)
+        final = self._finalize(final_before, groups)
+        self._expire(watermark)
         changed = {start: self.open.get(start) or self._finalized.get(start) or {} for start in self._dirty}
         starts = self._stored_starts
         gone = [start for start in starts if start < self.oldest_kept or changed.get(start) == {}]
@@ -105,22 +114,21 @@ class PaneStore:
         if not group.segment:
             self.totals.pop((group.experiment, group.variant), None)
 
-    def _tally(self, lists: ChangedLists, labels: LabelIndex) -> None:
+    def _tally(self, lists: ChangedLists, groups: PaneGroups) -> None:
         """Bring the panes up to date. A list that changed several times since the last commit is scored once."""
-        rules = self._rules
-        deltas = tally_deltas(lists, self._layout, rules.pane_ms, labels.groups_of, may_have_gaps=rules.join.absolute_positions)
+        deltas = tally_deltas(lists, self._layout, self._pane_ms, groups.groups_of, may_have_gaps=self._may_have_gaps)
         for (start, group), change in deltas.items():
             assert start >= self.final_before, "a final pane changed"
             add_to(self.open.setdefault(start, {}), group, change)
             self._dirty.add(start)
 
-    def _finalize(self, bound: int, labels: LabelIndex) -> list[FinalPane]:
+    def _finalize(self, bound: int, groups: PaneGroups) -> list[FinalPane]:
         """Move the panes that end at or before `bound` into the totals."""
         if bound == NEVER:
             return []
         if bound != FOREVER:
-            self.final_before = max(self.final_before, pane_start(bound, self._rules.pane_ms))
-        final, pane_ms, since, totals = [], self._rules.pane_ms, labels.since, self.totals
+            self.final_before = max(self.final_before, pane_start(bound, self._pane_ms))
+        final, pane_ms, since, totals = [], self._pane_ms, groups.since, self.totals
         for start in sorted(self.open):
             if start + pane_ms > bound:
                 break
@@ -138,5 +146,5 @@ class PaneStore:
 
     def _expire(self, watermark: int) -> None:
         if watermark not in (NEVER, FOREVER):
-            kept = pane_start(watermark - self._rules.retention_ms, self._rules.pane_ms)
+            kept = pane_start(watermark - self._retention_ms, self._pane_ms)
             self.oldest_kept = max(self.oldest_kept, min(kept, self.final_before))

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
-from streammetrics.engine.control import Control
-from streammetrics.engine.rules import EngineRules
+import msgspec
+
 from streammetrics.events.event_time import NEVER, pane_start
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.last_seen import LastSeenBatch
-from streammetrics.windows.unique_users import PaneUserCountsByStart, UserCountLayout, decode_user_counts, encode_user_counts
+from streammetrics.windows.unique_users import (
+    PaneUserCountsByStart,
+    UniqueUserRules,
+    UserCountLayout,
+    decode_user_counts,
+    encode_user_counts,
+)
 
 UNIQUE_USERS: Final = "unique_users"
 """The table of the unique users of panes, by pane start (ms). They still change when the pane itself is final."""
@@ -23,53 +29,50 @@ class UserCountChanges(NamedTuple):
     gone: list[str]
 
 
-class StoredUniqueUsers(TypedDict):
-    """The fields of a task's control record that `UniqueUserPanes` owns."""
+class UniqueUserState(msgspec.Struct, array_like=True):
+    """What is stored of `UniqueUserPanes` besides panes. `window_panes` is the length of the longest window; 0: users are not counted."""
 
-    user_window_panes: int
-    users_counted_from: int
+    window_panes: int = 0
+    counted_from: int = NEVER
 
 
 class UniqueUserPanes:
     """Unique users of the panes whose lists may still be enrolled, by pane start (ms). Lists before `counted_from` (ms) do not count."""
 
-    __slots__ = ("_dirty", "_layout", "_rules", "_stored_starts", "counted_from", "panes")
+    __slots__ = ("_dirty", "_layout", "_pane_ms", "_rules", "_stored_starts", "counted_from", "panes")
 
-    def __init__(self, rules: EngineRules, layout: UserCountLayout | None) -> None:
-        self._rules, self._layout = rules, layout
+    def __init__(self, rules: UniqueUserRules | None, layout: UserCountLayout | None, pane_ms: int) -> None:
+        self._rules, self._layout, self._pane_ms = rules, layout, pane_ms
         self._dirty: set[int] = set()
         self._stored_starts: set[int] = set()
         self.panes: PaneUserCountsByStart = {}
         self.counted_from = NEVER
 
-    def restore(self, stored: Control, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
-        """Continue from the last commit. `older` are the starts of panes that do not change any more.
+    def restore(self, stored: UniqueUserState, newest: int, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
+        """Continue from the last commit, whose newest event was at `newest` (ms). `older` are the starts of panes that do
+        not change any more.
 
         If users were not counted then, or the longest window had another length, counting begins with the next pane.
         """
-        rules = self._rules
         self._stored_starts = set(map(int, (*panes, *older)))
-        if rules.unique_users is None:
+        if self._rules is None:
             return
-        if stored.user_window_panes == rules.unique_users.panes:
-            self.counted_from = stored.users_counted_from
+        if stored.window_panes == self._rules.panes:
+            self.counted_from = stored.counted_from
             self.panes = {int(start): decode_user_counts(pane) for start, pane in panes.items()}
-        elif stored.newest != NEVER:
-            self.counted_from = pane_start(stored.newest, rules.pane_ms) + rules.pane_ms
+        elif newest != NEVER:
+            self.counted_from = pane_start(newest, self._pane_ms) + self._pane_ms
 
-    def stored(self) -> StoredUniqueUsers:
-        """Return the part of the control record that the next commit writes."""
-        return {
-            "user_window_panes": 0 if self._rules.unique_users is None else self._rules.unique_users.panes,
-            "users_counted_from": self.counted_from,
-        }
+    def stored(self) -> UniqueUserState:
+        """Return what the next commit writes besides panes."""
+        return UniqueUserState(0 if self._rules is None else self._rules.panes, self.counted_from)
 
     def new_batch(self, lists: FinalLists) -> LastSeenBatch | None:
         """Begin to count the users of lists that are enrolled. None if unique users are not counted."""
-        rules, pane_ms = self._rules, self._rules.pane_ms
-        if rules.unique_users is None or self._layout is None:
+        pane_ms = self._pane_ms
+        if self._rules is None or self._layout is None:
             return None
-        return LastSeenBatch(self._layout, rules.unique_users.panes, pane_ms, self.counted_from // pane_ms, lists)
+        return LastSeenBatch(self._layout, self._rules.panes, pane_ms, self.counted_from // pane_ms, lists)
 
     def add(self, counted: LastSeenBatch) -> None:
         """Add the users that a batch has counted."""

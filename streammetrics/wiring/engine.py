@@ -9,8 +9,7 @@ from streammetrics.config.times import epoch_ms
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
-from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRules, Span
-from streammetrics.enrolment.stages import StagePlan
+from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span, StagePlan
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.experiments import Policy, stage_key

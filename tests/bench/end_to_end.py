@@ -295,7 +295,7 @@ def run_workers(
             if child.poll() is not None:
                 raise RuntimeError(f"a worker exited with {child.returncode}\n{log.read_text(errors='replace')[-4_000:]}")
         views = store.view(range(PARTITIONS), {}, tables=())
-        return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).offsets) == events
+        return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).progress.offsets) == events
 
     try:
         # Looked at so rarely that it costs the machine nothing; the time is the worker's own, up to its last commit of records.

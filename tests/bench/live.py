@@ -137,7 +137,7 @@ def _await_committed(store: RedisStore, events: int) -> None:
     deadline = time.monotonic() + SETTLED_SECONDS
     while True:
         views = store.view(range(PARTITIONS), {}, tables=())
-        if sum(offset or 0 for view in views.values() for offset in decode_control(view.control).offsets) == events:
+        if sum(offset or 0 for view in views.values() for offset in decode_control(view.control).progress.offsets) == events:
             return
         if time.monotonic() > deadline:
             raise WrongAnswerError(f"{SETTLED_SECONDS} s after the last record not all records are committed")

@@ -73,4 +73,4 @@ def _round(scene: Scene, name: str, count: int) -> PoolRound:
 
 def _committed(store: RedisStore) -> int:
     views = store.view(range(PARTITIONS), {}, tables=())
-    return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).offsets)
+    return sum(offset or 0 for view in views.values() for offset in decode_control(view.control).progress.offsets)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.windows.panes import OTHER
 from tests.oracle import Arrival, Group, Settings

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from streammetrics.engine.label_index import LabelIndex, LabelSetEntry
 from streammetrics.engine.rules import EngineRules
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Labels
@@ -43,7 +43,7 @@ def test_groups_and_runs_include_every_noted_list() -> None:
     assert [(run.first, run.last) for run in labels.runs] == [(2, 9)]
     note(labels, RANKER, 12)
     assert [(run.first, run.last) for run in labels.runs] == [(2, 12)]
-    assert labels.stored()["groups"] == [(Group(), 12, NEVER), (Group("ranker", "a"), 12, NEVER)]
+    assert labels.stored().groups == [(Group(), 12, NEVER), (Group("ranker", "a"), 12, NEVER)]
 
 
 def test_groups_with_recent_lists_are_not_forgotten_when_others_need_room() -> None:

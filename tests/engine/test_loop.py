@@ -9,7 +9,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.engine.task_state import TaskState
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades

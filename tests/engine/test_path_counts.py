@@ -22,7 +22,7 @@ def test_records_are_counted_with_the_nearest_name_and_the_last_time() -> None:
     counts = PathCounts()
     for note, at_ms in ((BOTH, 5), (NEITHER, 7), (ONE, 9), (ONE, 8)):
         counts.add(0, note, at_ms)
-    assert counts.stored() == {"paths": [(0, RANKER, ("abs", 4, 1, 3, 5)), (0, PAGE, ("", 4, 3, 0, 9))]}
+    assert counts.stored() == [(0, RANKER, ("abs", 4, 1, 3, 5)), (0, PAGE, ("", 4, 3, 0, 9))]
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([BOTH, NEITHER, ONE]), st.integers(0, 9))), st.sets(st.integers(0, 20)))
@@ -35,7 +35,7 @@ def test_commits_between_records_change_nothing(records: list[tuple[int, PathsFo
         if number in commits:
             state.path_counts = cut
             control, cut = decode_control(state.control_record()), PathCounts()
-            cut.restore(control)
+            cut.restore(control.paths)
     assert cut.stored() == whole.stored()
 
 
@@ -44,9 +44,9 @@ def test_the_path_that_was_seen_longest_ago_goes_first() -> None:
     paths = [WatchedPath(f"mapping {number}", "value", "v") for number in range(ROWS_MAX + 1)]
     for path in paths:
         counts.add(0, PathsFound(path.mapping, (), ((path, ""),)), 5)
-    kept = {path for _, path, _ in counts.stored()["paths"]}
+    kept = {path for _, path, _ in counts.stored()}
     assert kept == {*paths[1:]}
-    assert all(row == ("", 1, 0, 1, NEVER) for _, _, row in counts.stored()["paths"])
+    assert all(row == ("", 1, 0, 1, NEVER) for _, _, row in counts.stored())
 
 
 def test_a_note_is_no_event() -> None:
@@ -57,4 +57,4 @@ def test_a_note_is_no_event() -> None:
     machine.engine.take(machine.state, machine.engine.needs(machine.state, batch), {})
     assert machine.engine.step(machine.state, batch).timed == 2
     assert machine.state.progress.counts["events", 0] == 2
-    assert machine.state.path_counts.stored()["paths"][1] == (0, PAGE, ("", 2, 2, 0, 30))
+    assert machine.state.path_counts.stored()[1] == (0, PAGE, ("", 2, 2, 0, 30))

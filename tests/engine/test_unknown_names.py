@@ -19,7 +19,7 @@ SETTINGS = replace(Settings(), inputs=("events",))
 
 
 def of_names(names: UnknownNames) -> list[tuple[str, str, int]]:
-    return names.stored()["unknown_names"]
+    return names.stored()
 
 
 @given(st.data(), st.lists(st.sampled_from(["click", "Click", "hover", "CLICK"]), max_size=12))

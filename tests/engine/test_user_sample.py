@@ -9,7 +9,6 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.control import decode_control
 from streammetrics.engine.user_sample import PERIOD_MS, USERS_MAX, SampledUsers, UserSample, decode_sample, merge_samples
 from streammetrics.events.model import Impression
 from tests.oracle import Arrival, Settings
@@ -26,7 +25,7 @@ def sample_of(users: Iterable[str], ts: int = 0) -> UserSample:
 
 
 def merged(*samples: UserSample) -> SampledUsers:
-    return merge_samples(decode_sample(sample.stored()["users_sampled"]) for sample in samples)
+    return merge_samples(decode_sample(sample.stored()) for sample in samples)
 
 
 @given(st.lists(st.tuples(st.sampled_from(USERS[:400]), st.integers(0, 4 * PERIOD_MS)), max_size=600), st.randoms(use_true_random=False))
@@ -43,17 +42,13 @@ def test_the_order_of_events_does_not_change_the_sample(events: list[tuple[str, 
 @given(st.lists(st.tuples(st.sampled_from(USERS[:300]), st.integers(0, 3 * PERIOD_MS), st.booleans()), max_size=400))
 def test_a_restored_sample_continues_as_if_it_had_not_been_stored(events: list[tuple[str, int, bool]]) -> None:
     whole, restored = UserSample(), UserSample()
-    machine = Machine(engine_of(Settings(inputs=("events",))), Settings(inputs=("events",)))
-    machine.take([Arrival("events", Impression("x", "u", 1, ("a",)))])
-    machine.commit()
-    control = decode_control(machine.store.view([0], {})[0].control)
     for user, ts, is_stored in events:
         whole.add(user, ts)
         restored.add(user, ts)
         if is_stored:
-            stored = restored.stored()["users_sampled"]
+            stored = restored.stored()
             restored = UserSample()
-            restored.restore(msgspec.structs.replace(control, users_sampled=stored))
+            restored.restore(stored)
     assert restored.stored() == whole.stored()
 
 
@@ -83,16 +78,14 @@ def test_tasks_of_different_sizes_are_compared_where_both_samples_are_complete()
     large, small = sample_of(USERS), sample_of(USERS[:40])
     users, on_several = merged(large, small)
     assert users == USERS_MAX
-    assert on_several == len(
-        {*decode_sample(small.stored()["users_sampled"])[0][1]} & {*decode_sample(large.stored()["users_sampled"])[0][1]}
-    )
+    assert on_several == len({*decode_sample(small.stored())[0][1]} & {*decode_sample(large.stored())[0][1]})
 
 
 def test_only_the_newest_two_periods_are_kept() -> None:
     sample = UserSample()
     for number, ts in enumerate((0, PERIOD_MS, 5 * PERIOD_MS, 4 * PERIOD_MS, 3 * PERIOD_MS)):
         sample.add(f"u{number}", ts)
-    assert [period for period, _ in sample.stored()["users_sampled"]] == [4 * PERIOD_MS, 5 * PERIOD_MS]
+    assert [period for period, _ in sample.stored()] == [4 * PERIOD_MS, 5 * PERIOD_MS]
 
 
 def test_a_task_that_is_far_behind_is_not_compared() -> None:
@@ -102,7 +95,7 @@ def test_a_task_that_is_far_behind_is_not_compared() -> None:
 def test_the_sample_takes_about_two_kilobytes_of_a_commit() -> None:
     sample = sample_of(USERS)
     sample_of_two = sample_of(USERS, PERIOD_MS)
-    stored = [*sample.stored()["users_sampled"], *sample_of_two.stored()["users_sampled"]]
+    stored = [*sample.stored(), *sample_of_two.stored()]
     assert len(msgspec.json.encode(stored)) < 2_150
 
 
@@ -111,6 +104,4 @@ def test_each_admitted_event_adds_its_user_to_the_period_of_the_event() -> None:
     machine = Machine(engine_of(settings), settings)
     times = (0, PERIOD_MS - 1, PERIOD_MS, PERIOD_MS + 5)
     machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",))) for ts in times])
-    assert machine.state.user_sample.stored() == {
-        "users_sampled": sample_of(["u"], 0).stored()["users_sampled"] + sample_of(["u"], PERIOD_MS).stored()["users_sampled"]
-    }
+    assert machine.state.user_sample.stored() == sample_of(["u"], 0).stored() + sample_of(["u"], PERIOD_MS).stored()

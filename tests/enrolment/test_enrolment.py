@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.credits import TEAM_PAIRS_MAX
-from streammetrics.enrolment.runs import CovariatePeriod, ExperimentRules, Span
+from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.experiments import ExperimentReport, Policy
@@ -67,7 +67,7 @@ def test_any_batches_commits_and_crashes_equal_brute_force(
     for (reason, _), count in machine.state.progress.counts.items():
         counted[reason] += count
     joined = [counted["matched"], sum(counted[reason] for reason in UNMATCHED)]
-    assert [sum(of_day[place] for of_day in machine.state.enrolments.feedback.by_day.values()) for place in (0, 1)] == joined
+    assert [sum(of_day[place] for of_day in machine.state.feedback_days.by_day.values()) for place in (0, 1)] == joined
 
 
 @given(st.data(), cases(), RULES, DUE_MAX)
@@ -356,7 +356,7 @@ def test_feedback_counts_are_dropped_with_the_experiments_and_panes_of_their_day
     for days, left in ((2, {1, 2}), (3, {1, 2, 3}), (4, {3, 4})):  # on the fourth day the experiment is over
         take(machine, clicked("w", NOON_MS + days * DAY_MS), clock(NOON_MS + days * DAY_MS + 10_000))
         machine.open()
-        assert {day - NOON_MS // DAY_MS for day in machine.state.enrolments.feedback.by_day} == left
+        assert {day - NOON_MS // DAY_MS for day in machine.state.feedback_days.by_day} == left
 
 
 def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_that_never_changes() -> None:

@@ -8,9 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules, StagePlan
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Exposure, Feedback
 from streammetrics.experiments import Stored

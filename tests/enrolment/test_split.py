@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules, StagePlan
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.stages import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Exposure
 from streammetrics.experiments import StoredStage

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.engine.control import decode_control
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules, StagePlan
 from streammetrics.enrolment.stage_changes import StageChange, stage_changes
-from streammetrics.enrolment.stages import StagePlan
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Impression

@@ -7,8 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.enrolment.runs import ExperimentRules, Span
-from streammetrics.enrolment.stages import StagePlan
+from streammetrics.enrolment.rules import ExperimentRules, Span, StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Step
@@ -109,7 +108,7 @@ def test_a_plain_experiment_stores_nothing_of_stages() -> None:
     take(machine, shown("u", NOON_MS, RANKER), shown("u", NOON_MS + 10, RANKER), clock(NOON_MS + 10_000))
     _, _, cells = kept(machine, "u")
     assert {len(json.loads(cell)) for cell in cells.values()} == {7}
-    assert machine.state.labels.stored()["parts"] == []
+    assert machine.state.labels.stored().parts == []
 
 
 def test_stages_may_be_added_to_a_running_experiment() -> None:
@@ -134,7 +133,7 @@ def test_nothing_of_an_ended_rollout_is_left() -> None:
     assert (set(totals), len(cells)) == ({"u"}, 8)
     take(machine, clock(NOON_MS + 7_000 + DAY_MS), clock(NOON_MS + 7_000 + DAY_MS))
     assert kept(machine, "u") == ({}, ["clock"], {})
-    assert machine.state.labels.stored()["parts"] == []
+    assert machine.state.labels.stored().parts == []
 
 
 @given(st.data(), ramps(), PLANS, DUE_MAX)

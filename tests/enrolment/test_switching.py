@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
-from streammetrics.enrolment.runs import ExperimentRules, Span
+from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ReportBuilder
@@ -36,7 +36,7 @@ def switch(machine: Machine, engine: Engine) -> None:
 
 
 def newest(machine: Machine) -> int:
-    return decode_control(machine.store.view([0], {})[0].control).newest
+    return decode_control(machine.store.view([0], {})[0].control).progress.newest
 
 
 @given(st.data(), cases(), RULES, DUE_MAX, st.booleans(), st.booleans())

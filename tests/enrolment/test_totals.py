@@ -7,9 +7,9 @@ from collections import Counter
 from streammetrics.enrolment.packed_sums import unpack_sums
 from streammetrics.enrolment.records import UserRecord
 from streammetrics.enrolment.rows import UserTotalsLayout
-from streammetrics.enrolment.runs import ExperimentRules, ExperimentRuns
+from streammetrics.enrolment.rules import ExperimentRules, StagePlan
+from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.enrolment.stages import StagePlan
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import DAY_MS, NEVER

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import given
 
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.outcomes import LABELS, NOT_REFUSED, OUTCOMES, UNMATCHED, names_of
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.oracle import REASONS

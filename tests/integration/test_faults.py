@@ -373,7 +373,7 @@ def test_a_primary_of_a_cluster_that_is_away_holds_up_its_own_tasks_only(kafka_b
 
             def committed() -> int:
                 controls = [decode_control(view.control) for view in store.view(others, {}).values()]
-                return sum(offset or 0 for control in controls for offset in control.offsets)
+                return sum(offset or 0 for control in controls for offset in control.progress.offsets)
 
             with Stream(pipeline):
                 wait_for_commits(pipeline, 100)

@@ -62,7 +62,7 @@ def turn_until(worker: Worker, condition: Callable[[], bool]) -> None:
 
 
 def counted(pipeline: Pipeline, reason: str) -> int:
-    return sum(count for control in pipeline.controls().values() for name, _, count in control.counts if name == reason)
+    return sum(count for control in pipeline.controls().values() for name, _, count in control.progress.counts if name == reason)
 
 
 def test_a_machine_a_day_ahead_makes_no_event_late(kafka_broker: KafkaBroker, redis_server: RedisServer) -> None:
@@ -89,8 +89,8 @@ def test_a_machine_a_day_ahead_makes_no_event_late(kafka_broker: KafkaBroker, re
         sent_ms = now_ms()
         send_visits(pipeline, producer, (f"u{number}" for number in range(40)), sent_ms)
         turn_until(worker, lambda: counted(pipeline, "events") == 80)
-        turn_until(worker, lambda: min(control.watermark for control in pipeline.controls().values()) > sent_ms + 1_000)
-        assert max(control.watermark for control in pipeline.controls().values()) <= now_ms()
+        turn_until(worker, lambda: min(control.progress.watermark for control in pipeline.controls().values()) > sent_ms + 1_000)
+        assert max(control.progress.watermark for control in pipeline.controls().values()) <= now_ms()
         send_visits(pipeline, producer, (f"v{number}" for number in range(40)), now_ms())
         turn_until(worker, lambda: counted(pipeline, "events") == 160)
         assert counted(pipeline, "late") == 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from streammetrics.engine.engine import Engine
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
 from streammetrics.reports.builder import ReportBuilder

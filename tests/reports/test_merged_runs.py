@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.control import decode_control
-from streammetrics.enrolment.runs import ExperimentRules, Span
+from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, Joined, Policy
@@ -183,7 +183,8 @@ def test_the_latest_run_with_enrolled_lists_counts_in_any_order() -> None:
     control = decode_control(tasks.view([0], {})[0].control)
     runs = [(1, "ranker", 500, 600, ["a"], None), (2, "ranker", 0, 10, ["a"], None), (3, "ranker", 900, 900, ["a"], None)]
     for known in permutations(runs):  # the last run has a day only
-        assert started_runs(msgspec.structs.replace(control, runs=list(known)), ["2", "1", "1:20000", "3:20000"]) == {1: "ranker"}
+        labels = msgspec.structs.replace(control.labels, runs=list(known))
+        assert started_runs(msgspec.structs.replace(control, labels=labels), ["2", "1", "1:20000", "3:20000"]) == {1: "ranker"}
 
 
 def test_a_task_whose_input_ended_ends_no_run_of_other_tasks() -> None:

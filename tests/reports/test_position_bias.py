@@ -9,8 +9,7 @@ import pytest
 
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.reports.position_bias import PositionBias, PositionBiasReader, PositionBiasView
-from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemHashes
-from streammetrics.windows.examination_store import encode_sample
+from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemHashes, encode_sample
 from tests.support.enrolments import shown as shown_to
 from tests.windows.test_examination import final
 
@@ -27,7 +26,7 @@ def stored(lists: int, clicks: int, order: str = "ab", rules: ExaminationRules =
 
 
 def control(enrolled_before: int) -> Any:
-    return SimpleNamespace(enrolled_before=enrolled_before)
+    return SimpleNamespace(enrolment=SimpleNamespace(enrolled_before=enrolled_before))
 
 
 def read(

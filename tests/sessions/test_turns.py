@@ -7,14 +7,12 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.enrolment.runs import ExperimentRules
 from streammetrics.sessions.turns import EnrolmentTurns
 from tests.support.enrolments import NOON_MS, RANKER, SETTINGS, clock, found, machine_of, shown, take
-from tests.support.machine import engine_of
 
 
 def turns_of(patience_ms: int) -> EnrolmentTurns:
-    return EnrolmentTurns(engine_of(SETTINGS, experiments=ExperimentRules(patience_ms=patience_ms)).rules)
+    return EnrolmentTurns(pane_ms=SETTINGS.pane_ms, patience_ms=patience_ms, attribution_ms=SETTINGS.attribution_ms)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.integers(0, 5_000), st.integers(0, 950))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine import user_codec
 from streammetrics.engine.engine import SaveResult
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.sessions import user_codec
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import User
 from streammetrics.sessions.user_codec import GROWING_BYTES, PIECES_MIN, decode_user

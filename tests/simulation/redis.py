@@ -66,11 +66,12 @@ class SimulatedRedis(FaultyStore):
         if after is None or after.control is not commit.changes.control:
             return
         control = decode_control(after.control)
-        for topic, offset in zip(control.topics, control.offsets, strict=True):
+        for topic, offset in zip(control.topics, control.progress.offsets, strict=True):
             place = Input(topic, commit.task)
             self._reached[place] = max(self.reached(place), offset or 0)
         if before is not None:
-            assert decode_control(before.control).watermark <= control.watermark, f"the watermark of task {commit.task} has gone back"
+            former = decode_control(before.control).progress.watermark
+            assert former <= control.progress.watermark, f"the watermark of task {commit.task} has gone back"
 
     def reached(self, place: Input) -> int:
         """Return the greatest offset of an input that was ever committed."""

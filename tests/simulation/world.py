@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.runtime.consume import consumer
 from streammetrics.runtime.consume.consumer import Worker

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import NO_BOUNDS
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import SINCE_START, ExperimentReport, Policy
 from streammetrics.reports.builder import ReportBuilder

@@ -14,7 +14,7 @@ from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import Scorer, Spec, parse_metric
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue

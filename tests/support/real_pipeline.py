@@ -264,7 +264,7 @@ class Pipeline:
 
     def committed(self) -> int:
         """Return how many records are committed."""
-        return sum(offset or 0 for control in self.controls().values() for offset in control.offsets)
+        return sum(offset or 0 for control in self.controls().values() for offset in control.progress.offsets)
 
     def wait_until_read(self, users_open: int, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until every record is committed and this many users have open sessions."""
@@ -277,9 +277,9 @@ class Pipeline:
             offsets = {
                 Input(topic, task): offset
                 for task, view in views.items()
-                for topic, offset in zip(self.topics, decode_control(view.control).offsets, strict=True)
+                for topic, offset in zip(self.topics, decode_control(view.control).progress.offsets, strict=True)
             }
-            users = sum(view.users - decode_control(view.control).users_without_sessions for view in views.values())
+            users = sum(view.users - decode_control(view.control).sessions.without_sessions for view in views.values())
             return users == users_open and all(offsets.get(place) == end for place, end in ends.items())
 
         wait_until(read, what=f"everything is committed and {users_open} users are left", deadline_seconds=seconds)
@@ -318,9 +318,9 @@ class Pipeline:
         complete = []
         for task, view in self.views().items():
             aggregator.update(
-                task, {int(start): row for start, row in view.table(UNIQUE_USERS).items()}, decode_control(view.control).oldest_kept
+                task, {int(start): row for start, row in view.table(UNIQUE_USERS).items()}, decode_control(view.control).panes.oldest_kept
             )
-            complete.append(decode_control(view.control).enrolled_before)
+            complete.append(decode_control(view.control).enrolment.enrolled_before)
         lists = [task.lists for task in truth.result.tasks.values()]
         starts = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
         for end in sorted(start for start in starts if start <= min(complete))[::5]:

@@ -86,9 +86,10 @@ def settled(store: Store, logs: Logs, sessions_open: int | None = 0) -> bool:
     if len(views) < logs.partitions:
         return False
     at_end = all(
-        decode_control(view.control).offsets == [logs.end(Input(topic, task)) for topic in logs.topics] for task, view in views.items()
+        decode_control(view.control).progress.offsets == [logs.end(Input(topic, task)) for topic in logs.topics]
+        for task, view in views.items()
     )
-    return at_end and all(sessions_open in (None, decode_control(view.control).sessions_open) for view in views.values())
+    return at_end and all(sessions_open in (None, decode_control(view.control).sessions.open) for view in views.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, setting
     aggregator = UniqueUserWindows(engine.user_count_layout, settings.pane_ms)
     for task, view in store.view(range(logs.partitions), {}).items():
         aggregator.update(
-            task, {int(start): row for start, row in view.table(USER_COUNTS).items()}, decode_control(view.control).oldest_kept
+            task, {int(start): row for start, row in view.table(USER_COUNTS).items()}, decode_control(view.control).panes.oldest_kept
         )
     lists = [task.lists for task in truth.result.tasks.values()]
     ends = {shown.ts // settings.pane_ms * settings.pane_ms for of_task in lists for shown in of_task}
@@ -275,11 +276,11 @@ class Bench:
     def offsets(self) -> list[int | None]:
         """The committed offsets of the two inputs."""
         views = self.store.view([0], {})
-        return decode_control(views[0].control).offsets if views else []
+        return decode_control(views[0].control).progress.offsets if views else []
 
     @property
     def watermark(self) -> int:
-        return decode_control(self.store.view([0], {})[0].control).watermark - START_MS
+        return decode_control(self.store.view([0], {})[0].control).progress.watermark - START_MS
 
     def ahead_ms(self) -> int:
         """Return how far the first input is ahead of the second in event time."""

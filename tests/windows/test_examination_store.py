@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Impression
 from streammetrics.sessions.state import ShownList
+from streammetrics.sessions.store import FinalEvents
 from streammetrics.state.codec import VERSION
 from streammetrics.state.msgpack import pack
-from streammetrics.windows.examination import NO_LIMIT, ExaminationRules
-from streammetrics.windows.examination_store import EXAMINATION, ExaminationStore, decode_counts, encode_sample
+from streammetrics.windows.examination import EXAMINATION, NO_LIMIT, ExaminationRules, ExaminationStore, decode_counts, encode_sample
 from tests.oracle import Arrival, Tick, expected_result
 from tests.oracle.examination import Counted, count_period
 from tests.support.brute_force import grades_text
@@ -195,7 +195,7 @@ def test_a_sample_that_is_stored_and_restored_continues(lists: list[tuple[int, i
         assert isinstance(arrival, Arrival)
         assert isinstance(arrival.event, Impression)
         for store in (whole, cut):
-            store.add([_final(arrival.event)], 0)
+            store.on_final(FinalEvents({"u": [_final(arrival.event)]}, {}, []), 0)
         cut, before = ExaminationStore(rules), cut
         cut.restore({str(period): encode_sample(sample, rules) for period, sample in before.samples.items()})
     assert {period: encode_sample(each, rules) for period, each in cut.samples.items()} == {

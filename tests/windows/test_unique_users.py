@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.pane_store import PANES

@@ -12,7 +12,7 @@ from streammetrics.config import (
 )
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.enrolment.stages import StagePlan
+from streammetrics.enrolment.rules import StagePlan
 from streammetrics.errors import ConfigError
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.json_text import iso_ms

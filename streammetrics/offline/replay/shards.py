@@ -105,8 +105,8 @@ def require_splittable(files: Sequence[str]) -> None:
 def require_split_allowed(views: Iterable[TaskView], groups_max: int) -> None:
     """Raise StreammetricsError if a limit on labels was reached: which labels it drops depends on the split."""
     controls = [decode_control(view.control) for view in views]
-    dropped = any(count for control in controls for reason, _, count in control.counts if reason in _LIMITS)
-    groups = {group for control in controls for group, _, _ in control.groups}
+    dropped = any(count for control in controls for reason, _, count in control.progress.counts if reason in _LIMITS)
+    groups = {group for control in controls for group, _, _ in control.labels.groups}
     if dropped or len(groups) > groups_max:
         raise StreammetricsError(
             f"the files have more labels than windows.groups_max = {groups_max} or experiments.variants_max allows, and which ones are "
@@ -118,7 +118,7 @@ def one_process_report(report: Report, views: Sequence[TaskView]) -> Report:
     """Return the merged report as one process writes it: all processes have read all inputs. `views` are their last states."""
     controls = [decode_control(view.control) for view in views]
     first, counts = controls[0], dict(report.counts)
-    counts |= {(reason, first.topics[topic]): count for reason, topic, count in first.counts if reason in _COUNTED_BY_ALL}
+    counts |= {(reason, first.topics[topic]): count for reason, topic, count in first.progress.counts if reason in _COUNTED_BY_ALL}
     inputs = tuple(each for each in report.inputs if each.partition == 0)
     late = tuple(late_inputs([(0, merged_lateness(controls))]))
     return dataclasses.replace(report, tasks=1, tasks_committed=1, inputs=inputs, late_inputs=late, counts=counts, user_partitions=None)

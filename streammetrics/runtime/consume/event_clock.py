@@ -51,4 +51,4 @@ class EventClock:
         others = sorted(set(range(self._store.partitions() or 0)) - set(owned))
         for view in self._store.view(others, {}, tables=()).values() if others else ():
             control = decode_control(view.control)
-            self.note(max([control.newest_supported, *control.record_times]), monotonic)
+            self.note(max([control.progress.newest_supported, *control.progress.record_times]), monotonic)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streammetrics.connectors.source import Input, Record
 from streammetrics.connectors.store import READ_SLICE
 from streammetrics.engine.batch import users_of
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.runtime.consume.chunk import Chunk

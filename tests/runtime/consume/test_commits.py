@@ -20,7 +20,7 @@ class TestCommitTimes:
         bench = Bench(commit_ms=1_000, commit_behind_ms=3_000, commit_bytes_max=1 << 20, records_max=1)
         bench.show(*range(75))  # one is read every tenth of a second
         bench.turn(85, seconds=0.1)
-        offsets = [decode_control(commit.changes.control).offsets[0] for commit in bench.store.written]
+        offsets = [decode_control(commit.changes.control).progress.offsets[0] for commit in bench.store.written]
         assert offsets == [0, pytest.approx(30, abs=2), pytest.approx(60, abs=4), 75]  # the last one does not wait: no record is left
 
     def test_a_task_that_has_caught_up_commits_at_once(self) -> None:

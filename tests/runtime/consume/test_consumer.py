@@ -139,7 +139,7 @@ class TestPartOfTheStoreUnreachable:
                 worker.turn()
 
         def read() -> dict[int, int | None]:
-            return {task: decode_control(view.control).offsets[0] for task, view in store.view(range(3), {}).items()}
+            return {task: decode_control(view.control).progress.offsets[0] for task, view in store.view(range(3), {}).items()}
 
         if later:
             run(0)

@@ -23,7 +23,9 @@ class TestDeadLetters:
         commit = bench.store.commit
 
         def noted(offered: Commit) -> CommitOutcome:
-            kept_at_commit.append((decode_control(offered.changes.control).offsets[0], [letter.offset for letter in bench.letters.kept]))
+            kept_at_commit.append(
+                (decode_control(offered.changes.control).progress.offsets[0], [letter.offset for letter in bench.letters.kept])
+            )
             return commit(offered)
 
         bench.store.commit = noted  # type: ignore[method-assign]

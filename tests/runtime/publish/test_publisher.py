@@ -16,7 +16,7 @@ from streammetrics.connectors.clock import Clock, SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.store import Store, StoreNode
 from streammetrics.engine.signature import Signature
-from streammetrics.enrolment.runs import ExperimentRules
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError, StoreError
 from streammetrics.events.model import Feedback, Impression, WatchedPath
 from streammetrics.experiments import Policy

@@ -1,0 +1,173 @@
+"""Which final lists count in experiments, and in which stage of a rollout. Pure: the answer depends only on a list's time and labels."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
+from streammetrics.events.model import Labels
+from streammetrics.sessions.rules import JoinRules
+from streammetrics.windows.unique_users import UniqueUserRules
+
+
+class StageAt(NamedTuple):
+    """The stage of a list, and the times (ms, both inclusive) between which lists with the same labels have the same answer.
+
+    `key` is the stage; None: the list is in no stage and does not count.
+    """
+
+    key: str | None
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """The stages of one experiment, and what is assigned to a variant.
+
+    `starts` are the stages that begin at a time: (key, first time in ms) in order. If `label` is given instead, it is the segment whose
+    value is the stage, and only `values` count. With `by_list`, each list is assigned on its own, so a user belongs to every variant that
+    they saw.
+    """
+
+    starts: tuple[tuple[str, int], ...] = (("", NEVER),)
+    label: str | None = None
+    values: tuple[str, ...] = ()
+    by_list: bool = False
+
+    def at(self, ts: int, labels: Labels) -> StageAt:
+        """Return the stage of a list. `labels` are its segments.
+
+        >>> plan = StagePlan((("", NEVER), ("1000", 1_000)))
+        >>> [plan.at(ts, ()).key for ts in (999, 1_000)]
+        ['', '1000']
+        >>> StagePlan(label="rollout", values=("half",)).at(5, (("rollout", "other"),)).key is None
+        True
+        """
+        if self.label is not None:
+            value = dict(labels).get(self.label)
+            return StageAt(value if value in self.values else None, NEVER, FOREVER)
+        number = bisect_right(self.starts, ts, key=lambda stage: stage[1])
+        last = self.starts[number][1] - 1 if number < len(self.starts) else FOREVER
+        return StageAt(*self.starts[number - 1], last) if number else StageAt(None, NEVER, last)
+
+
+class Span(NamedTuple):
+    """The configured time of an experiment (epoch ms): lists count from `start_ms` on and before `end_ms`. None: no bound."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def first(self) -> int:
+        """The first time (ms) at which lists count."""
+        return NEVER if self.start_ms is None else self.start_ms
+
+    @property
+    def last(self) -> int:
+        """The last time (ms) at which lists count."""
+        return FOREVER if self.end_ms is None else self.end_ms - 1
+
+    def holds(self, ts: int) -> bool:
+        return self.first <= ts <= self.last
+
+
+class CovariatePeriod(NamedTuple):
+    """The time before an experiment (epoch ms), from `from_ms` on and before `start_ms`. Users' covariates are their means in it."""
+
+    experiment: str
+    from_ms: int
+    start_ms: int
+
+    def holds(self, ts: int) -> bool:
+        return self.from_ms <= ts < self.start_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentRules:
+    """Which lists count in experiments.
+
+    `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
+    session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
+    all runs of a task. `earlier` are the covariate periods, at most one for each experiment. `plans` are the stages of rollouts; other
+    experiments have none. `stages_may_change` is whether stored state of other stages is accepted.
+    """
+
+    idle_ms: int = 30 * DAY_MS
+    patience_ms: int = 0
+    variants_max: int = 200
+    metrics: tuple[str, ...] = ()
+    spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
+    earlier: tuple[CovariatePeriod, ...] = ()
+    plans: Mapping[str, StagePlan] = field(default_factory=dict, hash=False)
+    stages_may_change: bool = False
+
+    def stage_labels(self, experiments: Labels, segments: Labels) -> Labels:
+        """Return those segments of a list that name a stage of one of its experiments."""
+        if not self.plans:
+            return ()
+        names = {self.plans[name].label for name, _ in experiments if name in self.plans}
+        return tuple(segment for segment in segments if segment[0] in names)
+
+    def span(self, experiment: str) -> Span:
+        return self.spans.get(experiment, EVER)
+
+    def is_earlier(self, ts: int) -> bool:
+        """Whether a list at this time is in some covariate period, whatever its experiments."""
+        return any(each.holds(ts) for each in self.earlier)
+
+    def before(self, experiment: str, first: int) -> CovariatePeriod | None:
+        """Return the covariate period of a run that begins at `first` (ms). None: the experiment has none, or the run began too late."""
+        return next((each for each in self.earlier if each.experiment == experiment and self.in_time(each, first)), None)
+
+    def in_time(self, earlier: CovariatePeriod, first: int) -> bool:
+        """Whether a run that begins at `first` (ms) has this period. If it began later, the period belongs to a run that is over."""
+        return first <= earlier.start_ms + self.idle_ms
+
+
+EVER: Final = Span()
+
+
+def is_behind(last: int, pane_ms: int, enrolled_before: int) -> bool:
+    """Whether all lists up to a time (ms) are enrolled: those of all panes up to there, and of the next one.
+
+    >>> [is_behind(last, 10, 70) for last in (59, 60, 61)]
+    [True, False, False]
+    """
+    return last + pane_ms < enrolled_before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnrolmentRules:
+    """What is counted of users' final lists. Times are in milliseconds.
+
+    `experiments`: None means that no users are counted in experiments; experiments still have windows and totals, as every group does.
+    `unique_users`: None means that no unique users are counted.
+    """
+
+    join: JoinRules = field(default_factory=JoinRules)
+    pane_ms: int = 60_000
+    experiments: ExperimentRules | None = None
+    unique_users: UniqueUserRules | None = None
+
+    @property
+    def patience_ms(self) -> int:
+        """How long a final list waits for its session to close before it is enrolled without."""
+        return max([rules.patience_ms for rules in (self.experiments, self.unique_users) if rules is not None], default=0)
+
+    @property
+    def enrolment_wait_ms(self) -> int:
+        """How long a list waits at most until it is enrolled. The wait begins at the end of the list's pane."""
+        return self.join.attribution_ms + self.patience_ms
+
+    @property
+    def users_counted(self) -> bool:
+        """Whether users are counted at all: in experiments, in windows, or both."""
+        return self.unique_users is not None or self.experiments is not None
+
+    def counts_users(self, experiments: Labels) -> bool:
+        """Whether the users of a list with these experiments are counted."""
+        return self.unique_users is not None or (self.experiments is not None and bool(experiments))
