@@ -3,6 +3,8 @@
 PYTHON ?= python3
 PYTEST_FLAGS ?=
 DEMO_FLAGS ?=
+# Modules that `make mutants` changes; all if empty.
+GROUPS ?=
 # Schedules of `make simulate`.
 SEEDS ?= 10000
 # Another Python with the extra `docs`, for a machine without the development tools.
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs mutants bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,7 +74,7 @@ test: setup servers golden lint test-unit test-commands test-golden test-deploy 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 1,500 simulated schedules (two minutes)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 400 simulated schedules (a minute and a half)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
 test-commands: setup ## each command as people start it, without servers (half a minute)
@@ -136,6 +138,9 @@ story: setup servers ## simulated experiments through real servers: a drop, no e
 
 simulate: setup ## the whole process in simulated schedules of faults, compared with the oracle: make simulate SEEDS=10000
 	@$(RUN) tests.simulation --seeds $(SEEDS)
+
+mutants: setup ## small changes of the modules that decide, and those that no test notices: make mutants GROUPS="commit gate" (minutes each)
+	@$(RUN) tests.mutants $(GROUPS)
 
 simulate-bugs: setup ## how soon the simulation finds each of the bugs that are kept as patches (minutes)
 	@$(RUN) tests.simulation.bugs

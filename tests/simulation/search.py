@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from streammetrics.runtime.consume import consumer
 from tests.simulation.ending import settle
 from tests.simulation.events import happen
 from tests.simulation.laws import check
@@ -35,7 +36,8 @@ class Outcome:
 
 def run(schedule: Schedule) -> Outcome:
     """Carry out a schedule and check every law."""
-    world = World(schedule)
+    world, chunk_records = World(schedule), consumer.CHUNK_RECORDS_MAX
+    consumer.CHUNK_RECORDS_MAX = schedule.chunk_records
     try:
         for event in schedule.events:
             happen(world, event)
@@ -45,6 +47,8 @@ def run(schedule: Schedule) -> Outcome:
         words = str(error).split("\n")[0] or traceback.extract_tb(error.__traceback__)[-1].line
         failure, trace = f"{type(error).__name__}: {words}", "".join(traceback.format_exception(error))
         return Outcome(schedule.seed, world.fate.seen, world.fate.states, failure, trace)
+    finally:
+        consumer.CHUNK_RECORDS_MAX = chunk_records
     return Outcome(schedule.seed, world.fate.seen, world.fate.states)
 
 

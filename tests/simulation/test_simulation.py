@@ -13,9 +13,9 @@ from tests.simulation.schedule import schedule_of
 from tests.simulation.search import quiet_logs, run
 from tests.support.paths import ROOT
 
-PARTS = 12
-SEEDS = 125
-"""Schedules of each part: about 9 seconds of CPU time."""
+PARTS = 4
+SEEDS = 100
+"""Schedules of each part: about 8 seconds of CPU time."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))

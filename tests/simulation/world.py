@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
-from streammetrics.runtime.consume import consumer
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.rules import WorkerRules
 from tests.simulation.disk import SimulatedDisk
@@ -52,7 +51,6 @@ class World:
         self._is_nested = False
         self.is_ending = False
         """Whether the workers have stopped for good."""
-        consumer.CHUNK_RECORDS_MAX = schedule.chunk_records
         self.store.announce(schedule.tasks)
         self.workers.extend(self.new_worker(number) for number in range(schedule.workers))
         self.exporters = [self.new_exporter() for _ in range(schedule.exporters)]

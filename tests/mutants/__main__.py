@@ -1,0 +1,119 @@
+"""Change the modules that decide, one small change at a time, and show which changes no test of their folder notices.
+
+mutmut makes the changes and runs the tests, in a copy of the project. A change that no test notices is a survivor: a missing test, or a
+change without an effect.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+import click
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from tests.support.paths import ROOT
+
+ROOMS: Final = "streammetrics"
+COPIED: Final = ("streammetrics", "tests", "deploy", ".github", "README.md", "CHANGELOG.md", "Makefile")
+SETTINGS: Final = """
+[tool.mutmut]
+source_paths = ["streammetrics"]
+also_copy = ["deploy", ".github", "README.md", "CHANGELOG.md", "Makefile"]
+use_git_change_detection = false
+track_dependencies = false
+pytest_add_cli_args = ["-p", "no:cacheprovider", "-q", "-x"]
+"""
+
+
+class Group(NamedTuple):
+    """Modules that decide one thing, and the tests that must notice a change of them."""
+
+    modules: Sequence[str]
+    tests: Sequence[str]
+
+
+GROUPS: Final[dict[str, Group]] = {
+    "admission": Group(
+        ["engine/input_progress.py", "engine/supported_time.py"],
+        ["tests/engine/test_input_progress.py", "tests/engine/test_supported_time.py", "tests/engine/test_engine.py"],
+    ),
+    "join": Group(["sessions/join_rules.py"], ["tests/sessions", "tests/engine/test_engine.py"]),
+    "tally": Group(["windows/tally_deltas.py"], ["tests/windows", "tests/engine/test_engine.py"]),
+    "commit": Group(
+        ["connectors/store.py", "runtime/consume/commits.py", "runtime/consume/claims.py"],
+        ["tests/connectors/test_memory.py", "tests/runtime/consume", "streammetrics/connectors/store.py"],
+    ),
+    "verdict": Group(["experiments/verdict.py"], ["tests/experiments"]),
+    "gate": Group(["experiments/gate.py", "reports/gate_answer.py"], ["tests/experiments/test_gate.py", "tests/reports"]),
+    "statistics": Group(
+        ["experiments/sequence.py", "experiments/sample_ratio.py", "experiments/estimates.py"],
+        ["tests/experiments"],
+    ),
+}
+"""The oracle is compared with the engine in tests/engine/test_engine.py, so it judges the join and the tallies, too."""
+
+
+class Counts(NamedTuple):
+    """What came of the changes of a group: how many there were, and the names of those that no test noticed."""
+
+    changes: int
+    survivors: list[str]
+    shown: str
+    """The survivors as differences."""
+
+
+def mutate(group: Group, jobs: int) -> Counts:
+    """Make all changes of a group in a copy of the project. Raises ClickException if its tests fail without a change."""
+    with TemporaryDirectory(prefix="streammetrics-mutants-") as folder:
+        place = Path(folder)
+        for name in COPIED:
+            _copy(ROOT / name, place / name)
+        only, tests = [f"{ROOMS}/{module}" for module in group.modules], list(group.tests)
+        chosen = f"only_mutate = {only}\npytest_add_cli_args_test_selection = {tests}\n"
+        (place / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text() + SETTINGS + chosen)
+        ran = _mutmut(place, "run", "--max-children", str(jobs))
+        results = [line.split(": ") for line in _mutmut(place, "results", "--all", "true").stdout.split("\n") if ": " in line]
+        if not results:
+            raise click.ClickException(f"nothing was changed:\n{ran.stdout[-2_000:]}{ran.stderr[-2_000:]}")
+        survivors = [name.strip() for name, outcome in results if outcome in ("survived", "no tests")]
+        return Counts(len(results), survivors, "\n".join(_mutmut(place, "show", name).stdout for name in survivors))
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(source, target)
+
+
+def _mutmut(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "CI": "1"}
+    return subprocess.run([sys.executable, "-m", "mutmut", *words], cwd=place, check=False, capture_output=True, text=True, env=environment)
+
+
+@click.command(help=__doc__)
+@click.argument("groups", nargs=-1, type=click.Choice(list(GROUPS)))
+@click.option("--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True, help="Processes.")
+def main(groups: Sequence[str], jobs: int) -> None:
+    """Print the survivors of each group, and a table. All groups by default."""
+    console, table = Console(width=120), Table("modules", "changes", "survivors", "noticed", box=MARKDOWN)
+    for name in groups or GROUPS:
+        click.echo(f"{name} …", err=True)
+        found = mutate(GROUPS[name], jobs)
+        console.print(found.shown, markup=False, highlight=False, soft_wrap=True)
+        noticed = 1 - len(found.survivors) / found.changes
+        table.add_row(name, str(found.changes), str(len(found.survivors)), f"{noticed:.0%}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.mutants")
