@@ -173,7 +173,7 @@ class ExperimentReport:
     preferences_by_action: the same for the credit of other actions, such as purchases. They decide nothing.
     known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
         another run.
-    gate: the decision on all treatments together, with `gate_margin`; None in reports of earlier versions.
+    gate: the decision on all treatments together, with `gate_margin`; None without a gate.
     unit: what is assigned to a variant, "user" or "list".
     stages: the stages in order; empty if none are configured. Users and lists of a variant are sums over stages, so a user of several
         stages counts in each. Means and comparisons are combined over stages.

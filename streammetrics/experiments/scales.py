@@ -1,8 +1,7 @@
 """Scales: the two numbers per measure that fix its boundary. They are chosen once, stored, and never change during a run.
 
 Stored are plain numbers by name, so that they merge with what is frozen already: `ndcg@10` is the standard error of the difference at
-the freezing look, and `ndcg@10 control` the control's mean then. An earlier version stored only the first, and mixed over a half-normal
-alone. Such a run keeps that boundary until it ends.
+the freezing look, and `ndcg@10 control` the control's mean then.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ from streammetrics.experiments.sequence import Mixture
 class MeasureScale(NamedTuple):
     """The frozen numbers of one measure.
 
-    tau: the standard error of the difference at the freezing look. control_mean: the control's mean then; None in runs that an earlier
-    version began.
+    tau: the standard error of the difference at the freezing look. control_mean: the control's mean then.
     """
 
     tau: float
-    control_mean: float | None = None
+    control_mean: float
 
     def mixture(self, lift: float) -> Mixture:
         """Return the mixture that detects a relative effect, such as `minimum_lift`."""
-        return Mixture(self.tau, None if self.control_mean is None else lift * self.control_mean)
+        return Mixture(self.tau, lift * self.control_mean)
 
 
-NO_SCALE: Final = MeasureScale(0.0)
+NO_SCALE: Final = MeasureScale(0.0, 0.0)
 """The scale of a comparison that needs none, because no arm has a spread."""
 
 
@@ -45,7 +43,7 @@ def scale_of(measure: Measure, frozen: Mapping[str, float]) -> MeasureScale | No
     Mixture(tau=0.02, effect=0.04000000000000001)
     """
     tau = frozen.get(str(measure))
-    return None if tau is None else MeasureScale(tau, frozen.get(f"{measure} control"))
+    return None if tau is None else MeasureScale(tau, frozen[f"{measure} control"])
 
 
 def choose_scales(
@@ -74,7 +72,7 @@ def choose_scales(
 
 def frozen_numbers(measure: Measure, scale: MeasureScale) -> dict[str, float]:
     """Return the numbers of a scale to store, by name."""
-    return {str(measure): scale.tau, f"{measure} control": scale.control_mean or 0.0}
+    return {str(measure): scale.tau, f"{measure} control": scale.control_mean}
 
 
 def choose_scale(estimates: Sequence[Estimate]) -> MeasureScale | None:

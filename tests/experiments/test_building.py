@@ -85,17 +85,6 @@ def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
     assert all(each.minimum_difference == 0.1 * frozen[f"{each.metric}@{each.k} control"] for each in measures)
 
 
-def test_scales_of_an_earlier_version_keep_their_boundary() -> None:
-    moments = {"control": arm(2_000, 0.5, 1), "treatment": arm(2_000, 0.5, 2)}
-    own, against = (estimate(MEASURES, MEASURES.all[0], moments[name]) for name in ("treatment", "control"))
-    assert own is not None
-    assert against is not None
-    ndcg = build_report(MEASURES, Policy(), stored(moments), {"ndcg@10": 0.05}).variants[1].measures[0]
-    assert (ndcg.tau, ndcg.minimum_difference) == (0.05, None)
-    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == difference(own, against, Mixture(0.05), 0.05)
-    assert choose_scales(MEASURES, Policy(), moments, {"ndcg@10": 0.05}).keys().isdisjoint({"ndcg@10", "ndcg@10 control"})
-
-
 def test_min_users_are_enough_for_scales_and_numbers() -> None:
     moments = {"control": arm(100, 0.3, 1), "treatment": arm(100, 0.3, 2)}
     assert {*MEASURES.names} <= choose_scales(MEASURES, Policy(), moments, {}).keys()

@@ -24,7 +24,7 @@ def new_claim_token(random_part: str, group_id: str) -> str:
 
 
 def group_of_token(token: str | None) -> str | None:
-    """Return the consumer group of a claim. None if it is unknown: an earlier version made the token, or the task has no claim."""
+    """Return the consumer group of a claim. None if the task has no claim, or its worker has no group."""
     _, separator, group = (token or "").partition(":")
     return group if separator else None
 
