@@ -117,6 +117,23 @@ def test_a_fragment_extends_its_run_even_if_its_list_exceeds_the_item_limit() ->
     assert found(machine)["ranker", None].first_exposures == {"control": 1}
 
 
+def test_the_latest_run_counts_if_no_run_begins_by_the_supported_time() -> None:
+    under = Settings(
+        inputs=("events",), gap_ms=7, lateness_ms=2, attribution_ms=5, out_of_orderness_ms=0, support_jump_ms=0, support_users=2,
+        support_far_ms=100,
+        pane_ms=4, windows_ms=(4,),
+    )  # fmt: skip
+    arms = [(("ranker", variant),) for variant in ("interleaved", "control")]
+    lists = [("v", 0, ()), ("u", 8, arms[0]), ("u", 9, ()), ("u", 10, ()), ("v", 12, arms[1]), *[("u", 12, ())] * 4]
+    steps = tuple(Arrival("events", Impression("w", user, ts, (), experiments)) for user, ts, experiments in lists)
+    case, rules = Case(under, steps), ExperimentRules(idle_ms=3, patience_ms=0)
+    machine = machine_for(case, rules)
+    machine.run(steps)
+    assert machine.state.progress.newest_supported() == 0
+    assert found(machine) == expected(case, machine, rules, flush=True)
+    assert found(machine)["ranker", None].first_exposures == {"control": 1}
+
+
 @given(st.data(), cases(without=("ticks",)), RULES)
 def test_the_interleaving_of_inputs_does_not_matter(data: st.DataObject, case: Case, rules: ExperimentRules) -> None:
     other = data.draw(interleavings(case))

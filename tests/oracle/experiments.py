@@ -87,6 +87,8 @@ def experiments(
     over_before = (result.w_ms if w_ms is None else w_ms) - settings.lateness_ms
     runs = _runs(steps, result, settings, idle_ms)
     found: dict[tuple[str, int | None], Scope] = {}
+    supported: set[str] = set()
+    """Experiments with a run that begins by the supported time. Without one, the latest run counts."""
     for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
         if last + idle_ms < over_before:
             continue
@@ -102,9 +104,11 @@ def experiments(
         ]
         exposures = [] if rollout is not None else _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
         exposures = [each for each in exposures if flush or each.ts < result.w_ms - settings.lateness_ms]
-        if flush and first > result.supported_ts > -math.inf and (name, None) in found:
+        is_supported = not flush or first <= result.supported_ts or result.supported_ts == -math.inf
+        if name in supported and not is_supported:
             continue  # a wrong clock began this run
         if enrolled or exposures:  # the latest run with enrolled lists or counted exposures is the experiment
+            supported |= {name} if is_supported else set()
             found = {key: scope for key, scope in found.items() if key[0] != name}
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
