@@ -18,7 +18,7 @@ from streammetrics.connectors.file_formats.lines import Row
 from streammetrics.connectors.file_formats.streams import rejoined
 from streammetrics.errors import SourceError
 from streammetrics.events.encodings.avro import container_shape
-from streammetrics.events.encodings.avro_aliases import Change
+from streammetrics.events.encodings.avro_aliases import AliasAdder
 from streammetrics.events.encodings.schema_text import SchemaText
 
 BATCH_ROWS: Final = 2_000
@@ -96,7 +96,7 @@ def _avro_rows(stream: io.BufferedReader) -> Iterator[Any]:
     return rows if add_aliases is None else _with_aliases(rows, add_aliases)
 
 
-def _with_aliases(rows: Iterator[Any], add_aliases: Change) -> Iterator[Any]:
+def _with_aliases(rows: Iterator[Any], add_aliases: AliasAdder) -> Iterator[Any]:
     for row in rows:
         add_aliases(row)
         yield row

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
-from streammetrics.events.encodings.avro_aliases import Change, alias_adder
+from streammetrics.events.encodings.avro_aliases import AliasAdder, alias_adder
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText, damaged, encode_json, needed
 from streammetrics.events.encodings.sent_value import ToJson
 
@@ -67,7 +67,7 @@ def single_object_reader(schema: SchemaText) -> ToJson:
     return to_json
 
 
-def container_shape(schema: SchemaText) -> tuple[bool, Change | None]:
+def container_shape(schema: SchemaText) -> tuple[bool, AliasAdder | None]:
     """Return whether the schema of a file contains itself, and a function that adds the aliases of fields to rows (None without any).
 
     Raises SchemaProblemError for a schema that is not valid, and for one by which a few bytes could claim any number of rows or elements.

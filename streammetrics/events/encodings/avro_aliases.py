@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-Change: TypeAlias = Callable[[Any], object]
+AliasAdder: TypeAlias = Callable[[Any], object]
 """Adds the aliases of fields to a decoded value, in place."""
 
 
-def alias_adder(schema: Any, named: Mapping[str, Any]) -> Change | None:
+def alias_adder(schema: Any, named: Mapping[str, Any]) -> AliasAdder | None:
     """Return a function that adds aliases to decoded values. None if no field has an alias. `named` are the types that have a name.
 
     A name that the record has already keeps its value. Of a union, the record with exactly the fields of a value is taken.
@@ -43,9 +43,9 @@ class _Aliases:
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
-        self._made: dict[str, Change] = {}
+        self._made: dict[str, AliasAdder] = {}
 
-    def of(self, schema: Any) -> Change:
+    def of(self, schema: Any) -> AliasAdder:
         if isinstance(schema, list):
             return self._union(schema)
         written = self._written(schema)
@@ -64,7 +64,7 @@ class _Aliases:
         found = self._named.get(schema) if isinstance(schema, str) else schema
         return found if isinstance(found, Mapping) else {}
 
-    def _record(self, name: str, fields: Sequence[Mapping[str, Any]]) -> Change:
+    def _record(self, name: str, fields: Sequence[Mapping[str, Any]]) -> AliasAdder:
         """Return the function of a record. That of its fields is made when it is first called."""
 
         def add(found: Any) -> None:
@@ -75,7 +75,7 @@ class _Aliases:
 
         return add
 
-    def _of_fields(self, fields: Sequence[Mapping[str, Any]]) -> Change:
+    def _of_fields(self, fields: Sequence[Mapping[str, Any]]) -> AliasAdder:
         inner = [(field["name"], self.of(field["type"])) for field in fields]
         aliases = [(field["name"], alias) for field in fields for alias in field.get("aliases", ())]
 
@@ -87,7 +87,7 @@ class _Aliases:
 
         return add
 
-    def _union(self, kinds: Sequence[Any]) -> Change:
+    def _union(self, kinds: Sequence[Any]) -> AliasAdder:
         written = [(self._written(kind), self.of(kind)) for kind in kinds]
         records = [(frozenset(field["name"] for field in each["fields"]), change) for each, change in written if "fields" in each]
         arrays = next((change for each, change in written if each.get("type") == "array"), _nothing)
