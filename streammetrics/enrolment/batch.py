@@ -85,8 +85,10 @@ class EnrolmentBatch:
         return record
 
     def _is_flushed(self, user: User) -> bool:
-        """Whether no more lists of a user can follow, so that the record is deleted."""
-        return self._bound == FOREVER and not user.sessions
+        """Whether no more lists and exposures of a user can follow, so that the record is deleted."""
+        if self._bound != FOREVER or user.sessions:
+            return False
+        return self._split is None or user.exposures is None or user.exposures.first_from(user.exposed_before) == FOREVER
 
     def changes(self, lifetimes: RecordLifetimes | None) -> RecordChanges:
         """Return what to commit, after the sums of both batches. `lifetimes` is None if experiments are not counted."""

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.enrolment.rules import ExperimentRules
+from streammetrics.events.model import Exposure, Impression
 from streammetrics.windows.panes import Group
+from tests.oracle import Arrival, Settings, expected_result
 from tests.oracle import Group as OracleGroup
-from tests.oracle import expected_result
 from tests.support.brute_force import assert_equals_brute_force, machine_for
 from tests.support.enrolments import DUE_MAX, RULES, expected, found
 from tests.support.enrolments import machine_for as machine_with_experiments
@@ -80,6 +81,26 @@ def test_sums_of_experiments_equal_brute_force_in_any_batches_commits_and_crashe
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
     assert_equals_brute_force(machine, case, flush=flush)
+
+
+def test_a_user_counts_once_if_the_input_ends_between_two_of_their_exposures() -> None:
+    """The first exposures are due just before the end, and the others after it: both counts need the user's record."""
+    under = Settings(
+        inputs=("lists", "exposures"), gap_ms=7, lateness_ms=2, attribution_ms=5, out_of_orderness_ms=0, support_jump_ms=0,
+        support_users=1, support_far_ms=100, pane_ms=4, windows_ms=(4,), validity_ms=9,
+    )  # fmt: skip
+    exposed = [("v", 0), ("u", 2), ("v", 7)]
+    steps = [Arrival("exposures", Exposure(user, ts, "ranker", "treatment")) for user, ts in exposed]
+    steps += [Arrival("lists", Impression("w", "u", 7, ())), Arrival("exposures", Exposure("u", 7, "ranker", "treatment"))]
+    case, rules = Case(under, tuple(steps)), ExperimentRules(idle_ms=1_000, patience_ms=0)
+    machine = machine_with_experiments(case, rules, 1)
+    machine.take(steps[:2])
+    machine.commit()
+    for step in steps[2:]:
+        machine.take([step])
+    machine.finish(flush=True)
+    assert found(machine) == expected(case, machine, rules, flush=True)
+    assert found(machine)["ranker", None].exposed == {"treatment": 2}
 
 
 @given(st.data(), cases(without=("ticks",), exposures=True))
