@@ -14,6 +14,7 @@ import pytest
 from streammetrics.connectors.parquet.directory import ResultDirectory
 from streammetrics.errors import SourceError
 from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.runtime.publish import outbox
 from streammetrics.runtime.publish.result_files import ResultFiles
@@ -173,9 +174,9 @@ def test_what_a_failing_disk_refuses_is_written_later(tmp_path: Path, start: Sta
     assert lists_of(tmp_path) == [(0, 1), (60, 2), (120, 3)]
 
 
-def report_of(up_to_ms: int, **verdicts: str) -> Any:
+def report_of(up_to_ms: int, **verdicts: Word) -> Any:
     """A report with the verdict on experiment x, and on its variants."""
-    of = {name: SimpleNamespace(word=word, code=1, reason=f"because of {name}") for name, word in verdicts.items()}
+    of = {name: Verdict(word, f"because of {name}") for name, word in verdicts.items()}
     variants = tuple(SimpleNamespace(variant=name, verdict=verdict) for name, verdict in of.items() if name != "whole")
     experiment = SimpleNamespace(experiment="x", scope=SINCE_START, verdict=of["whole"], variants=variants)
     return SimpleNamespace(experiments=(experiment,), entered_ms=up_to_ms)

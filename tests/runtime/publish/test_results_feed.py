@@ -12,6 +12,7 @@ import pytest
 
 from streammetrics.errors import SourceError
 from streammetrics.experiments import SINCE_START
+from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.result_records import ResultRecord, pane_records
 from streammetrics.runtime.publish import outbox
@@ -102,8 +103,8 @@ def test_verdicts_wait_until_the_report_is_settled(parts: tuple[Panes, Sink, Res
     assert [each.get("verdict") for each in found] == [None, "inconclusive"]
 
 
-def verdict_report(word: str, *, is_settled: bool = True) -> Any:
-    verdict = SimpleNamespace(word=word, code=1, reason="")
+def verdict_report(word: Word, *, is_settled: bool = True) -> Any:
+    verdict = Verdict(word, "")
     experiment = SimpleNamespace(experiment="x", scope=SINCE_START, verdict=verdict, variants=())
     return SimpleNamespace(experiments=(experiment,), entered_ms=7, is_settled=is_settled)
 

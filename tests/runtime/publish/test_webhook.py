@@ -296,4 +296,4 @@ def test_slack_gets_its_own_form(store: MemoryStore, receiver: HttpReceiver) -> 
     exporter.recorder.take(at(1, failing("ranker")))
     exporter.sender.turn()
     text = json.loads(receiver.messages[0].body)["text"]
-    assert text.startswith("*ranker*: verdict inconclusive → *regressed*, gate wait → *fail*\ntreatment: ")
+    assert text.startswith("*ranker*: verdict inconclusive → *regressed*, gate wait → *fail*\n*treatment*: ")

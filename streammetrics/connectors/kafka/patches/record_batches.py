@@ -19,7 +19,7 @@ import numpy as np
 from kafka.errors import CorruptRecordError
 from numpy.typing import NDArray
 
-from streammetrics.connectors.kafka.patches.varints import read_varint, read_varints_at
+from streammetrics.connectors.kafka.varints import read_varint, read_varints_at
 from streammetrics.connectors.source import Record
 from streammetrics.events.encodings.sent_value import SentValue
 
