@@ -129,6 +129,23 @@ _REPORT: Final = _record(
     explanations=_list(_ref("Explanation")),
     history=_list(_ref("HistorySeries")),
 )
+_PART_OF_RESULTS: Final = (
+    "windows",
+    "user_windows",
+    "totals",
+    "experiments",
+    "experiments_entered_ms",
+    "headlines",
+    "explanations",
+    "history",
+)
+_REPORT_STATE: Final = _record(**{name: each for name, each in _REPORT["properties"].items() if name not in _PART_OF_RESULTS})
+_REPORT_EXPERIMENTS: Final = _record(
+    experiment_names=_list(_TEXT),
+    segments=_list(_TEXT),
+    scopes=_list(_TEXT),
+    **{name: _REPORT["properties"][name] for name in _PART_OF_RESULTS},
+)
 _CURVES: Final = _record(
     windows=_list(
         _record(
@@ -232,8 +249,21 @@ def openapi_json() -> bytes:
         {"name": "scope", "in": "query", "schema": {"enum": [*GATE_SCOPES], "default": GATE_SCOPES[0]}},
         {"name": "stage", "in": "query", "schema": _TEXT, "description": "The stage that must run for a pass."},
     ]
+    part_parameters: list[JsonSchema] = [
+        {"name": "experiment", "in": "query", "schema": _list(_TEXT), "description": "Without one: all of up to three, else the worst."},
+        {"name": "window_ms", "in": "query", "schema": _COUNT, "description": "Without it: the longest window of at most an hour."},
+        {"name": "segment", "in": "query", "schema": _TEXT, "example": "surface=home", "description": "Without it: all lists."},
+        {"name": "scope", "in": "query", "schema": {"enum": ["start", "day"], "default": "start"}},
+    ]
     paths = {
         "/api/report": _path("The newest report.", "Report", {"503": "No report yet, or this process does not publish."}),
+        "/api/report/state": _path("The newest report without windows, totals and experiments.", "ReportState", {"503": "No report yet."}),
+        "/api/report/experiments": _path(
+            "The headlines of all experiments, and the numbers of some.",
+            "ReportExperiments",
+            {"400": "Unknown parameter.", "503": "No report yet."},
+            part_parameters,
+        ),
         "/api/gate/{experiment}": _path(
             "Whether the treatments of an experiment may get more traffic.",
             "GateAnswer",
@@ -245,7 +275,16 @@ def openapi_json() -> bytes:
         "/api/marks": _path("Deploys and alerts on the curves, oldest first.", "Marks", {}) | _POST_MARK,
         "/api/openapi.json": {"get": {"summary": "This description.", "responses": {"200": {"description": "OpenAPI 3.1."}}}},
     }
-    schemas = {**components, "Report": _REPORT, "Curves": _CURVES, "Pulse": _PULSE, "Marks": _MARKS, "Error": _record(error=_TEXT)}
+    schemas = {
+        **components,
+        "Report": _REPORT,
+        "ReportState": _REPORT_STATE,
+        "ReportExperiments": _REPORT_EXPERIMENTS,
+        "Curves": _CURVES,
+        "Pulse": _PULSE,
+        "Marks": _MARKS,
+        "Error": _record(error=_TEXT),
+    }
     info = {
         "title": "streammetrics",
         "version": API_VERSION,

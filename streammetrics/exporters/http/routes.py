@@ -6,7 +6,7 @@ The page is `page.html`, `page.css` and the scripts in `static/`. Only the gloss
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import resources
 
 import msgspec
@@ -20,6 +20,7 @@ from streammetrics.exporters.http.help_pages import help_routes, with_glossary
 from streammetrics.exporters.http.openapi import openapi_json
 from streammetrics.exporters.http.recent import LISTS, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.report_parts import ReportChoice
 
 SCRIPTS = (
     "text.js",
@@ -50,7 +51,7 @@ _FILES = {
 
 
 def page_routes(views: HttpViews) -> list[Route]:
-    """Return the routes of the page. It also polls `/api/report`."""
+    """Return the routes of the page. It polls the parts of the report."""
 
     async def curves(request: Request) -> Response:
         query = request.query_params
@@ -61,6 +62,15 @@ def page_routes(views: HttpViews) -> list[Route]:
             return _json({"error": str(error)}, 400)
         return tagged(request, msgspec.json.encode(lines), "application/json")
 
+    async def part(request: Request) -> Response:
+        query = request.query_params
+        try:
+            choice = _report_choice(request.path_params["part"], query.getlist("experiment"), query)
+        except UnknownChoiceError as error:
+            return _json({"error": str(error)}, 400)
+        content = await run_in_threadpool(views.report_part, choice)
+        return _json({"error": views.why_no_report}, 503) if content is None else tagged(request, content, "application/json")
+
     async def pulse(request: Request) -> Response:
         return _json(views.pulse())
 
@@ -70,10 +80,25 @@ def page_routes(views: HttpViews) -> list[Route]:
     return [
         Route("/api/openapi.json", openapi),
         Route("/api/curves", curves),
+        Route("/api/report/{part}", part),
         Route("/api/pulse", pulse),
         *(Route(path, _file(*named)) for path, named in _FILES.items()),
         *help_routes(),
     ]
+
+
+def _report_choice(part: str, experiments: list[str], query: Mapping[str, str]) -> ReportChoice | None:
+    """Return what a part is about; None for the state."""
+    if part not in ("state", "experiments"):
+        raise UnknownChoiceError(f"part: got {part!r}; allowed are state and experiments")
+    if part == "state":
+        return None
+    window_ms = query.get("window_ms")
+    if (scope := query.get("scope", "start")) not in ("start", "day"):
+        raise UnknownChoiceError(f"scope: got {scope!r}; allowed are start and day")
+    return ReportChoice(
+        tuple(experiments), None if window_ms is None else _milliseconds(window_ms), query.get("segment", ""), day=scope == "day"
+    )
 
 
 def _milliseconds(text: str) -> int:

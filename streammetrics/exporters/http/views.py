@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streammetrics.experiments import SINCE_START
+from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.exporters.http.recent import RecentPoints
 from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.first_events import FirstEvents
@@ -22,6 +22,7 @@ from streammetrics.reports.history import History
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.outlook import report_json, with_outlook
 from streammetrics.reports.report import Report, counts_by_reason
+from streammetrics.reports.report_parts import ReportChoice, report_experiments, report_state
 from streammetrics.reports.time_text import span_text
 from streammetrics.runtime.status import Rate, Trouble
 
@@ -68,6 +69,7 @@ class HttpViews:
         self._status = exposition.status
         self._report: tuple[Report, History] | None = None
         self._report_json: tuple[tuple[Report, History], bytes] | None = None
+        self._outlook: tuple[tuple[ExperimentReport, ...], History, tuple[ExperimentReport, ...]] | None = None
         self._encoding = threading.Lock()
         self._shown_seconds: float | None = None
         self._changed_seconds: float | None = None
@@ -106,6 +108,23 @@ class HttpViews:
             if made is None or made[0][0] is not report or made[0][1] is not history:
                 made = self._report_json = (shown, msgspec.json.encode(report_json(report, self._exposition.layout, history)))
             return made[1]
+
+    def report_part(self, choice: ReportChoice | None) -> bytes | None:
+        """Return a part of the newest report as JSON: the numbers of some experiments, or without a choice the state of the pipeline.
+
+        None before the first report. What all treatments still need is computed once for each new judgement.
+        """
+        shown = self._report
+        if shown is None:
+            return None
+        report, history = shown
+        if choice is None:
+            return msgspec.json.encode(report_state(report, self._exposition.layout))
+        with self._encoding:
+            if self._outlook is None or self._outlook[0] is not report.experiments or self._outlook[1] is not history:
+                self._outlook = report.experiments, history, with_outlook(report.experiments, history)
+            experiments = self._outlook[2]
+        return msgspec.json.encode(report_experiments(report, self._exposition.layout, history, experiments, choice))
 
     @property
     def why_no_report(self) -> str:

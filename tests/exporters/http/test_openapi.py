@@ -63,6 +63,11 @@ def problems(base: str, path: str) -> list[str]:
     ("path", "status"),
     [
         ("/api/report", 200),
+        ("/api/report/state", 200),
+        ("/api/report/experiments", 200),
+        (f"/api/report/experiments?experiment=whole&experiment=none&window_ms={HOUR_MS}&segment=surface=home&scope=day", 200),
+        ("/api/report/experiments?window_ms=x", 400),
+        ("/api/report/experiments?scope=week", 400),
         (f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10", 200),
         (f"/api/curves?window_ms={HOUR_MS}&metric=none", 400),
         ("/api/pulse", 200),
@@ -107,7 +112,16 @@ def test_a_missing_or_unknown_field_is_found(story: tuple[Story, list[Report]]) 
 def test_the_description_has_a_version_and_each_path_of_the_api(base: str) -> None:
     status, description = answer(base, "/api/openapi.json")
     assert (status, description["openapi"], description["info"]["version"]) == (200, "3.1.0", API_VERSION)
-    paths = ["/api/report", "/api/gate/{experiment}", "/api/curves", "/api/pulse", "/api/marks", "/api/openapi.json"]
+    paths = [
+        "/api/report",
+        "/api/report/state",
+        "/api/report/experiments",
+        "/api/gate/{experiment}",
+        "/api/curves",
+        "/api/pulse",
+        "/api/marks",
+        "/api/openapi.json",
+    ]
     assert [*description["paths"]] == paths
     for schema in description["components"]["schemas"].values():
         Draft202012Validator.check_schema(schema)

@@ -44,7 +44,7 @@ class TestAskingAgain:
         found = visit(fresh.base)
         live(found.page)
         for _ in range(2):
-            with found.page.expect_response("**/api/report") as answer:
+            with found.page.expect_response("**/api/report/experiments?*") as answer:
                 found.ask_again()
             assert answer.value.status == 304
         live(found.page)
@@ -52,7 +52,7 @@ class TestAskingAgain:
         before = final.text_content()
         assert before
         fresh.views.show(history[1][-40])
-        with found.page.expect_response("**/api/report") as answer:
+        with found.page.expect_response("**/api/report/experiments?*") as answer:
             found.ask_again()
         assert answer.value.status == 200
         expect(final).not_to_have_text(before)

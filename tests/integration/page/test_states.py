@@ -106,35 +106,35 @@ class TestStates:
     ) -> None:
         found = visit(fresh.base, expected=("status of 50",))
         live(found.page)
-        found.page.route("**/api/*", lambda route: route.fulfill(**answer))
+        found.page.route("**/api/**", lambda route: route.fulfill(**answer))
         found.ask_again()
         expect(found.page.locator(".pill")).to_have_text("Stale")
         expect(found.page.locator(".banner")).to_contain_text(f"{problem} The page retries every 2 s. The numbers below are from ")
         expect(found.cell("Final", "control").locator(".value")).to_have_text(re.compile(r"^0\.\d{4}$"))
-        found.page.unroute("**/api/*")
+        found.page.unroute("**/api/**")
         found.ask_again()
         live(found.page)
 
     def test_a_server_that_answers_too_late_is_named_and_the_page_recovers(self, visit: Open, fresh: Served) -> None:
         found = visit(fresh.base)
         live(found.page)
-        found.page.route("**/api/*", lambda route: None)  # holds each request without an answer
-        with found.page.expect_request("**/api/report"), found.page.expect_request("**/api/pulse"):
+        found.page.route("**/api/**", lambda route: None)  # holds each request without an answer
+        with found.page.expect_request("**/api/report/state"), found.page.expect_request("**/api/pulse"):
             found.ask_again()
         found.page.clock.fast_forward(10_000)
         expect(found.page.locator(".pill")).to_have_text("Stale", timeout=30_000)
         expect(found.page.locator(".banner")).to_contain_text("The server does not respond within 10 s. The page retries every 2 s.")
-        found.page.unroute("**/api/*")
+        found.page.unroute("**/api/**")
         found.ask_again()
         live(found.page)
 
     def test_a_page_that_never_had_numbers_is_not_called_stale(self, chromium: Browser, still: Served) -> None:
         page = chromium.new_context().new_page()
-        page.route("**/api/report", lambda route: route.abort())
+        page.route("**/api/report/*", lambda route: route.abort())
         page.goto(still.base)
         expect(page.locator(".pill")).to_have_text("No answer")
         expect(page.locator("#cards")).to_have_text("No numbers yet.")
-        page.unroute("**/api/report")
+        page.unroute("**/api/report/*")
         live(page)
         page.context.close()
 

@@ -38,6 +38,16 @@ export function sections(view) {
   return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN && !(view.wholeHistory && found.length)) : null].filter(Boolean);
 }
 
+/** The names of the experiments whose cards are open. */
+export function opened(view) {
+  const found = ranked(view);
+  return found.filter(([, , id], at) => isUnfolded(id, found.length <= CARDS_OPEN || at === 0)).map(([name]) => name);
+}
+
+function isUnfolded(id, isOpen) {
+  return allUnfolded || (unfolded.get(id) ?? isOpen);
+}
+
 function cardId(experiment) {
   return experiment ? `experiment-${encodeURIComponent(experiment)}` : "all-traffic";
 }
@@ -58,12 +68,14 @@ export function unfold(event) {
 
 function card(view, experiment, headline, isOpen) {
   const id = cardId(experiment);
-  const open = allUnfolded || (unfolded.get(id) ?? isOpen);
+  const open = isUnfolded(id, isOpen);
+  const stats = statistics(view.report, experiment, view.selection.scope);
   const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
     experiment ? verdict(view, experiment, headline) : null,
-    open ? body(view, id, experiment, statistics(view.report, experiment, view.selection.scope)) : null);
+    !open ? null : headline && !stats ? make("p", { class: "note" }, "The page reads the numbers of an experiment when its card is opened.")
+      : body(view, id, experiment, stats));
 }
 
 function body(view, id, experiment, stats) {

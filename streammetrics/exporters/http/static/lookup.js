@@ -7,6 +7,7 @@ const COLORS = 6;
 
 /** Names of all experiments: those with a verdict in the server's order, the worst first, then those that have only windows. */
 export function experimentNames(report) {
+  if (report.experiment_names) return report.experiment_names;
   const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
   return [...new Set([...(report.headlines ?? []).map((each) => each.experiment), ...grouped.sort(byName)])];
 }

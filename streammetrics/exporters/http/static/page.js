@@ -2,7 +2,7 @@
 // With a report inside, as `streammetrics report --html` writes it, it shows that report and asks no server.
 
 import { act, drawCharts } from "./chart.js";
-import { sections, summary, unfold, unfoldAll } from "./experiments.js";
+import { opened, sections, summary, unfold, unfoldAll } from "./experiments.js";
 import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, headlineOf } from "./lookup.js";
@@ -33,6 +33,7 @@ const cached = new Map(); // path -> last response and its tag, for the paths th
 let timer = null;
 let frame = null; // the animation frame that a pointer event requested
 let polling = false;
+let lastAsked = null; // the query of the last request for the report
 let query = new URLSearchParams(location.search); // the choices of the reader
 let filled = null; // the choice with loaded recent points; null to load them again
 
@@ -67,6 +68,7 @@ function measured(report) {
 }
 
 function segments(report) {
+  if (report.segments) return report.segments.sort(byName);
   return [...new Set(["", ...report.windows.flatMap((window) => window.groups.map((group) => segmentName(group.segments)))])].sort(byName);
 }
 
@@ -75,7 +77,7 @@ function choices(selection) {
   const metrics = measured(report).map((text) => text.split("@"));
   const unique = (values) => [...new Set(values)];
   const names = experimentNames(report);
-  const days = (report.experiments ?? []).some((each) => each.scope !== "start");
+  const days = (report.scopes ?? (report.headlines ?? []).map((each) => each.scope)).some((each) => each !== "start");
   return [
     !report.windows.length ? null : choice("window", "Window", unique(report.windows.map((each) => each.window_ms)).map((ms) => [windowText(ms), windowWords(ms)]), windowText(selection.windowMs)),
     choice("metric", "Metric", unique(metrics.map(([name]) => name)).map((name) => [name, metricName(name)]), selection.name),
@@ -98,6 +100,7 @@ function choose(event) {
   if (inside === null) globalThis.history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
   draw();
   fill();
+  askAgain();
 }
 
 // State of the page
@@ -189,8 +192,8 @@ function draw() {
     showWaiting(`${now.report.empty_text}.`);
     return;
   }
-  const selection = chosen();
-  const view = { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), wholeHistory: inside !== null };
+  const view = viewOf();
+  const { selection } = view;
   patchChildren(find("summary"), [summary(view)].filter(Boolean));
   find("choices").hidden = false;
   patchChildren(find("choices"), choices(selection));
@@ -203,6 +206,11 @@ function draw() {
     if (headline) announce(`experiment ${name} ${selection.scope}`, headline.verdict, spoken(headline));
   }
   find("about").textContent = `Version ${now.report.version}. Times are event time in UTC. ${now.version && now.version !== now.report.version ? "The server runs a new version. Reload the page." : ""}`;
+}
+
+function viewOf() {
+  const selection = chosen();
+  return { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), wholeHistory: inside !== null };
 }
 
 function showWaiting(text) {
@@ -243,8 +251,15 @@ async function request(path) {
   if (response.status === 304) return [200, before.content];
   const content = response.ok || isJson(response) ? await response.json() : null;
   const tag = response.headers.get("etag");
-  if (response.ok && tag && !path.includes("?")) cached.set(path, { tag, content });
+  if (response.ok && tag) keep(path, { tag, content });
   return [response.status, content];
+}
+
+/** Keep a response for the next request of the same path. Of one resource, only the newest query is kept. */
+function keep(path, response) {
+  const resource = path.split("?")[0];
+  for (const known of cached.keys()) if (known.split("?")[0] === resource) cached.delete(known);
+  cached.set(path, response);
 }
 
 function isJson(response) {
@@ -256,8 +271,13 @@ async function refresh() {
   if (polling || now.needsLogin) return;
   polling = true;
   try {
-    const [[status, report], [pulseStatus, pulse]] = await Promise.all([request("/api/report"), request("/api/pulse")]);
-    if (pulseStatus !== 200 || ![200, 503].includes(status)) throw new Error(`failed (status ${pulseStatus === 200 ? status : pulseStatus})`);
+    const asked = reportQuery();
+    lastAsked = asked;
+    const [[status, state], [experimentsStatus, experiments], [pulseStatus, pulse]] = await Promise.all([
+      request("/api/report/state"), request(`/api/report/experiments${asked}`), request("/api/pulse")]);
+    const report = { ...state, ...experiments };
+    const failed = pulseStatus !== 200 ? pulseStatus : ![200, 503].includes(status) ? status : experimentsStatus !== status ? experimentsStatus : null;
+    if (failed !== null) throw new Error(`failed (status ${failed})`);
     // After an error or a pause the page may have missed points. The server still has them.
     if (now.problem !== null || now.unready || Date.now() - now.pulseMs > PAUSE_MS) filled = null;
     Object.assign(now, { problem: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
@@ -272,6 +292,25 @@ async function refresh() {
   draw();
   fill();
   if (!document.hidden) timer = setTimeout(refresh, POLL_MS);
+  askAgain();
+}
+
+/** What the page shows of the report: the experiments of open cards, one window and one segment. Before the first report the server chooses. */
+function reportQuery() {
+  if (now.report === null) return "";
+  const { windowMs, segment, scope } = chosen();
+  const asked = new URLSearchParams(opened(viewOf()).map((name) => ["experiment", name]));
+  if (windowMs !== null) asked.set("window_ms", windowMs);
+  if (segment) asked.set("segment", segment);
+  if (scope !== "start") asked.set("scope", scope);
+  return `?${asked}`;
+}
+
+/** Ask at once for what the reader has chosen since the last request. */
+function askAgain() {
+  if (inside !== null || polling || now.report === null || now.problem !== null || reportQuery() === lastAsked) return;
+  lastAsked = reportQuery();
+  refresh();
 }
 
 function take(report) {
@@ -317,7 +356,7 @@ document.addEventListener("click", (event) => event.target.closest?.("[data-acti
 document.addEventListener("toggle", () => now.report && draw(), true);
 document.addEventListener("visibilitychange", () => !document.hidden && refresh());
 find("content").addEventListener("keydown", (event) => act(event) && draw());
-find("content").addEventListener("click", (event) => explain(event) || ((unfold(event) || act(event)) && draw()));
+find("content").addEventListener("click", (event) => explain(event) || ((unfold(event) || act(event)) && (draw(), askAgain())));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => now.report && later());
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
 if (inside === null) {

@@ -1,0 +1,105 @@
+"""Parts of a report, for a page that shows one experiment at a time: what a large deployment counts is megabytes, and a part is not. Pure.
+
+`state` has what changes with every commit. `experiments` has the headlines of all experiments, and the numbers of those that are chosen,
+of one window and one segment value. Both together have the fields of the whole report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments.worst_first import worst_first
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.explanation import explanations
+from streammetrics.reports.headlines import headlines
+from streammetrics.reports.history import History
+from streammetrics.reports.report import Report
+from streammetrics.windows.panes import Group, Window
+
+OPEN_MAX: Final = 3
+"""Up to this many experiments are all chosen if none is named; of more only the worst."""
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReportChoice:
+    """What the part `experiments` is about.
+
+    No names: see OPEN_MAX. No window: the longest of at most an hour. segment: `name=value`. day: of the newest day, not since the start.
+    """
+
+    experiments: tuple[str, ...] = ()
+    window_ms: int | None = None
+    segment: str = ""
+    day: bool = False
+
+
+def report_state(report: Report, layout: TallyLayout) -> dict[str, Any]:
+    """Return the report without windows, totals and experiments."""
+    bare = replace(report, windows=(), user_windows=(), totals=(), experiments=())
+    plain = bare.to_json(layout)
+    for name in ("windows", "user_windows", "totals", "experiments", "experiments_entered_ms"):
+        del plain[name]
+    return plain | {"warnings": report.warnings()}
+
+
+def report_experiments(
+    report: Report, layout: TallyLayout, history: History, experiments: Sequence[ExperimentReport], choice: ReportChoice
+) -> dict[str, Any]:
+    """Return the headlines of all experiments, and the chosen numbers. `experiments` are those of the report with their outlook."""
+    names, segments = _names(report, experiments), _segments(report.windows)
+    chosen = {*(choice.experiments or names[: 1 if len(names) > OPEN_MAX else None]), ""}
+    window_ms = choice.window_ms if choice.window_ms is not None else _usual_window(report.windows)
+    scoped = [each for each in experiments if (each.scope != SINCE_START) == choice.day]
+    shown = replace(
+        report,
+        experiments=tuple(each for each in scoped if each.experiment in chosen),
+        windows=tuple(_only(each, chosen, choice.segment if each.window_ms == window_ms else None) for each in report.windows),
+        user_windows=tuple(
+            replace(each, arms=tuple(arm for arm in each.arms if each.window_ms == window_ms and arm.arm[0] in chosen))
+            for each in report.user_windows
+        ),
+        totals=tuple(each for each in report.totals if each.experiment in chosen),
+    )
+    plain = shown.to_json(layout)
+    fields = ("windows", "user_windows", "totals", "experiments", "experiments_entered_ms")
+    return {name: plain[name] for name in fields} | {
+        "experiment_names": names,
+        "segments": segments,
+        "scopes": sorted({each.scope for each in experiments}),
+        "headlines": msgspec.to_builtins(tuple(each for each in headlines(experiments) if (each.scope != SINCE_START) == choice.day)),
+        "explanations": msgspec.to_builtins(explanations(shown, layout)),
+        "history": [each for each in history.to_json() if each["experiment"] in chosen],
+    }
+
+
+def _names(report: Report, experiments: Sequence[ExperimentReport]) -> list[str]:
+    """Return the names of all experiments: the worst first, then those with windows only."""
+    judged = [each.experiment for each in worst_first(experiments)]
+    counted = sorted({values.group.experiment for window in report.windows for values in window.groups} - {"", *judged})
+    return [*dict.fromkeys(judged), *counted]
+
+
+def _segments(windows: Sequence[Window]) -> list[str]:
+    return sorted({_segment(values.group) for window in windows for values in window.groups})
+
+
+def _segment(group: Group) -> str:
+    return f"{group.segment}={group.value}" if group.segment else ""
+
+
+def _usual_window(windows: Sequence[Window]) -> int | None:
+    lengths = [each.window_ms for each in windows]
+    return max((each for each in lengths if each <= HOUR_MS), default=min(lengths, default=None))
+
+
+def _only(window: Window, experiments: set[str], segment: str | None) -> Window:
+    """Return a window with the groups of these experiments and this segment value; with no groups if `segment` is None."""
+    if segment is None:
+        return replace(window, groups=())
+    return replace(window, groups=tuple(v for v in window.groups if v.group.experiment in experiments and _segment(v.group) == segment))

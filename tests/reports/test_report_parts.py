@@ -1,0 +1,82 @@
+"""The parts of a report: together they have its fields, and the chosen numbers equal those of the whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.report import Report
+from streammetrics.reports.report_parts import ReportChoice
+from streammetrics.windows.panes import Group
+from tests.experiments.samples import experiment
+from tests.support.page_story import EXPERIMENT, make_story
+
+NAMES = ("b", "c", "d", EXPERIMENT)
+
+
+@pytest.fixture(scope="module")
+def views() -> HttpViews:
+    """Four experiments with windows of two segment values each."""
+    story, reports = make_story(1_732_183_200_000, minutes=60)
+    shown = story.views()
+    shown.show(_large(reports[-1]))
+    return shown
+
+
+def _large(report: Report) -> Report:
+    """Return the report with windows and statistics of more experiments."""
+    windows = tuple(
+        replace(
+            window, groups=(*window.groups, *(replace(v, group=v.group._replace(experiment=n)) for v in window.groups for n in NAMES[:3]))
+        )
+        for window in report.windows
+    )
+    names = {name: experiment({"control": 0.5, "treatment": 0.3 + 0.05 * at}, name=name) for at, name in enumerate(NAMES)}
+    return replace(report, windows=windows, experiments=(*names.values(), replace(names["c"], scope="day")))
+
+
+def part(views: HttpViews, choice: ReportChoice | None) -> Any:
+    return json.loads(views.report_part(choice) or b"")
+
+
+def whole(views: HttpViews) -> Any:
+    return json.loads(views.report_json() or b"")
+
+
+def test_both_parts_together_have_the_fields_of_the_report(views: HttpViews) -> None:
+    state, experiments = part(views, None), part(views, ReportChoice())
+    assert not state.keys() & experiments.keys()
+    assert {*state, *experiments} - {"experiment_names", "segments", "scopes"} == whole(views).keys()
+    assert all(value == whole(views)[name] for name, value in state.items())
+
+
+def test_the_worst_experiment_is_chosen_if_none_is_named(views: HttpViews) -> None:
+    found = part(views, ReportChoice())
+    assert [each["experiment"] for each in found["experiments"]] == ["b"]
+    assert found["experiment_names"] == ["b", "c", "d", EXPERIMENT]
+    assert [each["experiment"] for each in found["headlines"]] == found["experiment_names"]
+    assert found["scopes"] == ["day", "start"]
+
+
+@pytest.mark.parametrize("segment", ["", "surface=home"])
+def test_the_chosen_numbers_equal_those_of_the_whole_report(views: HttpViews, segment: str) -> None:
+    found = part(views, ReportChoice(("c", "d"), 300_000, segment))
+    assert found["experiments"] == [each for each in whole(views)["experiments"] if each["experiment"] in "cd" and each["scope"] == "start"]
+    group = Group("", "", *segment.split("=")) if segment else Group()
+    for window, own in zip(whole(views)["windows"], found["windows"], strict=True):
+        kept = [
+            each
+            for each in window["groups"]
+            if window["window_ms"] == 300_000 and each["experiment"] in ("", "c", "d") and each["segments"] == group.segments
+        ]
+        assert own == window | {"groups": kept}
+    assert found["segments"] == ["", "surface=", "surface=home", "surface=search"]
+
+
+def test_a_day_is_chosen_alone(views: HttpViews) -> None:
+    found = part(views, ReportChoice(("c",), day=True))
+    assert [(each["experiment"], each["scope"]) for each in (*found["experiments"], *found["headlines"])] == [("c", "day")] * 2
