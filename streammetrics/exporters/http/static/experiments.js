@@ -9,7 +9,7 @@ import {
   valueText,
 } from "./text.js";
 import { adviceOf, badge, finding, gate, judged, known, overview, sign } from "./verdicts.js";
-import { runbookLink } from "./terms.js";
+import { help, runbookLink } from "./terms.js";
 import { comparison, intervalText, variantHead } from "./variants.js";
 import { chosenSegment, why } from "./why.js";
 
@@ -169,7 +169,7 @@ function rowHead(experiment, variant, at, control) {
 
 function windowHead(view, kind) {
   const end = endText(view, windowOf(view, kind), "a task no longer has all panes");
-  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), ` ${lastWords(view.selection.windowMs)}`, fine(end)];
+  return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), help(kind), ` ${lastWords(view.selection.windowMs)}`, fine(end)];
 }
 
 function endText(view, window, problem) {
@@ -209,7 +209,7 @@ function stages(stats) {
   ]);
   const at = stats.stages.findIndex((stage) => stage.current);
   const now = at < 0 ? "none runs yet" : `stage ${at + 1} of ${stats.stages.length} runs now`;
-  return table(`Stages of the rollout: ${now}`, ["Stage", "Shares", "Users", "p-value of the split", "Weight in the comparison"], rows, "stages");
+  return table(`Stages of the rollout: ${now}`, [["Stage", help("stage")], "Shares", "Users", "p-value of the split", "Weight in the comparison"], rows, "stages");
 }
 
 /** The table of teams in interleaved lists; null without interleaved lists. */
