@@ -43,6 +43,8 @@ class TestAskingAgain:
     ) -> None:
         found = visit(fresh.base)
         live(found.page)
+        with found.page.expect_response("**/api/report/experiments?*"):
+            found.ask_again()  # the first request of the page has no query
         for _ in range(2):
             with found.page.expect_response("**/api/report/experiments?*") as answer:
                 found.ask_again()

@@ -40,7 +40,7 @@ class TestNumbers:
         found, report = visit(still.base), fetched(still.base)
         for view, head in (("final", "Final"), ("live", "Live")):
             ends = next(each["end_ms"] for each in report["windows"] if (each["window_ms"], each["view"]) == (HOUR_MS, view))
-            expect(found.head(head)).to_have_text(f"{head} last hourto {clock(ends)}")
+            expect(found.head(head)).to_have_text(f"{head}? last hourto {clock(ends)}")
             for variant in ("control", "treatment"):
                 values = group(report, view, variant)
                 expect(found.cell(head, variant)).to_have_text(f"{values['values']['ndcg@10']:.4f}{values['lists']} lists")

@@ -23,6 +23,7 @@ const PROBLEMS = {
   TypeError: "does not respond (no connection)",
 };
 const READING = "Reading the report …";
+const ASKED = ["window", "segment", "scope", "experiment"]; // choices that another part of the report is read for
 const BEHIND_MS = 300000;
 const CLOCK_MS = 2000; // the Date header has whole seconds, so smaller differences are ignored
 
@@ -283,6 +284,7 @@ async function refresh() {
     Object.assign(now, { problem: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
     if (status === 200) take(report);
+    if (!asked && !ASKED.some((name) => query.has(name))) lastAsked = reportQuery(); // the server has chosen what the page shows first
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
     now.problem = PROBLEMS[error.name] ?? error.message;
