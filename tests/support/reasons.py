@@ -57,7 +57,7 @@ def _noted(tree: ast.Module) -> Iterator[str]:
 def _keys_of_counts(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("counts") and isinstance(node.slice, ast.Tuple):
-            yield from _words(node.slice.elts)
+            yield from _words(part for key in node.slice.elts for part in ([key.body, key.orelse] if isinstance(key, ast.IfExp) else [key]))
 
 
 def _returned(tree: ast.Module, function: str) -> Iterator[str]:
