@@ -18,7 +18,7 @@ from tests.simulation.receiver import SimulatedReceiver
 from tests.simulation.redis import SimulatedRedis
 from tests.simulation.schedule import SETTINGS, Schedule
 from tests.support.brute_force import FOR_EVER_MS
-from tests.support.faults import HandClock, Logs, SlowNetwork
+from tests.support.faults import DelayedCall, HandClock, Logs, SlowNetwork
 from tests.support.machine import engine_of
 from tests.support.worker_bench import RULES, START_MS, UNIQUE_USERS, worker_over
 
@@ -80,7 +80,7 @@ class World:
 
     def run_worker(self, number: int, act: Callable[[Worker], object] = Worker.turn) -> None:
         """Let a worker act. If it dies or stops, an operator does what its message says, and starts it again."""
-        if number in self._running:
+        if number in self._running or self._waits_for_ever(self.workers[number]):
             return
         self._running.add(number)
         try:
@@ -92,6 +92,11 @@ class World:
             self.workers[number] = self.new_worker(number)
         finally:
             self._running.discard(number)
+
+    def _waits_for_ever(self, worker: Worker) -> bool:
+        """Whether a commit of a worker is in the middle of arriving, further down in this thread. The worker might wait for its reply."""
+        in_flight = [task.commits.in_flight for task in worker.tasks.values()]
+        return any(sent is not None and isinstance(sent.reply, DelayedCall) and sent.reply.is_arriving for sent in in_flight)
 
     def run_exporter(self, number: int, act: Callable[[Exporter], None] = Exporter.turn) -> None:
         """Let an exporter act, like a worker."""

@@ -333,6 +333,11 @@ class DelayedCall(Future[Any]):
         self.arrive()
         return super().result(timeout)
 
+    @property
+    def is_arriving(self) -> bool:
+        """Whether the call is running now. In one thread, whoever waits for it then waits for ever."""
+        return self._has_begun and not super().done()
+
     def arrive(self) -> None:
         if not self._has_begun:
             self._has_begun = True
