@@ -22,6 +22,8 @@ class SimulatedRedis(FaultyStore):
         self._fate, self._meanwhile = fate, meanwhile
         self.evicted: set[int] = set()
         """Tasks of which a key is missing."""
+        self.has_evicted = False
+        """Whether it had evicted keys before an operator deleted everything. A process may learn of them later."""
         self.losses = 0
         """How often written commits were lost."""
         self.has_lost_values = False
@@ -31,10 +33,11 @@ class SimulatedRedis(FaultyStore):
 
     @contextlib.contextmanager
     def _network(self, task: int) -> Iterator[None]:
+        is_commit, self._in_commit = self._in_commit, False
         self._meanwhile()
         if task in self.unreachable:
             raise StoreError(f"no server answers for task {task}")
-        if not self._in_commit:  # commits are sent in a thread of their own
+        if not is_commit:  # commits are sent in a thread of their own
             self._fate.may_die()
         if self._fate.strikes("a request to the store is lost"):
             raise StoreError("the request was lost")
@@ -98,6 +101,7 @@ class SimulatedRedis(FaultyStore):
         for task in range(self._inner.partitions() or 0):
             self.forget_last(task, 1 << 30)
         self._lose_values()
+        self.has_evicted |= bool(self.evicted)
         self.evicted.clear()
 
     def view(

@@ -111,7 +111,7 @@ class World:
 
     def repair(self, error: StateError) -> None:
         """Do what an operator does after a process has refused the state. Raises an error that no fault explains."""
-        if self.store.evicted and "are missing" in str(error):
+        if (self.store.evicted or self.store.has_evicted) and "are missing" in str(error):
             self.fate.note("a process stops because a key is missing")
             self.flush()
         elif self.store.losses and ("lost all state" in str(error) or "it was deleted or flushed" in str(error)):
