@@ -74,7 +74,7 @@ test: setup servers golden lint test-unit test-commands test-golden test-deploy 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 400 simulated schedules (a minute and a half)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 3,000 simulated schedules (minutes)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
 test-commands: setup ## each command as people start it, without servers (half a minute)
