@@ -37,7 +37,9 @@ def check(world: World) -> None:
     may_differ = has_ticks and world.store.losses > 0  # ticks that were lost may have made other records late
     letters = letter_places(world.letters.kept)
     assert letters >= truth.refused, "a refused record is not among the dead letters"
-    assert may_differ or letters == truth.refused, "a record that counts is among the dead letters"
+    # Letters leave before their commit. With ticks, an attempt that was not committed may have found a record late that counts in the next.
+    too_early = {("late",)} if has_ticks else set()
+    assert may_differ or {each[:1] for each in letters - truth.refused} <= too_early, "a record that counts is among the dead letters"
     report = _check_reports(world)
     final = dict(_final(truth.result))
     _check_panes("the topic of results", dict(_in_topic(world)), final, may_differ)
