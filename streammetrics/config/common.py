@@ -24,7 +24,7 @@ COMMON: Final[Mapping[str, str]] = {
     "kafka.security_protocol": "If your brokers need TLS or a login. Then also the kafka.ssl_ and kafka.sasl_ settings that they ask for.",
     "redis.url": "Always.",
     "redis.cluster": "If your Redis is a cluster.",
-    "redis.namespace": "For a second system in the same Redis, or to start anew.",
+    "redis.namespace": "For a second system in the same Redis, or to start again from nothing.",
     "registry.url": "If your records are Avro or Protobuf, or JSON with a schema id.",
     "events.format": "If your events are not in the native format.",
     "events.mappings": "To read events of a form of your own.",

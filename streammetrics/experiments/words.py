@@ -1,7 +1,7 @@
 """Sentences about experiments as text with its parts, and the words for shares, lifts and intervals. Pure.
 
 A `Words` is a text that knows which of its parts are names, measures and numbers. So a page can set a name apart and call a measure as
-its tables do, and nobody has to find them in English.
+its tables do, and no program has to search English for them.
 """
 
 from __future__ import annotations

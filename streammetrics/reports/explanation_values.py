@@ -81,7 +81,7 @@ class Explanation:
 
     difference: of the means of these lists, all users included. The contributions of each segment add up to it.
     ranks_of: the family of the measure at the same cut-off whose difference the `ranks` add up to; None if none is tallied.
-    onset: None if it cannot be told. summary: sentences about what is certain; empty if nothing is. summary_parts: their parts.
+    onset: None if it is unknown. summary: sentences about what is certain; empty if nothing is. summary_parts: their parts.
     """
 
     experiment: str

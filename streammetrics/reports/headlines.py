@@ -20,7 +20,7 @@ from streammetrics.experiments.words import Part, Words, join, measure_name, nam
 from streammetrics.experiments.worst_first import deciding_measure, judged, others_words, worst_first
 
 NEEDS_MAX: Final = 3
-"""Most undecided variants whose needs are told."""
+"""The report says what so many undecided variants still need, at most."""
 _MEANS: Final[dict[GateWord, str]] = {
     "fail": "stop the rollout",
     "wait": "give it no more traffic yet",
