@@ -16,6 +16,7 @@ from streammetrics.experiments.preferences import PreferenceReport, PreferenceRo
 from streammetrics.experiments.proposals import Proposal
 from streammetrics.experiments.stage_values import StageReport, StageRow
 from streammetrics.experiments.verdict import Verdict
+from streammetrics.experiments.words import Words
 
 SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment: since its start, and the latest UTC day with final lists."""
@@ -290,4 +291,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     names = getattr(type(value), "__slots__", None)
-    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
+    if names is None:
+        return value
+    return str(value) if isinstance(value, Words) else {name: _plain(getattr(value, name)) for name in names}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_stored_scales
+from streammetrics.experiments.stage_values import StageReport
 from tests.experiments.columns import MEASURES
 from tests.experiments.stage_samples import StageArm, Totals, ramp, stored_cells
 
@@ -174,3 +176,13 @@ def test_stages_that_do_not_fit_are_rejected(rules: dict[str, object], message: 
     with pytest.raises(ExperimentError) as caught:
         Policy(**rules)  # type: ignore[arg-type]
     assert message in str(caught.value)
+
+
+def test_a_stage_that_is_left_out_says_why_in_the_json_too() -> None:
+    users = [{(key, arm): own for (key, arm), own in user.items() if key or arm == "control"} for user in ramp(RAMP, EVEN)]
+    found = report(STAGES, stored_cells([user for user in users if user]))
+    left_out = found.stages[0].arms[1].left_out
+    assert left_out == "treatment has 0 users in it, at least 10 are needed"
+    plain = msgspec.json.decode(msgspec.json.encode(found.to_json()))
+    assert plain["stages"][0]["arms"][1]["left_out"] == left_out
+    assert msgspec.convert(plain["stages"], tuple[StageReport, ...])[0].arms[1].left_out == left_out
