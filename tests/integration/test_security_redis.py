@@ -214,7 +214,7 @@ class TestNamespaces:
         store.close()
         done = streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
         assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"deleted namespace {NAMESPACE}: 22 keys")
+        assert done.stdout.startswith(f"deleted namespace {NAMESPACE}: 19 keys")
         for node in nodes:
             with node.client() as client:
                 assert refusals(client) == []
