@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.floors import effective_users
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
-from streammetrics.experiments.words import measure_name, named, percent, say
+from streammetrics.experiments.words import Words, measure_name, named, percent, say
 
 ITEMS_MIN: Final = 0.02
 """The smallest difference of items per list that is reported."""
@@ -83,51 +83,35 @@ class ListSigns(NamedTuple):
 
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
-    notes, fewer, (treatment, control, stage, by_user) = list[str](), None, lists
-    where = "" if stage is None else say("in stage {stage} ", stage=named(stage))
+    notes, fewer, (treatment, control, _, by_user) = list[str](), None, lists
     by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
     by_lists = next((each for each in measures if each.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
         shown = [_items_per_list(measures, by_items, by_lists, each.moments) for each in (treatment, control)]
         if _differ(shown, ITEMS_MIN):
             more = "rises" if shown[0].mean < shown[1].mean else "falls"
-            told = say(
-                "{where}{treatment} shows {own:.3g} items per list and {control} {others:.3g}",
-                where=where,
-                treatment=named(treatment.name),
-                own=shown[0].mean,
-                control=named(control.name),
-                others=shown[1].mean,
-            )
-            notes.append(
-                say(
-                    "{told}: {by_items} is per item shown and {more} by that alone",
-                    told=told,
-                    by_items=measure_name(str(by_items)),
-                    more=more,
-                )
-            )
+            told = _compared(lists, "shows {own:.3g} items per list", shown)
+            bent = "{told}: {by_items} is per item shown and {more} by that alone"
+            notes.append(say(bent, told=told, by_items=measure_name(str(by_items)), more=more))
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
         visits = [_lists_per_user(measures, by_lists, each.moments) for each in (treatment, control)]
         if _differ(visits, LISTS_MIN):
-            told = say(
-                "{where}{treatment} has {own:.3g} lists per user and {control} {others:.3g}",
-                where=where,
-                treatment=named(treatment.name),
-                own=visits[0].mean,
-                control=named(control.name),
-                others=visits[1].mean,
-            )
-            apart = say(
-                "{share} {more}",
-                share=percent(abs(visits[0].mean / visits[1].mean - 1)),
-                more="fewer" if visits[0].mean < visits[1].mean else "more",
-            )
+            told = _compared(lists, "has {own:.3g} lists per user", visits)
+            more = "fewer" if visits[0].mean < visits[1].mean else "more"
+            apart = say("{share} {more}", share=percent(abs(visits[0].mean / visits[1].mean - 1)), more=more)
             cause = "users come back more or less often, or a crawler or client makes new ids in one arm, which bends every verdict"
             notes.append(say("{told}, {apart}: {cause}", told=told, apart=apart, cause=cause))
         notes += _late_reactions(measures, by_lists, treatment, control)
     return ListSigns(tuple(notes), fewer)
+
+
+def _compared(lists: LikeLists, has: str, means: Sequence[_Mean]) -> Words:
+    """Say what the treatment has, and the control beside it. `has` is a verb with the field `own`."""
+    where = "" if lists.stage is None else say("in stage {stage} ", stage=named(lists.stage))
+    arms = {"treatment": named(lists.treatment.name), "control": named(lists.control.name)}
+    template = "{where}{treatment} " + has + " and {control} {others:.3g}"
+    return say(template, where=where, own=means[0].mean, others=means[1].mean, **arms)
 
 
 class _Mean(NamedTuple):

@@ -42,7 +42,7 @@ class Policy:
     stages: the stages of a rollout in order, with shares of their own. Empty: one stage, with `shares`.
     stage_label: the segment of a list that names its stage. None: stages begin at their starts.
     control: the variant that others are compared with, or the team of interleaved lists; None means one of CONTROL_NAMES.
-    holdout: a variant that is reported beside the control and judged by nobody: it takes no part of alpha and the gate does not ask for it.
+    holdout: a variant that is reported beside the control and has no verdict. It takes no part of alpha, and the gate leaves it out.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
     multi_exposed_share_max: the experiment is invalid if more of its users saw several variants, or one without a share.

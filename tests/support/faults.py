@@ -335,7 +335,7 @@ class DelayedCall(Future[Any]):
 
     @property
     def is_arriving(self) -> bool:
-        """Whether the call is running now. In one thread, whoever waits for it then waits for ever."""
+        """Whether the call is running now. In a single thread, code that waits for it never goes on."""
         return self._has_begun and not super().done()
 
     def arrive(self) -> None:

@@ -1,4 +1,4 @@
-"""Ordinary formats that nobody has: records of each, and the events that a right mapping makes of them."""
+"""Ordinary formats, made up for these tests: records of each, and the events that a right mapping makes of them."""
 
 from __future__ import annotations
 
