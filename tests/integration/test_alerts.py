@@ -24,12 +24,15 @@ from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 from tests.servers.alertmanager import ReceivedAlert
+from tests.servers.feeder import now_ms
 from tests.servers.process import HOST, wait_until
 from tests.servers.stack import PARTITIONS, TOPICS, Stack
 
 PATIENCE_SECONDS = 90.0
 QUIET_SECONDS = 25
 """How long an A/B test without an effect is listened to: each span of the rules is shorter, save the hours that are compared."""
+FOLLOWS_SECONDS = 5
+"""How far an input's watermark is behind the clock at most while its events are sent at their time."""
 LABEL_VALUES_MAX = 8
 """Room for the usual variants, and for few more."""
 
@@ -73,8 +76,16 @@ class Listening:
 
 
 def wait_until_quiet(stack: Stack) -> None:
-    """Until no rule holds, and whatever fired is resolved."""
+    """Until no rule holds, whatever fired is resolved, and the time of each input follows its events again.
+
+    After a silence the time of an input moves on only when enough users agree on it. A fault before that would meet an idle input.
+    """
     stack.prometheus.wait_for("ALERTS", lambda found: not found, deadline_seconds=PATIENCE_SECONDS)
+    stack.prometheus.wait_for(
+        "streammetrics_watermark_timestamp_seconds",
+        lambda found: bool(found) and min(one.value for one in found) > now_ms() / 1_000 - FOLLOWS_SECONDS,
+        deadline_seconds=PATIENCE_SECONDS,
+    )
 
 
 @contextmanager
