@@ -67,42 +67,21 @@ def health_numbers() -> tuple[Block, ...]:
 
 def health_panels() -> tuple[Block, ...]:
     """Make the panels of curves."""
-    return _users(), _shares(), _effective_users(), _largest_user(), _sample_ratio(), _multi_exposed(), _join(), _stages(), _lists()
+    return _users(), _largest_user(), _sample_ratio(), _multi_exposed(), _join(), _stages(), _lists()
 
 
 def _users() -> Block:
+    least = POLICY.effective_users_min
     return lines(
         "Users of each variant",
-        "Users of each variant who saw only this variant and, with exposures, users whose first exposure was to it.",
+        "Users of each variant who saw only this variant and, with exposures, users whose first exposure was to it. Effective users "
+        f"(dashed) are weighted by their lists. Below {least:g} of them a few users dominate, and there is no verdict.",
         "short",
         Query(state("streammetrics_experiment_users", **_WHOLE), "{{variant}}"),
         Query(state("streammetrics_experiment_exposed_users", **_WHOLE), "{{variant}}, exposed"),
+        Query(state("streammetrics_experiment_effective_users", **_WHOLE), "{{variant}}, effective"),
         least=0,
-        empty="No users in this scope",
-    )
-
-
-def _shares() -> Block:
-    users = state("streammetrics_experiment_users", **_WHOLE)
-    return lines(
-        "Share of users",
-        "Share of users of each variant. It should equal the configured share and be flat.",
-        "percentunit",
-        Query(f"{users} / scalar({by('sum', [], users)})", "{{variant}}"),
-        least=0,
-        most=1,
-        empty="No users in this scope",
-    )
-
-
-def _effective_users() -> Block:
-    least = POLICY.effective_users_min
-    return lines(
-        "Effective users",
-        f"Users of each variant, weighted by their lists. Below {least:g} (dashed) a few users dominate, and there is no verdict.",
-        "short",
-        Query(state("streammetrics_experiment_effective_users", **_WHOLE), "{{variant}}"),
-        least=0,
+        rules=(dashed("C"),),
         steps=((None, RED), (least, GREEN)),
         limits=True,
         empty="No users in this scope",

@@ -19,6 +19,17 @@ class MetricKind(NamedTuple):
     kinds: Callable[[str], tuple[str, ...]]
     empty: str
 
+    @property
+    def units(self) -> dict[str, list[str]]:
+        """The metrics of each unit. The others are plain numbers."""
+        found: dict[str, list[str]] = {}
+        for metric in self.names:
+            if metric.startswith("time_to_first_click"):
+                found.setdefault("s", []).append(metric)
+            elif metric == "diversity" or metric.endswith(("_rate", "_share")):
+                found.setdefault("percentunit", []).append(metric)
+        return found
+
 
 ENGAGEMENT = MetricKind(
     "Engagement",
@@ -34,10 +45,3 @@ ASSESSMENT = MetricKind(
     assessment_kinds,
     "No lists in these windows, or the metric is not in assessment.names",
 )
-
-
-def unit_of(metric: str) -> str:
-    """Return the unit of a metric's panels."""
-    if metric.startswith("time_to_first_click"):
-        return "s"
-    return "percentunit" if metric == "diversity" or metric.endswith(("_rate", "_share")) else "none"

@@ -16,7 +16,7 @@ from grafana.panels import (
 )
 from grafana.pipeline_flow import event_time_panels, input_panels, refused_panels
 from grafana.pipeline_parts import LIMITS, NO_PROCESS, NO_STATE, NO_WORKER, UP, UP_STEPS, watermarks
-from grafana.pipeline_process import clients_panels, commits_panels, outgoing_panels, processes_panels, state_panels
+from grafana.pipeline_process import commits_panels, outgoing_panels, processes_panels, state_panels
 from grafana.queries import by, loop, selector, state_rate
 
 UID = "streammetrics-pipeline"
@@ -35,8 +35,7 @@ def pipeline() -> dashboard.Dashboard:
             Section(title="Overview", blocks=_glance()),
             Section(title="Input and lag", blocks=input_panels()),
             Section(title="Event time", blocks=event_time_panels()),
-            Section(title="Commits and Redis", blocks=commits_panels()),
-            Section(title="Kafka clients", blocks=clients_panels()),
+            Section(title="Commits, Redis and Kafka clients", blocks=commits_panels()),
             Section(title="Refused events", blocks=refused_panels()),
             Section(title="State and series", blocks=state_panels()),
             Section(title="Processes", blocks=processes_panels()),

@@ -19,13 +19,6 @@ def input_panels() -> tuple[Block, ...]:
             empty=NO_STATE,
         ),
         third(
-            "Lag in records",
-            "Records not read yet, by topic.",
-            "short",
-            Query(by("sum", ["topic"], per_input), "{{topic}}"),
-            empty=NO_WORKER,
-        ),
-        third(
             "Lag in seconds",
             "Age of the last record read, on the slowest input of the topic; 0 at the end.",
             "s",
@@ -34,23 +27,19 @@ def input_panels() -> tuple[Block, ...]:
             limits=True,
             empty=NO_WORKER,
         ),
-        lines(
-            "Lag of every input",
-            "Records not read yet, by partition. If only one grows, it has a slow owner, a hot key or no owner.",
+        third(
+            "Lag in records",
+            "Records not read yet, by topic and partition. If only one grows, it has a slow owner, a hot key or no owner.",
             "short",
             Query(per_input, "{{topic}}/{{partition}}"),
-            least=0,
             empty=NO_WORKER,
-            height=7,
         ),
-        lines(
+        third(
             "Paused inputs",
             "Inputs paused because they are ahead of the slowest input of their task in event time. Normal while catching up.",
             "short",
             Query(loop("streammetrics_paused_inputs", ["instance"]), "{{instance}}"),
-            least=0,
             empty=NO_WORKER,
-            height=7,
         ),
     )
 
@@ -126,8 +115,10 @@ def refused_panels() -> tuple[Block, ...]:
             least=0,
             rules=(of_query("B", unit="percentunit", custom__axisPlacement="right"),),
             empty=NO_STATE,
+            width=24,
+            height=7,
         ),
-        lines(
+        third(
             "Late, ahead and duplicate",
             "Per second: late events, events that were ahead of all others of their input, and impressions that repeat an earlier one of "
             "their session (dashed). Also lists with the id of another list of their session, and lists in parts of which two items claim "
@@ -138,39 +129,26 @@ def refused_panels() -> tuple[Block, ...]:
             Query(state_rate("streammetrics_events_ahead_total", ["topic"]), "ahead, {{topic}}"),
             Query(state_rate("streammetrics_list_ids_reused_total", ["topic"]), "id of another list, {{topic}}"),
             Query(state_rate("streammetrics_place_conflicts_total", ["topic"]), "two items at one place, {{topic}}"),
-            least=0,
             rules=(dashed("B"),),
             empty=NO_STATE,
-            width=6,
         ),
-        lines(
+        third(
             "Users on several partitions",
             "Share of users with events on several partitions, in a sample. Their feedback may miss its list. "
-            "A producer does not use the user id as key, or producers use different partitioners.",
+            "A producer does not use the user id as key, or producers use different partitioners. Dashed, right axis: events per second on "
+            "another partition than Kafka's default partitioner gives the user id, which is no problem by itself.",
             "percentunit",
             Query('max (streammetrics_users_on_several_partitions_ratio{job=~"$job"})', "users"),
-            least=0,
-            steps=ZERO_IS_GOOD,
+            Query(state_rate("streammetrics_key_mismatch_total", ["topic"]), "not on the default partition, {{topic}}"),
+            rules=(dashed("B"), of_query("B", unit="cps", custom__axisPlacement="right")),
             empty=NO_STATE,
-            width=6,
         ),
-        lines(
-            "Not on the default partition",
-            "Events per second on another partition than Kafka's default partitioner gives the user id. No problem by itself.",
-            "cps",
-            Query(state_rate("streammetrics_key_mismatch_total", ["topic"]), "{{topic}}"),
-            least=0,
-            empty=NO_STATE,
-            width=6,
-        ),
-        lines(
+        third(
             "Dead letters per second",
             "Refused records written to the dead-letter topic. After a crash some are written again.",
             "cps",
             Query(loop_rate("streammetrics_dead_letters_total", ["instance"]), "{{instance}}"),
-            least=0,
             empty=NO_WORKER,
-            width=6,
         ),
     )
 

@@ -28,10 +28,5 @@ def watermarks() -> str:
 
 
 def third(title: str, description: str, unit: str, *queries: Query, **others: Any) -> Block:
-    """Make a panel of curves from 0 on, a third of a row wide."""
-    return lines(title, description, unit, *queries, least=0, width=8, **others)
-
-
-def quarter(title: str, description: str, unit: str, *queries: Query, **others: Any) -> Block:
-    """Make a panel of curves from 0 on, a quarter of a row wide."""
-    return lines(title, description, unit, *queries, least=0, width=6, **others)
+    """Make a panel of curves from 0 on, a third of a row wide without another width."""
+    return lines(title, description, unit, *queries, least=0, **{"width": 8, **others})

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, listing, of_field, of_query
-from grafana.pipeline_parts import LIMITS, NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, quarter, third
+from grafana.pipeline_parts import LIMITS, NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, third
 from grafana.queries import by, loop, loop_rate, quantile, selector, state, state_rate
 
 
 def commits_panels() -> tuple[Block, ...]:
-    """Make the panels for commits and Redis."""
-    failed = '=~"fenced|conflict|failed"'
+    """Make the panels for commits, Redis and Kafka clients."""
     return (
         third(
             "Commits per second",
-            "Commits per second by result. already: a repeated commit was recognised, which is harmless.",
+            "Commits per second by result. already: a repeated commit was recognised, which is harmless. fenced: the task has a new owner. "
+            "conflict: Redis has unexpected state, and the worker goes back to it. failed: Redis did not answer.",
             "cps",
             Query(loop_rate("streammetrics_commits_total", ["status"]), "{{status}}"),
-            empty=NO_WORKER,
-        ),
-        third(
-            "Commits refused or failed",
-            "fenced: the task has a new owner. conflict: Redis has unexpected state, and the worker goes back to it. failed: Redis "
-            "did not answer.",
-            "short",
-            Query(
-                loop_rate("streammetrics_commits_total", ["status"], function="increase", status=failed),
-                "{{status}}",
-            ),
             empty=NO_WORKER,
         ),
         third(
@@ -50,10 +39,12 @@ def commits_panels() -> tuple[Block, ...]:
             empty=NO_WORKER,
         ),
         third(
-            "Redis, as each process sees it",
-            "1 if the store answers, 0 while the process retries it.",
+            "Servers, as each process sees them",
+            "1 if the server answers, 0 while the process retries it: Kafka, Redis, and the schema registry while inputs wait for it.",
             "none",
-            Query(loop("streammetrics_store_up", ["instance"], "min"), "{{instance}}"),
+            Query(loop("streammetrics_source_up", ["instance"], "min"), "Kafka, {{instance}}"),
+            Query(loop("streammetrics_store_up", ["instance"], "min"), "Redis, {{instance}}"),
+            Query(loop("streammetrics_registry_up", ["instance"], "min"), "registry, {{instance}}"),
             most=1,
             empty=NO_PROCESS,
         ),
@@ -75,36 +66,18 @@ def commits_panels() -> tuple[Block, ...]:
             most=1,
             steps=ZERO_IS_GOOD,
             empty=NO_NODE,
+            width=12,
         ),
-    )
-
-
-def clients_panels() -> tuple[Block, ...]:
-    """Make the panels for Kafka clients."""
-    return (
         third(
-            "Rebalances",
-            "Changes of the tasks that a worker owns, per interval. Many in a row mean that members restart or are too slow.",
+            "Rebalances and client rebuilds",
+            "Changes of the tasks that a worker owns, per interval. Many in a row mean that members restart or are too slow. Dashed: Kafka "
+            "clients replaced because they stalled. Once can be the network; often is a fault to report.",
             "short",
             Query(loop_rate("streammetrics_rebalances_total", ["instance"], function="increase"), "{{instance}}"),
+            Query(loop_rate("streammetrics_client_rebuilds_total", ["instance"], function="increase"), "rebuilds, {{instance}}"),
+            rules=(dashed("B"),),
             empty=NO_WORKER,
-        ),
-        third(
-            "Client rebuilds",
-            "Kafka clients replaced because they stalled, per interval. Once can be the network; often is a fault to report.",
-            "short",
-            Query(loop_rate("streammetrics_client_rebuilds_total", ["instance"], function="increase"), "{{instance}}"),
-            steps=ZERO_IS_GOOD,
-            empty=NO_WORKER,
-        ),
-        third(
-            "Kafka, as each worker sees it",
-            "1 if the event source answers, 0 while the worker retries it. The same for the schema registry, while inputs wait for it.",
-            "none",
-            Query(loop("streammetrics_source_up", ["instance"], "min"), "{{instance}}"),
-            Query(loop("streammetrics_registry_up", ["instance"], "min"), "{{instance}}, registry"),
-            most=1,
-            empty=NO_WORKER,
+            width=12,
         ),
     )
 
@@ -194,45 +167,39 @@ def outgoing_panels() -> tuple[Block, ...]:
         ),
         third(
             "Webhook changes waiting",
-            "Changed verdicts that no receiver has taken yet. They are sent in order, and tried again for webhook.give_up_ms.",
+            "Changed verdicts that no receiver has taken yet, and how long the oldest has waited (right axis). They are sent in order, and "
+            "tried again for webhook.give_up_ms.",
             "short",
             Query(loop("streammetrics_webhooks_waiting", [], "max"), "waiting"),
+            Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
+            rules=(of_query("B", unit="s", custom__axisPlacement="right"),),
             empty="No process has a webhook",
         ),
         third(
-            "Oldest webhook change",
-            "How long the oldest of these changes has waited. It grows while the receiver fails.",
-            "s",
-            Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
-            empty="No change waits",
-        ),
-        quarter(
             "Results sent",
             "Records of final panes and verdicts sent to kafka.results_topic, and failed writes. Failed records are sent again.",
             "cps",
             Query(loop_rate("streammetrics_results_total", ["status"]), "{{status}}"),
             empty="No process has kafka.results_topic",
         ),
-        quarter(
+        third(
             "Result files",
-            "Files in results.directory by outcome: written, unchanged (found with the same content) and failed tries.",
+            "Files in results.directory by outcome: written, unchanged (found with the same content) and failed tries. Right axis: rows "
+            "in the files that were written.",
             "cps",
             Query(loop_rate("streammetrics_result_files_total", ["status"]), "{{status}}"),
-            empty="No process has results.directory",
-        ),
-        quarter(
-            "Rows of result files",
-            "Rows in the files that were written.",
-            "cps",
             Query(loop_rate("streammetrics_result_rows_total", []), "rows"),
+            rules=(of_query("B", custom__axisPlacement="right"),),
             empty="No process has results.directory",
+            width=12,
         ),
-        quarter(
+        third(
             "Result files behind",
             "Event time of final panes that are in no file yet. It grows to results.file_ms. More means that the disk fails: see the log.",
             "s",
             Query(loop("streammetrics_result_files_lag_seconds", [], "max"), "behind"),
             empty="No process has results.directory",
+            width=12,
         ),
     )
 

@@ -6,8 +6,8 @@ from grafana_foundation_sdk.models import dashboard
 
 from grafana import variables
 from grafana.layout import Section, build
-from grafana.metric_kinds import ASSESSMENT, ENGAGEMENT, MetricKind, unit_of
-from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_query
+from grafana.metric_kinds import ASSESSMENT, ENGAGEMENT, MetricKind
+from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_pattern, of_query
 from grafana.position_bias import position_bias_panels
 from grafana.queries import ANY, EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
 from streammetrics.exporters.prometheus.metric_series import RATIO_METRIC, sum_series, value_series
@@ -44,6 +44,8 @@ def ranking() -> dashboard.Dashboard:
             variables.experiment(),
             variables.variant(),
             variables.metric(),
+            variables.of_kind(ENGAGEMENT),
+            variables.of_kind(ASSESSMENT),
             variables.cutoffs(),
             variables.window(),
             variables.segments(),
@@ -60,8 +62,8 @@ def ranking() -> dashboard.Dashboard:
                 title="Lists and feedback",
                 blocks=(_lists("final"), _lists("live"), _users(), _user_hits(), _with_feedback(), _rate(), _grades(), _feedback()),
             ),
-            Section(title="Engagement, final and live", blocks=tuple(_of_kind(ENGAGEMENT)), collapsed=True),
-            Section(title="What lists show, final and live", blocks=tuple(_of_kind(ASSESSMENT)), collapsed=True),
+            Section(title="Engagement, final and live", blocks=(_of_kind(ENGAGEMENT),), collapsed=True),
+            Section(title="What lists show, final and live", blocks=(_of_kind(ASSESSMENT),), collapsed=True),
             Section(title="Position bias (estimates)", blocks=position_bias_panels(), collapsed=True),
             Section(title="Over the selected time range", blocks=ranges, collapsed=True),
         ],
@@ -92,21 +94,15 @@ def _chosen_metric(view: str) -> Block:
         "final": "Windows of final lists. Every list had its full time for feedback, and values no longer change.",
         "live": "Windows up to now. The newest lists can still receive feedback, so values are newer and often lower than final ones.",
     }
-    return _curves("$metric", view, descriptions[view], _value(view, _ALL), _value(view, _CHOSEN), "none")
-
-
-def _curves(
-    metric: str, view: str, description: str, of_all: str, of_variants: str, unit: str, *, at: str = _AT, empty: str = _EMPTY
-) -> Block:
     return lines(
-        f"{metric}, {view}",
-        f"{description} Dashed: all traffic.",
-        unit,
-        Query(of_all, f"all traffic {at}"),
-        Query(of_variants, "{{variant}} " + at),
-        decimals=4 if unit == "none" else 2,
+        f"$metric, {view}",
+        f"{descriptions[view]} Dashed: all traffic.",
+        "none",
+        Query(_value(view, _ALL), f"all traffic {_AT}"),
+        Query(_value(view, _CHOSEN), "{{variant}} " + _AT),
+        decimals=4,
         rules=(of_query("A", custom__lineStyle={"fill": "dash", "dash": [10, 10]}, color=fixed(GREY)),),
-        empty=empty,
+        empty=_EMPTY,
     )
 
 
@@ -240,18 +236,32 @@ def _feedback() -> Block:
     )
 
 
-def _of_kind(kind: MetricKind) -> list[Block]:
-    """Make two panels for every metric of a kind."""
-    blocks = []
-    for metric in kind.names:
-        place = {"k": NONE if metric in kind.without_k else ANY, **_SPAN}
-        for view in ("final", "live"):
-            name = value_series(metric, view)
-            of_all = state(name, experiment=NONE, variant=NONE, **place)
-            of_variants = state(name, experiment=EXPERIMENT, variant=VARIANT, **place)
-            at = "{{window}}" if metric in kind.without_k else _AT
-            blocks.append(_curves(metric, view, SERIES[name].help, of_all, of_variants, unit_of(metric), at=at, empty=kind.empty))
-    return blocks
+def _of_kind(kind: MetricKind) -> Block:
+    """Make the panel that is repeated for every chosen metric of a kind. The name of the metric decides the unit."""
+    chosen = kind.title.lower()
+
+    def value(view: str, groups: dict[str, str]) -> str:
+        name = value_series(kind.names[0], view)
+        return state(name, **_SPAN, **groups).replace(name, value_series(f"${{{chosen}}}", view))
+
+    of_variants = {"experiment": EXPERIMENT, "variant": VARIANT}
+    meanings = "".join(f"\n- {metric}: {SERIES[value_series(metric, 'final')].help}" for metric in kind.names)
+    return lines(
+        f"${chosen}",
+        f"Final values, live values (dashed), and final values of all traffic (dotted).\n{meanings}",
+        "none",
+        Query(value("final", of_variants), f"${chosen} {{{{variant}}}} {{{{k}}}} {{{{window}}}}"),
+        Query(value("live", of_variants), f"${chosen} {{{{variant}}}} {{{{k}}}} {{{{window}}}}, live"),
+        Query(value("final", {"experiment": NONE, "variant": NONE}), f"${chosen} of all traffic {{{{k}}}} {{{{window}}}}"),
+        rules=(
+            *((of_pattern(f"/^({'|'.join(names)}) /", unit=unit) for unit, names in kind.units.items())),
+            dashed("B"),
+            of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]}, color=fixed(GREY)),
+        ),
+        empty=kind.empty,
+        repeat=chosen,
+        width=24,
+    )
 
 
 def _of_kind_over_range(kind: MetricKind) -> Block:

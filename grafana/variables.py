@@ -8,6 +8,7 @@ from typing import Any
 from grafana_foundation_sdk.models import dashboard
 
 from grafana.layout import SOURCE
+from grafana.metric_kinds import MetricKind
 from grafana.panels import BLUE, GREEN, RED
 from grafana.queries import EXPERIMENT, METRIC, selector
 from streammetrics.metrics.names import METRIC_NAMES
@@ -81,6 +82,13 @@ def metric() -> Variable:
     """Choose metrics of ranking quality. Their names are part of series names."""
     meanings = {name: name for name in METRIC_NAMES}
     return _chosen("metric", "Metric", meanings, "The first row is shown for each of these metrics.", many=True)
+
+
+def of_kind(kind: MetricKind) -> Variable:
+    """Choose metrics of a kind, by default all of them."""
+    title = kind.title.lower()
+    description = f"The {title} metrics to show. Each has a panel in its row. Those that are not counted stay empty."
+    return _chosen(title, kind.title, {name: name for name in kind.names}, description, many=True, all_of_them=True)
 
 
 def cutoffs() -> Variable:
@@ -178,8 +186,10 @@ def _shown(chosen: str | list[str]) -> str | list[str]:
     return "All" if chosen == "$__all" else chosen
 
 
-def _chosen(name: str, label: str, meanings: Mapping[str, str], description: str, *, many: bool = False) -> Variable:
-    """Make a variable with fixed values, by display text. The first is selected. many: people may choose several."""
+def _chosen(
+    name: str, label: str, meanings: Mapping[str, str], description: str, *, many: bool = False, all_of_them: bool = False
+) -> Variable:
+    """Make a variable with fixed values, by display text. many: people may choose several. The first is selected, or `all_of_them`."""
     options = [dashboard.VariableOption(text=shown, value=value, selected=at == 0) for at, (shown, value) in enumerate(meanings.items())]
     return _variable(
         name=name,
@@ -188,7 +198,7 @@ def _chosen(name: str, label: str, meanings: Mapping[str, str], description: str
         type_val=dashboard.VariableType.CUSTOM,
         query=",".join(value if shown == value else f"{shown} : {value}" for shown, value in meanings.items()),
         options=options,
-        current=options[0],
+        current=dashboard.VariableOption(text=["All"], value=["$__all"]) if all_of_them else options[0],
         multi=many,
-        include_all=False,
+        include_all=all_of_them,
     )

@@ -15,6 +15,7 @@ VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 STEPS = {"__rate_interval": "4m11s", "__range": "4m12s", "__interval": "4m13s"}
 """Unusual spans, to recognise them in queries."""
 CHOICES = {"experiment": "ranker", "variant": ".+", "metric": "ndcg", "k": "10", "window": "1m", "segments": "()", "scope": "start"}
+CHOICES |= {"engagement": "zero_result_rate", "assessment": "diversity"}
 
 
 class PanelQuery(NamedTuple):

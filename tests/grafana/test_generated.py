@@ -62,11 +62,15 @@ def test_every_queried_name_is_in_the_table() -> None:
 
 
 def test_every_series_of_the_table_is_on_a_dashboard() -> None:
-    (metric,) = (each for each in committed("ranking")["templating"]["list"] if each["name"] == "metric")
-    chosen = [option["value"] for option in metric["options"]]
-    forms = [
-        parsed_form(query.expr, metric=name) for query in every_query() for name in (chosen if "${metric}" in query.expr else chosen[:1])
-    ]
+    chosen = {
+        each["name"]: [option["value"] for option in each["options"]]
+        for each in committed("ranking")["templating"]["list"]
+        if each["name"] in ("metric", "engagement", "assessment")
+    }
+    forms = [parsed_form(query.expr) for query in every_query()]
+    for variable, names in chosen.items():
+        repeated = [query for query in every_query() if f"${{{variable}}}" in query.expr]
+        forms += [parsed_form(query.expr, **{variable: name}) for query in repeated for name in names]
     shown = {name.removesuffix("_bucket") for form in forms for name in NAME.findall(form)}
     assert {series.name for series in TABLE} <= shown
 

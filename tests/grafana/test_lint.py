@@ -22,7 +22,7 @@ UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
 KINDS = {"stat", "table", "text", "timeseries", "state-timeline"}
 EXPECTED_VARIABLES = {
     "experiment": ["datasource", "job", "experiment", "variant", "metric", "k", "scope"],
-    "ranking": ["datasource", "job", "experiment", "variant", "metric", "k", "window", "segments"],
+    "ranking": ["datasource", "job", "experiment", "variant", "metric", "engagement", "assessment", "k", "window", "segments"],
     "pipeline": ["datasource", "job"],
 }
 each_dashboard = pytest.mark.parametrize("name", NAMES)
@@ -192,7 +192,9 @@ def test_an_override_matches_a_query_or_a_series(name: str) -> None:
             elif matcher["id"] == "byName":
                 assert matcher["options"] in [*legends, *columns], panel["title"]
             else:
-                assert any(re.search(matcher["options"].strip("/"), each) for each in columns), panel["title"]
+                chosen = variables(name).get(panel.get("repeat") or "", {}).get("options", ())
+                filled_in = [each.replace(f"${panel['repeat']}", option["value"]) for each in legends for option in chosen]
+                assert any(re.search(matcher["options"].strip("/"), each) for each in [*columns, *filled_in]), panel["title"]
 
 
 @each_dashboard
