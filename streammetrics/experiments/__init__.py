@@ -30,7 +30,7 @@ has all of the above for itself. For each two cells the engine also keeps the cr
 `cross_of_users(layout, totals in one, totals in the other)`. When a user's totals in a cell change, so do the cross moments with each other
 cell of that user, by the difference of the products.
 
-**An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_stored_scales` returns the numbers that
+**An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that
 can be frozen now, from what is stored since the start. Store each of them once; the first writer wins.
 
 **A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state. `to_json` and `rows` print it.
@@ -49,7 +49,7 @@ needs them.
 >>> policy = Policy(paging=("hit_rate@10",))
 >>> kept = Stored(experiment="ranker-v7", scope="start", moments=moments,
 ...     first_exposures={"control": 1500, "treatment": 1503}, multi_exposed_users=3)
->>> report = build_report(measures, policy, kept, choose_scales(measures, policy, moments, {}))
+>>> report = build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
 >>> report.verdict.reason
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
 """
@@ -74,7 +74,6 @@ from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stage_values import StageReport, StageRow
 from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
-from streammetrics.experiments.stratified_arms import choose_stored_scales
 
 __all__ = [
     "INTERLEAVED",
@@ -101,7 +100,6 @@ __all__ = [
     "add_credits",
     "build_report",
     "choose_scales",
-    "choose_stored_scales",
     "credit_moments",
     "cross_of_users",
     "list_credit",

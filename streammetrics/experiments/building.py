@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from streammetrics.experiments.comparing import Arms, measures_of
+from streammetrics.experiments.arms import Arms
+from streammetrics.experiments.comparing import measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
-from streammetrics.experiments.health import Health, health, toml_control
+from streammetrics.experiments.health import Health, toml_control
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.list_signs import ListSigns, list_signs
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
@@ -15,11 +16,10 @@ from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
-from streammetrics.experiments.stage_health import stage_health
+from streammetrics.experiments.stage_health import health_of
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.strata import Cells
-from streammetrics.experiments.stratified_arms import StratifiedArms
 from streammetrics.experiments.unlike_times import unlike_times
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 from streammetrics.experiments.words import advice, join, named, say
@@ -39,24 +39,9 @@ def build_report(
             raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
-    arms: Arms
     times = unlike_times(policy, measures, stored, control)
-    in_cells = policy.in_cells or stored.in_cells
-    if in_cells:
-        cells = Cells(measures, policy, stored)
-        state, arms = stage_health(cells, times.changes), StratifiedArms(cells, control, scales)
-        stages = stage_reports(cells, control) if policy.stages else ()
-    else:
-        state = health(
-            policy,
-            stored.experiment,
-            stored.first_exposures,
-            stored.multi_exposed_users,
-            stored.joined,
-            stored.exposed,
-            times.changes.get(""),
-        )
-        arms, stages = Arms(measures, policy, control, scales, stored), ()
+    cells = Cells(measures, policy, stored)
+    state, arms = health_of(cells, times.changes), Arms(cells, control, scales)
     arms.not_compared, state = times.reasons, replace(state, notes=(*state.notes, *times.notes))
     signs = _signs(arms, control, [each for each in policy.treatments(control, stored.first_exposures) if each not in times.reasons])
     arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
@@ -67,7 +52,7 @@ def build_report(
     known = {*stored.moments, *stored.first_exposures, *stored.exposed}
     names = in_order({*known, *(policy.arms or ())}, first=control)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments) for name in names)
-    preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if in_cells else stored)
+    preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if policy.in_cells or stored.in_cells else stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(
         experiment=stored.experiment,
@@ -86,7 +71,7 @@ def build_report(
         gate=_gate(verdict, variants, preferences, treatments),
         gate_margin=policy.gate_margin,
         unit=policy.unit,
-        stages=stages,
+        stages=stage_reports(cells, control) if policy.stages else (),
         minimum_lift=policy.minimum_lift,
         treatments=max(1, len(treatments)),
         proposal=times.proposal,

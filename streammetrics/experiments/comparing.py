@@ -3,146 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import NamedTuple
 
-from streammetrics.experiments.cuped import Reduced, reduce_variances
-from streammetrics.experiments.estimates import Estimate, Interval, difference, estimate, lift_interval, variance_of, z_value
-from streammetrics.experiments.floors import effective_users, largest_user_share_max, unmet_floor
+from streammetrics.experiments.arms import ArmEstimate, Arms, Compared
+from streammetrics.experiments.cuped import Reduced
+from streammetrics.experiments.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
-from streammetrics.experiments.measures import USERS_AT, Measure, Measures, measure_text
+from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.no_spread import is_all_or_nothing, least_difference, log_evidence_apart
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.report import JudgedMeans, MeasureReport, ReducedReport
 from streammetrics.experiments.scales import NO_SCALE, MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.share_words import compare_from
-from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop, waiting
-from streammetrics.experiments.words import measure_name, named, percent, say
-
-
-class ArmEstimate(NamedTuple):
-    """A variant's estimate, and the one with reduced variance if the layout has covariates."""
-
-    plain: Estimate
-    reduced: Reduced | None = None
-
-
-class Compared(NamedTuple):
-    """A variant and the control, as they are compared with each other.
-
-    covariance: of the two means. stages: the same in each stage that can be judged, by its name.
-    """
-
-    own: ArmEstimate
-    against: ArmEstimate
-    covariance: float = 0.0
-    stages: Mapping[str, Compared] = MappingProxyType({})
-
-
-class Arms:
-    """The arms with enough users: their moments and estimates, and the frozen scales."""
-
-    def __init__(self, measures: Measures, policy: Policy, control: str | None, scales: Mapping[str, float], stored: Stored) -> None:
-        self.not_compared: Mapping[str, str] = {}
-        """Why a treatment is not compared, although it has enough users: see `unlike_times`."""
-        self.fewer_items: Mapping[str, str] = {}
-        """Why the item_hit_rate of a treatment may not be called improved: see `list_signs`."""
-        self.measures = measures
-        self.policy = policy
-        self.control = control
-        self.scales = scales
-        self.stored = stored
-        self.moments = {name: sums for name, sums in stored.moments.items() if sums[USERS_AT] >= policy.min_users}
-        self.found = {measure: _estimates(measures, measure, self.moments) for measure in measures}
-
-    def show(self, names: Collection[str]) -> None:
-        """Leave out the measures without one of these names."""
-        self.found = {measure: found for measure, found in self.found.items() if str(measure) in names}
-
-    def alone(self, measure: Measure, variant: str) -> ArmEstimate | None:
-        """Return a variant's own estimate; None while it has too few users."""
-        return self.found[measure].get(variant)
-
-    def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
-        """Return a variant and the control; None while one of them has too few users."""
-        own, against = self.alone(measure, variant), self.alone(measure, control)
-        return None if own is None or against is None else Compared(own, against)
-
-    def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
-        """Return an arm's effective users, and the largest share of its lists that one user can have. The arm has users."""
-        moments = self.stored.moments[variant]
-        return effective_users(self.measures, measure, moments), largest_user_share_max(self.measures, measure, moments)
-
-    def waits_for(self, users: Sequence[tuple[str, int]], control: str) -> str:
-        """Say why nothing is compared yet. `users`: the users of each variant."""
-        short = {variant: count for variant, count in users if count < self.policy.min_users}
-        return waiting(self.policy, short).said if short else "there is nothing to compare yet"
-
-    def too_few(self, variant: str, control: str) -> str | None:
-        """Say how many users a variant and the control have, if they are too few to be compared."""
-        users = {name: self.stored.moments[name][USERS_AT] if name in self.stored.moments else 0 for name in (variant, control)}
-        return waiting(self.policy, users).said if min(users.values()) < self.policy.min_users else None
-
-    def short(self, variant: str, control: str) -> str:
-        """Say why a variant with enough users is not compared."""
-        if control not in self.stored.first_exposures:
-            return say("no user saw the control '{control}'", control=named(control))
-        return say("{control} has fewer than {min_users:,} users", control=named(control), min_users=self.policy.min_users)
-
-    def unseen(self, variant: str, control: str) -> str | None:
-        """Return why a pass must wait for the stage that runs now; None if it need not. Without stages there is none to wait for."""
-        return None
-
-    def like_lists(self, variant: str, control: str) -> LikeLists | None:
-        """Return the lists of a variant and the control, if both have enough users and came at the same time."""
-        if not {variant, control} <= self.moments.keys() or self.late(variant, control) is not None:
-            return None
-        own, against = (ArmLists(each, self.moments[each], self.stored.reactions.get(each, NO_REACTIONS)) for each in (variant, control))
-        return LikeLists(own, against)
-
-    def all_zero(self, measure: Measure) -> bool:
-        """Whether a measure is 0 in every variant."""
-        return not any(each.plain.mean > 0 for each in self.found[measure].values())
-
-    def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
-        """Return why a variant cannot be compared with the control yet, by its start or a floor; None if it can."""
-        return self.late(variant, control) or unmet_floor(
-            self.measures,
-            measure,
-            (variant, self.moments[variant]),
-            (control, self.moments[control]),
-            self.policy.effective_users_min,
-            self.policy.hit_users_min,
-        )
-
-    def late(self, variant: str, control: str) -> str | None:
-        """Say that one of two variants joined late; None if neither did."""
-        shares = {name: self.stored.missed_share(name) for name in (variant, control)}
-        late = max(shares, key=lambda name: shares[name])
-        if shares[late] - min(shares.values()) <= self.policy.late_share_max:
-            return None
-        other = control if late == variant else variant
-        return say(
-            "{late} joined late, when {missed} of the time had passed, so {other} has lists of other times. {advice}",
-            late=named(late),
-            missed=percent(shares[late]),
-            other=named(other),
-            advice=compare_from(self.stored.experiment, self.stored.variants_since_ms[late]),
-        )
-
-
-def _estimates(measures: Measures, measure: Measure, moments: Mapping[str, Sequence[int]]) -> dict[str, ArmEstimate]:
-    if measures.covariates:
-        return {variant: ArmEstimate(each.plain, each) for variant, each in reduce_variances(measures, measure, moments).items()}
-    found = {variant: estimate(measures, measure, sums) for variant, sums in moments.items()}
-    return {variant: ArmEstimate(each, None) for variant, each in found.items() if each is not None}
+from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop
+from streammetrics.experiments.words import measure_name, named, say
 
 
 def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tuple[MeasureReport, ...]:

@@ -36,18 +36,15 @@ def effective_users(measures: Measures, measure: Measure, moments: Sequence[int]
     return moments[at.d] ** 2 / moments[at.dd] if moments[at.dd] else 0.0
 
 
-def largest_user_share_max(measures: Measures, measure: Measure, moments: Sequence[int]) -> float:
-    """Return the largest share of an arm's lists (or items) that one user can have, given K and n_eff; 0 without lists.
+def largest_user_share_max(users: int, effective: float) -> float:
+    """Return the largest share of an arm's lists (or items) that one user can have, given its users and effective users; 0 without lists.
 
     This is Samuelson's inequality: 1/K + sqrt((1 - 1/K) (1/n_eff - 1/K)). It is exact if one user dominates and the others are alike.
+    It grows with K, so users who count in several strata only make it larger.
 
-    >>> from streammetrics.metrics import Scorer
-    >>> from streammetrics.experiments.moments import of_users
-    >>> measures = Measures(Scorer(["mrr@10"]).columns)
-    >>> round(largest_user_share_max(measures, measures.all[0], of_users(measures, [[1, 0]] * 60 + [[40, 0]])), 12)
+    >>> round(largest_user_share_max(61, 100**2 / (60 + 40**2)), 12)
     0.4
     """
-    users, effective = moments[USERS_AT], effective_users(measures, measure, moments)
     if not effective:
         return 0.0
     return 1 / users + math.sqrt((1 - 1 / users) * max(1 / effective - 1 / users, 0.0))
@@ -103,27 +100,6 @@ def expected_event_users(measures: Measures, measure: Measure, treatment: Sequen
     above = math.fsum(users_above_zero(measures, measure, each) for each in arms)
     below = math.fsum(users_below_ceiling(measures, measure, each) for each in arms)
     return EventUsers(above * min(users) / sum(users), below * min(users) / sum(users))
-
-
-def unmet_floor(
-    measures: Measures,
-    measure: Measure,
-    treatment: tuple[str, Sequence[int]],
-    control: tuple[str, Sequence[int]],
-    effective_users_min: float,
-    hit_users_min: float,
-) -> str | None:
-    """Return why two arms, each a name with its moments, cannot be compared yet; None if they pass them all."""
-    for name, moments in (treatment, control):
-        effective = effective_users(measures, measure, moments)
-        if effective < effective_users_min:
-            share = largest_user_share_max(measures, measure, moments)
-            return few_effective_users(measure, name, moments[USERS_AT], effective, effective_users_min, share)
-    expected = expected_event_users(measures, measure, treatment[1], control[1])
-    if expected.least < hit_users_min:
-        smaller = min((treatment, control), key=lambda arm: arm[1][USERS_AT])[0]
-        return rare_events(measure, smaller, expected, hit_users_min)
-    return None
 
 
 def few_effective_users(measure: Measure, name: str, users: int, effective: float, least: float, share: float) -> str:

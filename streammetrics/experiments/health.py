@@ -64,39 +64,6 @@ class Health:
         )
 
 
-def health(
-    policy: Policy,
-    experiment: str,
-    first_exposures: Mapping[str, int],
-    multi_exposed_users: int,
-    joined: Joined = NO_FEEDBACK,
-    exposed: Mapping[str, int] | None = None,
-    changed: Changed | None = None,
-) -> Health:
-    """Check the split, the users that saw several variants, and the join of feedback.
-
-    first_exposures: users by the variant that they saw first, including users that saw several. joined: all feedback of the time.
-    exposed: users by the variant of their first exposure event. If there are any, the split is checked on them. changed: how the share
-    of a treatment changed over time, if it did. Then no constant shares are proposed.
-
-    The split is checked only if shares are configured, and covers only variants with a share. Users of other variants make the
-    experiment invalid if they are more than `multi_exposed_share_max` of all. Shares of users are checked once there are `min_users`
-    users, and the share of feedback once there are as many feedback events.
-
-    >>> equal = Policy(shares={"control": 1, "treatment": 1})
-    >>> print(health(equal, "ranker", {"control": 4500, "treatment": 5500}, 3).troubles[0])  # doctest: +ELLIPSIS
-    users are not split as configured (control 4,500, treatment 5,500; practically impossible by chance): fix the assignment. If ...
-    >>> print(health(Policy(), "ranker", {"control": 4500, "treatment": 5500}, 3).notes[0])  # doctest: +ELLIPSIS
-    split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { control = 1, treatment = 1 } ...
-    """
-    users = sum(first_exposures.values())
-    p, troubles, notes = check_split(policy, experiment, exposed or first_exposures, policy.shares, changed=changed)
-    share, split_holds = multi_exposed_users / users if users else 0.0, not troubles
-    troubles += multi_exposure_trouble(policy, experiment, share, users, changed)
-    troubles += join_trouble(policy, joined)
-    return Health(p, share, joined.unmatched_share, tuple(troubles), tuple(notes), split_holds=split_holds)
-
-
 def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users: int, changed: Changed | None = None) -> list[str]:
     """Say that too many of the users saw several variants, and which settings fit such an assignment.
 

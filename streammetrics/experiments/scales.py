@@ -7,15 +7,15 @@ the freezing look, and `ndcg@10 control` the control's mean then.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from streammetrics.experiments.estimates import Estimate, estimate
-from streammetrics.experiments.floors import unmet_floor
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.measures import USERS_AT, Measure, Measures
+from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.strata import Cells
 
 
 class MeasureScale(NamedTuple):
@@ -46,50 +46,39 @@ def scale_of(measure: Measure, frozen: Mapping[str, float]) -> MeasureScale | No
     return None if tau is None else MeasureScale(tau, frozen[f"{measure} control"])
 
 
-def choose_scales(
-    measures: Measures, policy: Policy, moments: Mapping[str, Sequence[int]], frozen: Mapping[str, float]
-) -> dict[str, float]:
+def choose_scales(measures: Measures, policy: Policy, stored: Stored, frozen: Mapping[str, float]) -> dict[str, float]:
     """Return the numbers that can be frozen now, by name, without those in `frozen`. Store them once and never change them.
 
-    A measure's scale is chosen at the first look at which the control and a treatment have `min_users` users and pass the floors. All
-    such treatments contribute. It does not depend on their difference from the control.
+    stored: since the start of the experiment. A measure's scale is chosen at the first look at which the control and a treatment have
+    `min_users` users and pass the floors, in the stages that count for them. All such treatments contribute. It does not depend on their
+    difference from the control.
     """
-    control = policy.control_of(list(moments))
-    if control is None or moments.get(control, (0,))[USERS_AT] < policy.min_users:
+    control = policy.control_of(list(stored.moments))
+    if control is None:
         return {}
-    apart = (control, policy.holdout, INTERLEAVED)
-    treatments = [variant for variant, each in moments.items() if variant not in apart and each[USERS_AT] >= policy.min_users]
-    chosen: dict[str, float] = {}
-    for measure in measures:
-        if str(measure) not in frozen:
-            ready = [name for name in treatments if _passes(measures, policy, measure, (name, moments[name]), (control, moments[control]))]
-            found = [estimate(measures, measure, moments[name]) for name in (control, *ready)]
-            scale = choose_scale([each for each in found if each is not None]) if ready else None
-            if scale is not None:
-                chosen |= frozen_numbers(measure, scale)
+    cells, chosen = Cells(measures, policy, stored), dict[str, float]()
+    for measure in cells.compared_measures:
+        if str(measure) not in frozen and (scale := _scale(cells, measure, control)) is not None:
+            chosen |= {str(measure): scale.tau, f"{measure} control": scale.control_mean}
     return chosen
 
 
-def frozen_numbers(measure: Measure, scale: MeasureScale) -> dict[str, float]:
-    """Return the numbers of a scale to store, by name."""
-    return {str(measure): scale.tau, f"{measure} control": scale.control_mean}
-
-
-def choose_scale(estimates: Sequence[Estimate]) -> MeasureScale | None:
-    """Return the scale from the estimates of the control (first) and the treatments; None while all means or variances are 0.
+def _scale(cells: Cells, measure: Measure, control: str) -> MeasureScale | None:
+    """Return the scale of a measure; None while no treatment is ready, or while all means or variances are 0.
 
     tau is the standard error of a difference, with the mean variance of all arms.
-
-    >>> choose_scale([Estimate(0.4, 0.002, 100), Estimate(0.5, 0.0025, 100)])  # doctest: +ELLIPSIS
-    MeasureScale(tau=0.0670..., control_mean=0.4)
     """
-    variance = math.fsum(each.variance for each in estimates)
-    if not any(each.mean > 0 for each in estimates) or not 0 < variance < math.inf:
+    policy, alone = cells.policy, cells.alone(measure, control)
+    treatments = sorted({*cells.stored.moments} - {control, policy.holdout, INTERLEAVED})
+    found = [(variant, cells.combined(measure, variant, control)) for variant in treatments]
+    ready = [
+        each
+        for variant, each in found
+        if each is not None and min(each.users) >= policy.min_users and each.unmet_floor(policy, measure, variant, control) is None
+    ]
+    if alone is None or not ready:
         return None
-    return MeasureScale(math.sqrt(2 * variance / len(estimates)), estimates[0].mean)
-
-
-def _passes(
-    measures: Measures, policy: Policy, measure: Measure, treatment: tuple[str, Sequence[int]], control: tuple[str, Sequence[int]]
-) -> bool:
-    return unmet_floor(measures, measure, treatment, control, policy.effective_users_min, policy.hit_users_min) is None
+    arms = [alone[0], *(each.treatment for each in ready)]
+    covariance = math.fsum(each.covariance for each in ready) / len(ready)
+    variance = 2 * (math.fsum(each.variance for each in arms)) / len(arms) - 2 * covariance
+    return MeasureScale(math.sqrt(variance), arms[0].mean) if 0 < variance < math.inf and any(each.mean > 0 for each in arms) else None

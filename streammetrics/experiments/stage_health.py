@@ -1,4 +1,4 @@
-"""Health of an experiment with cells: each stage's split and users in several variants, and what was counted under other settings."""
+"""Health of an experiment: each stage's split and users in several variants, and what was counted under other settings. Pure."""
 
 from __future__ import annotations
 
@@ -93,10 +93,14 @@ def first_counts(cells: Cells, stratum: Stratum) -> dict[str, int]:
     return dict(stratum.stored.first_exposures)
 
 
-def stage_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
-    """Return the health of an experiment with cells. `sample_ratio_p` is that of all strata together (Bonferroni).
+def health_of(cells: Cells, changes: Mapping[str, Changed]) -> Health:
+    """Check the split, the users that saw several variants, and the join of feedback.
 
-    changes: shares that changed within a stage, by the stage's key.
+    changes: shares that changed within a stage, by the stage's key. `sample_ratio_p` is that of all strata together (Bonferroni).
+
+    The split is checked only if shares are configured, and covers only variants with a share. Users of other variants make the
+    experiment invalid if they are more than `multi_exposed_share_max` of all. Shares of users are checked once there are `min_users`
+    users, and the share of feedback once there are as many feedback events.
     """
     stored, found = cells.stored, [check_stage(cells, stage, changes.get(stage.key)) for stage in cells.stages]
     values = [each.least_p for each in found if each.least_p is not None]
@@ -106,7 +110,7 @@ def stage_health(cells: Cells, changes: Mapping[str, Changed]) -> Health:
     troubles += _foreign(cells)
     troubles += join_trouble(cells.policy, stored.joined)
     notes = [*(note for each in found for note in each.notes), *_late_starts(cells)]
-    if INTERLEAVED in stored.moments:
+    if INTERLEAVED in stored.moments and cells.policy.in_cells:
         notes.append(f'lists of the variant {INTERLEAVED} are not compared by team in an experiment with stages or unit = "list"')
     return Health(
         min(1.0, strata_max(cells) * min(values)) if values else None,

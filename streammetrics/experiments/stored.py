@@ -61,7 +61,7 @@ class Stored:
     variants_since_ms: event time at which each variant first appeared, or an earlier one.
     window_ms: the length of the longest window; None if it is unknown.
     from_ms, to_ms: the event time that the scope covers so far. newest_ms: the time of the newest event, whether or not it is final.
-    stages: its stages, by entry, in any order. Without cells (see `Policy.in_cells`) it may be empty, or has the one stage "".
+    stages: its stages, by entry, in any order. Without cells (see `Policy.in_cells`) it may be empty: see `in_stages`.
     pairs: cross moments (see `covariance_sums`) of each two cells with common users, by the two cells in order.
     arrivals: as in StoredStage; a user counts once, in the stage of their entry. Empty in the scope of a day.
     last_ms: event time of the latest list of each variant, whether it counts already or not.
@@ -99,6 +99,21 @@ class Stored:
         return replace(self, arrivals=run.arrivals, recent_lists=run.recent_lists, stages=stages)
 
     @property
+    def in_stages(self) -> tuple[StoredStage, ...]:
+        """Its stages. Without any, all its lists are one stage."""
+        return self.stages or (
+            StoredStage(
+                entry="",
+                key="",
+                moments=self.moments,
+                first_exposures=self.first_exposures,
+                multi_exposed_users=self.multi_exposed_users,
+                exposed=self.exposed,
+                arrivals=self.arrivals,
+            ),
+        )
+
+    @property
     def in_cells(self) -> bool:
         """Whether its lists were counted in cells: in other stages than "", or with unit "list"."""
         return any(each.key or each.unit == "list" for each in self.stages)
@@ -118,8 +133,3 @@ class Stored:
             return 0
         first, end = last // HOUR_MS + 1, self.to_ms // HOUR_MS
         return sum(lists for hour, lists in self.recent_lists.get(other, {}).items() if first <= hour < end)
-
-    def missed_share(self, variant: str) -> float:
-        """Return the share of the scope's time that had passed when a variant first appeared; 0 if that is unknown."""
-        missed = self.variants_since_ms.get(variant, self.from_ms) - self.from_ms
-        return min(1.0, missed / (self.to_ms - self.from_ms)) if missed > 0 and self.from_ms < self.to_ms else 0.0

@@ -27,7 +27,13 @@ from typing import Any, Final, NamedTuple
 
 from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.floors import EventUsers, expected_event_users
+from streammetrics.experiments.floors import (
+    EventUsers,
+    expected_event_users,
+    few_effective_users,
+    largest_user_share_max,
+    rare_events,
+)
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stages import Stage, stage_key
@@ -36,7 +42,7 @@ from streammetrics.experiments.stratified_estimates import StratifiedEstimates
 from streammetrics.experiments.words import counted_words, named, percent, say
 
 CELL_USERS_MIN: Final = 10
-"""Users that a stratum needs in each of two arms before it counts for their comparison."""
+"""Users that a stratum needs in each of two arms before it counts for their comparison; less if `min_users` is less."""
 
 
 class Stratum(NamedTuple):
@@ -108,12 +114,31 @@ class Combined(NamedTuple):
     def users(self) -> tuple[int, int]:
         return self.treatment.users, self.control.users
 
+    def unmet_floor(self, policy: Policy, measure: Measure, variant: str, control: str) -> str | None:
+        """Return which floor a variant and the control do not pass; None if they pass both."""
+        for name, effective, users in zip((variant, control), self.effective_users, self.users, strict=True):
+            if effective < policy.effective_users_min:
+                share = largest_user_share_max(users, effective)
+                return few_effective_users(measure, name, users, effective, policy.effective_users_min, share)
+        if self.event_users.least < policy.hit_users_min:
+            smaller = variant if self.users[0] <= self.users[1] else control
+            return rare_events(measure, smaller, self.event_users, policy.hit_users_min)
+        return None
+
+
+class LateArm(NamedTuple):
+    """The later one of two variants, and the share of a stage's time that had passed when it first appeared."""
+
+    variant: str
+    missed_share: float
+
 
 class Cells:
     """All cells of an experiment in one scope."""
 
     def __init__(self, measures: Measures, policy: Policy, stored: Stored) -> None:
         self.measures, self.policy, self.stored = measures, policy, stored
+        self.users_min = min(CELL_USERS_MIN, policy.min_users)
         self._cross = cross = CovarianceLayout(measures)
         self._both_ways = {**stored.pairs, **{(other, one): cross.swapped(shared) for (one, other), shared in stored.pairs.items()}}
         self.stages = tuple(_stages(policy, stored))
@@ -124,6 +149,11 @@ class Cells:
         known = {id(each.stored) for _, each in strata}
         self.foreign = tuple(each for each in stored.stages if id(each) not in known)
         """Lists that were counted under other settings: a stage is not configured, or the unit was another one."""
+
+    @property
+    def compared_measures(self) -> list[Measure]:
+        """The measures that are compared: without shares of users if each list is assigned on its own, since users have no variant."""
+        return [measure for measure in self.measures if self.policy.unit == "user" or measure.kind != "users"]
 
     def measured(self, measure: Measure) -> StratifiedEstimates:
         """Return the estimates of a measure in all cells. They are computed when they are asked for, and only once."""
@@ -156,19 +186,25 @@ class Cells:
         came = "" if stratum.entry in (None, stratum.stage) else say(" from stage {entry}", entry=named(stratum.entry.name))
         for variant in (treatment, control):
             users = stratum.users(variant)
-            if users < CELL_USERS_MIN:
+            if users < self.users_min:
                 return say(
                     "{variant} has {users}{came} in it, at least {least} are needed",
                     variant=named(variant),
                     users=counted_words(users, "user"),
                     came=came,
-                    least=CELL_USERS_MIN,
+                    least=self.users_min,
                 )
+        late = self.late(stage, treatment, control) if self.policy.stages else None
+        if late is not None:
+            missed = percent(late.missed_share)
+            return say("{late} joined late, when {missed} of its time had passed", late=named(late.variant), missed=missed)
+        return None
+
+    def late(self, stage: StageCounts, treatment: str, control: str) -> LateArm | None:
+        """Return which of two arms joined a stage late: it missed more of its time than the other, by more than `late_share_max`."""
         missed = {variant: self._missed_share(stage, variant) for variant in (treatment, control)}
         late = max(missed, key=lambda variant: missed[variant])
-        if missed[late] - min(missed.values()) > self.policy.late_share_max:
-            return say("{late} joined late, when {missed} of its time had passed", late=named(late), missed=percent(missed[late]))
-        return None
+        return LateArm(late, missed[late]) if missed[late] - min(missed.values()) > self.policy.late_share_max else None
 
     @property
     def running(self) -> StageCounts | None:
@@ -208,15 +244,20 @@ class Cells:
         )
 
     def alone(self, measure: Measure, variant: str) -> tuple[Estimate, float] | None:
-        """Return a variant's estimate and its effective users, with the weights against all other variants together; None without users."""
-        of_cells, measured = dict[Cell, float](), self.measured(measure)
+        """Return a variant's estimate and its effective users; None without users.
+
+        Strata have the weights against all other variants together. If there are too few others, they have those of its own lists.
+        """
+        measured, weights, sizes = self.measured(measure), dict[Cell, float](), dict[Cell, float]()
         for each in (stratum for stage in self.stages for stratum in stage.strata):
-            others, cell = [name for name in each.stored.moments if name != variant], Cell(*each.key, variant)
-            enough = min(each.users(variant), sum(map(each.users, others)) if others else CELL_USERS_MIN) >= CELL_USERS_MIN
-            if enough and measured.estimate(cell) is not None:
-                own, rest = each.size(measure, variant), sum(each.size(measure, name) for name in others)
-                of_cells[cell] = own * rest / (own + rest) if others else float(own)
-        weights = _normal(of_cells)
+            cell, own = Cell(*each.key, variant), each.size(measure, variant)
+            if measured.estimate(cell) is not None:
+                sizes[cell] = own
+                others = [name for name in each.stored.moments if name != variant]
+                if min(each.users(variant), sum(map(each.users, others))) >= self.users_min:
+                    rest = sum(each.size(measure, name) for name in others)
+                    weights[cell] = own * rest / (own + rest)
+        weights = _normal(weights or sizes)
         return (measured.arm(weights), measured.effective_users(weights)) if weights else None
 
     def users_that_count(self, treatment: str, control: str) -> tuple[int, int]:
@@ -241,7 +282,7 @@ class Cells:
 def _stages(policy: Policy, stored: Stored) -> Iterator[StageCounts]:
     """Yield the configured stages in order. Without stages there is one, of all lists."""
     by_label, by_list = policy.stage_label is not None, policy.unit == "list"
-    found = {(each.entry, each.key): each for each in stored.stages if each.unit == policy.unit}
+    found = {(each.entry, each.key): each for each in stored.in_stages if each.unit == policy.unit}
     stages = policy.stages or (Stage(name="", shares=policy.shares or {}),)
     keys = [stage_key(stage, by_label) for stage in stages]
     for number, (key, stage) in enumerate(zip(keys, stages, strict=True)):

@@ -15,6 +15,7 @@ from fractions import Fraction
 
 from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.estimates import Estimate, estimate
+from streammetrics.experiments.floors import effective_users
 from streammetrics.experiments.measures import Measure, Measures
 from streammetrics.experiments.stored import Cell
 
@@ -60,6 +61,8 @@ class StratifiedEstimates:
 
         It is 1 / sum of w_s w_s' DD_ss' / (D_s D_s'), with DD_ss' the sum of d d' over users.
         """
+        if len(weights) == 1:
+            return effective_users(self._measures, self.measure, *(self._moments[cell] for cell in weights))
         total = 0.0
         for one, other, weight in _pairs(weights, weights):
             shared, product = self._shared_weight(one, other)

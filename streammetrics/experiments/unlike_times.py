@@ -76,11 +76,8 @@ def _spans(policy: Policy, stored: Stored) -> Iterator[tuple[str, Stage | None, 
 
     Users who return in a later stage are no arrivals there.
     """
-    if not policy.in_cells:
-        yield "", None, stored.arrivals
-        return
     of_stages: dict[str, Stage | None] = {stage_key(stage, policy.stage_label is not None): stage for stage in policy.stages}
     of_stages = of_stages or {"": None}
-    for each in stored.stages:
+    for each in stored.in_stages:
         if each.entry == each.key in of_stages and each.unit == policy.unit:
             yield each.key, of_stages[each.key], each.arrivals

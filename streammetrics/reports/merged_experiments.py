@@ -19,7 +19,7 @@ from streammetrics.experiments import (
     Joined,
     Stored,
     build_report,
-    choose_stored_scales,
+    choose_scales,
 )
 from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.same_people import same_people
@@ -187,7 +187,7 @@ class MergedExperiments:
         for (name, day), stored in self.stored(tasks).items():
             if day == WHOLE:
                 frozen = self._scales.of(name, runs[name])
-                due |= self._scales.add(name, runs[name], choose_stored_scales(view.measures_of(stored), view.policy(name), stored, frozen))
+                due |= self._scales.add(name, runs[name], choose_scales(view.measures_of(stored), view.policy(name), stored, frozen))
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self._rules.lateness_ms) if len(controls) == tasks else due
 

@@ -130,7 +130,6 @@ def judge_hard(regime: HardRegime, users: Ints, arms: Ints, times: Floats, click
     policy = Policy(margin=0.0, paging=(regime.decides,) if regime.decides else ())
     measures, scales, wrong, opened = regime.measures, dict[str, float](), set[str](), 0
     for look, moments in enumerate(moments_at_looks(names, users, arms, times, clicks, measures)):
-        scales |= choose_scales(measures, policy, moments, scales)
         first = {name: sums[0] for name, sums in moments.items()}
         kept = Stored(
             experiment="ranker",
@@ -141,6 +140,7 @@ def judge_hard(regime: HardRegime, users: Ints, arms: Ints, times: Floats, click
             variants_since_ms={name: int(regime.late * 1_000) for name in names[2:]},
             to_ms=int(1_000 * (look + 1) / HARD_LOOKS),
         )
+        scales |= choose_scales(measures, policy, kept, scales)
         report = build_report(measures, policy, kept, scales)
         deciding = [each for variant in report.variants for each in variant.measures if each.paging]
         verdicts = [report.verdict, *(each.verdict for each in report.variants), *(each.verdict for each in deciding)]

@@ -26,8 +26,8 @@ from streammetrics.experiments import (
     StoredStage,
     add,
     build_report,
+    choose_scales,
 )
-from streammetrics.experiments import choose_stored_scales as choose
 from tests.bench.aa_hard import BITS, MEASURES, WORDS
 from tests.bench.aa_traffic import Floats, Ints
 
@@ -150,7 +150,7 @@ def judge_ramp(ramp: Ramp, random: np.random.Generator, lift: float = 0.0, polic
     policy = policy or policy_of(ramp)
     result, scales, opened = RampResult(), dict[str, float](), 0
     for look, stored in enumerate(looks_of(ramp, *draw_ramp(ramp, random, lift)), 1):
-        scales |= choose(MEASURES, policy, stored, scales)
+        scales |= choose_scales(MEASURES, policy, stored, scales)
         report = build_report(MEASURES, policy, stored, scales)
         wrong, is_open = _wrong_words(report)
         result.wrong |= wrong

@@ -120,7 +120,7 @@ def judge_shares(regime: ShareRegime, random: np.random.Generator) -> ShareResul
     wrong = {*CERTAIN} - ({"regressed"} if regime.lift < 0 else set())
     result, scales = ShareResult(), dict[str, float]()
     for look, stored in enumerate(stored_at_looks(*draw_shares(regime, random))):
-        scales |= choose_scales(MEASURES, policy, stored.moments, scales)
+        scales |= choose_scales(MEASURES, policy, stored, scales)
         if result.alarm is None and unlike_times(policy, MEASURES, stored, "control").reasons:
             result.alarm = look
         found = _words(policy, stored, scales) & wrong

@@ -19,7 +19,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_stored_scales
+from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales
 from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate
 from tests.bench.aa_hard import MEASURES
@@ -66,7 +66,7 @@ def ask_all_looks(ramp: Ramp, policy: Policy, random: np.random.Generator, lift:
     """Draw one ramp and ask its gate at every look."""
     result, scales, reports = GateResult(), dict[str, float](), list[ExperimentReport]()
     for stored in looks_of(ramp, *draw_ramp(ramp, random, lift)):
-        scales |= choose_stored_scales(MEASURES, policy, stored, scales)
+        scales |= choose_scales(MEASURES, policy, stored, scales)
         reports.append(build_report(MEASURES, policy, stored, scales))
     for look, behind in enumerate(lags(random)):
         seen = look - min(behind, look)

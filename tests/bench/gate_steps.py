@@ -20,7 +20,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from streammetrics.experiments import build_report, choose_stored_scales
+from streammetrics.experiments import build_report, choose_scales
 from tests.bench import aa_ramps
 from tests.bench.aa_hard import MEASURES
 from tests.bench.aa_ramps import Ramp, looks_of, policy_of
@@ -72,7 +72,7 @@ def one_ramp(number: int, name: str) -> Steps:
     random, policy, scales = np.random.default_rng([SEED, number, 606, *name.encode()]), policy_of(RAMP, margin=0.01), dict[str, float]()
     passed, failed = set[int](), None
     for look, stored in enumerate(looks_of(RAMP, *draw(random, CASES[name]))):
-        scales |= choose_stored_scales(MEASURES, policy, stored, scales)
+        scales |= choose_scales(MEASURES, policy, stored, scales)
         gate = build_report(MEASURES, policy, stored, scales).gate
         if gate is not None and gate.word == "pass":
             passed.add(min(look * len(SHARES) // LOOKS, len(SHARES) - 1))

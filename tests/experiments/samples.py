@@ -71,4 +71,4 @@ def experiment(
     shares = dict.fromkeys(chances, 1.0) if len(chances) > 1 and (control is None or control in chances) else None
     policy = Policy(paging=paging, control=control, shares=shares)
     measures = WITH_COVARIATES if whole else MEASURES
-    return build_report(measures, policy, kept, choose_scales(measures, policy, kept.moments, {}))
+    return build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))

@@ -21,7 +21,7 @@ from streammetrics.experiments import (
     StoredStage,
     add,
     build_report,
-    choose_stored_scales,
+    choose_scales,
     cross_of_users,
     of_users,
 )
@@ -121,4 +121,4 @@ STAGES = Policy(
 def rollout(lift: float = -0.2, name: str = "ramp") -> ExperimentReport:
     """The report of a ramp from 5 % to half of the users."""
     kept = replace(stored_cells(ramp({"": 0.05, "500000": 0.5}, {"": 0.6, "500000": 0.6}, lift)), experiment=name)
-    return build_report(MEASURES, STAGES, kept, choose_stored_scales(MEASURES, STAGES, kept, {}))
+    return build_report(MEASURES, STAGES, kept, choose_scales(MEASURES, STAGES, kept, {}))

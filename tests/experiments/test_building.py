@@ -45,7 +45,7 @@ def stored(moments: Mapping[str, list[int]], **others: object) -> Stored:
 
 
 def report_of(policy: Policy, kept: Stored) -> ExperimentReport:
-    return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept.moments, {}))
+    return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept, {}))
 
 
 def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
@@ -76,10 +76,10 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
 
 def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
     first = {"control": arm(150, 0.3, 1), "treatment": arm(150, 0.3, 2)}
-    frozen = choose_scales(MEASURES, Policy(), first, {})
+    frozen = choose_scales(MEASURES, Policy(), stored(first), {})
     assert sorted(frozen) == sorted([*MEASURES.names, *(f"{name} control" for name in MEASURES.names)])
     later = {"control": arm(5_000, 0.3, 3), "treatment": arm(5_000, 0.3, 4)}
-    assert choose_scales(MEASURES, Policy(), later, frozen) == {}
+    assert choose_scales(MEASURES, Policy(), stored(later), frozen) == {}
     measures = build_report(MEASURES, Policy(), stored(later), frozen).variants[1].measures
     assert {f"{each.metric}@{each.k}": each.tau for each in measures} == {name: frozen[name] for name in MEASURES.names}
     assert all(each.minimum_difference == 0.1 * frozen[f"{each.metric}@{each.k} control"] for each in measures)
@@ -87,7 +87,7 @@ def test_scales_are_chosen_once_and_used_at_every_later_look() -> None:
 
 def test_min_users_are_enough_for_scales_and_numbers() -> None:
     moments = {"control": arm(100, 0.3, 1), "treatment": arm(100, 0.3, 2)}
-    assert {*MEASURES.names} <= choose_scales(MEASURES, Policy(), moments, {}).keys()
+    assert {*MEASURES.names} <= choose_scales(MEASURES, Policy(), stored(moments), {}).keys()
     found = report_of(Policy(), stored(moments, credits={("control", "treatment"): credit(100, 0.5)}))
     assert [len(variant.measures) for variant in found.variants] == [len(MEASURES), len(MEASURES)]
     assert found.preferences[0].credit_lower is not None
@@ -96,10 +96,10 @@ def test_min_users_are_enough_for_scales_and_numbers() -> None:
 
 def test_no_scale_is_chosen_without_two_arms_to_compare() -> None:
     enough, few, empty = arm(150, 0.5, 1), arm(99, 0.5, 2), arm(150, 0.0, 3)
-    assert choose_scales(MEASURES, Policy(), {"control": enough, "treatment": few}, {}) == {}
-    assert choose_scales(MEASURES, Policy(), {"one": enough, "two": enough}, {}) == {}
+    assert choose_scales(MEASURES, Policy(), stored({"control": enough, "treatment": few}), {}) == {}
+    assert choose_scales(MEASURES, Policy(), stored({"one": enough, "two": enough}), {}) == {}
     hits_without_any = of_users(MEASURES, [[1, 0, 0, 0, 5, 0]] * 150)
-    assert choose_scales(MEASURES, Policy(), {"control": hits_without_any, "treatment": hits_without_any}, {}) == {}
+    assert choose_scales(MEASURES, Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}), {}) == {}
     found = report_of(Policy(), stored({"control": hits_without_any, "treatment": hits_without_any}))
     verdict = found.variants[1].measures[0].verdict
     assert verdict is not None
@@ -208,7 +208,7 @@ def clicks(users: int, ranks: tuple[int, ...], seed: int) -> list[int]:
 
 def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained() -> None:
     moments = {"control": clicks(2_000, (1,), 1), "treatment": clicks(2_000, (2, 4, 6), 2)}
-    scales = choose_scales(CLICKED, Policy(), moments, {})
+    scales = choose_scales(CLICKED, Policy(), stored(moments), {})
     for paging in ((), ("ndcg@10",)):
         found = build_report(CLICKED, Policy(paging=paging), stored(moments), scales)
         assert (found.verdict.word, found.verdict.code) == ("mixed", -3)
@@ -226,7 +226,7 @@ def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained()
 
 def test_a_regressed_variant_beside_a_mixed_one_still_pages() -> None:
     moments = {"control": clicks(2_000, (1,), 1), "other": clicks(2_000, (2, 4, 6), 2), "worse": clicks(2_000, (9,), 3)}
-    found = build_report(CLICKED, Policy(paging=("ndcg@10",)), stored(moments), choose_scales(CLICKED, Policy(), moments, {}))
+    found = build_report(CLICKED, Policy(paging=("ndcg@10",)), stored(moments), choose_scales(CLICKED, Policy(), stored(moments), {}))
     assert [each.verdict and each.verdict.word for each in found.variants] == [None, "mixed", "regressed"]
     assert (found.verdict.word, found.verdict.reason[:7]) == ("regressed", "worse: ")
 
@@ -238,9 +238,9 @@ def dominated(users: int, chance: float, seed: int, lists: int) -> list[int]:
 
 def test_without_enough_effective_users_no_interval_and_no_verdict_counts() -> None:
     moments = {"control": arm(600, 0.4, 1), "treatment": dominated(600, 0.4, 2, 1_600)}
-    assert choose_scales(MEASURES, Policy(), moments, {}).keys() == {"user_hit_rate@5", "user_hit_rate@5 control"}
+    assert choose_scales(MEASURES, Policy(), stored(moments), {}).keys() == {"user_hit_rate@5", "user_hit_rate@5 control"}
     blind = Policy(effective_users_min=0, hit_users_min=0)
-    scales = choose_scales(MEASURES, blind, moments, {})
+    scales = choose_scales(MEASURES, blind, stored(moments), {})
     assert build_report(MEASURES, blind, stored(moments), scales).variants[1].measures[0].lift_lower is not None
     found = build_report(MEASURES, Policy(), stored(moments), scales)
     treatment = found.variants[1]
@@ -264,12 +264,12 @@ def test_rare_hits_in_a_small_arm_give_no_verdict_before_enough_are_expected() -
         return of_users(MEASURES, [[1, ONE, ONE, 1, 5, 1 << 33]] * hits + [[1, 0, 0, 0, 5, 0]] * (users - hits))
 
     moments = {"control": rare(4_750, 110), "treatment": rare(250, 1)}
-    assert choose_scales(MEASURES, Policy(), moments, {}) == {}
-    found = build_report(MEASURES, Policy(), stored(moments), choose_scales(MEASURES, Policy(hit_users_min=0), moments, {}))
+    assert choose_scales(MEASURES, Policy(), stored(moments), {}) == {}
+    found = build_report(MEASURES, Policy(), stored(moments), choose_scales(MEASURES, Policy(hit_users_min=0), stored(moments), {}))
     expected = "treatment: hits are too rare: about 5.5 users with a hit are expected in treatment, at least 20 are needed"
     assert (found.verdict.word, found.verdict.reason) == ("inconclusive", expected)
     killed = {"control": rare(20_000, 400), "treatment": rare(1_500, 0)}
-    scales = choose_scales(MEASURES, Policy(), killed, {})
+    scales = choose_scales(MEASURES, Policy(), stored(killed), {})
     assert build_report(MEASURES, Policy(), stored(killed), scales).verdict.word == "regressed"
 
 
@@ -280,9 +280,9 @@ def test_a_measure_near_its_ceiling_gives_no_verdict_before_enough_users_below_i
         return of_users(MEASURES, [[1, ONE, ONE, 5, 5, 1 << 33]] * (users - misses) + [[1, 0, 0, 0, 5, 0]] * misses)
 
     moments = {"control": near(4_750, 95), "treatment": near(250, 0)}
-    blind = choose_scales(MEASURES, Policy(hit_users_min=0), moments, {})
+    blind = choose_scales(MEASURES, Policy(hit_users_min=0), stored(moments), {})
     assert "hit_rate@5" in blind
-    assert "hit_rate@5" not in choose_scales(MEASURES, Policy(), moments, {})
+    assert "hit_rate@5" not in choose_scales(MEASURES, Policy(), stored(moments), {})
     for deciding in ("hit_rate@5", "dcg@10"):
         found = build_report(MEASURES, Policy(paging=(deciding,)), stored(moments), blind)
         hit_rate = next(each for each in found.variants[1].measures if each.metric == "hit_rate")
@@ -307,7 +307,7 @@ def test_every_arm_shares_alpha_also_without_shares() -> None:
     """A drop that is certain for one treatment alone is not certain for one of nine."""
     moments = {"control": arm(3_000, 0.5, 1), "worse": arm(3_000, 0.469, 2)}
     others = {f"other-{number}": arm(300, 0.5, 10 + number) for number in range(8)}
-    scales = choose_scales(MEASURES, Policy(), moments, {})
+    scales = choose_scales(MEASURES, Policy(), stored(moments), {})
     alone = build_report(MEASURES, Policy(margin=0.0), stored(moments), scales)
     beside = build_report(MEASURES, Policy(margin=0.0), stored(moments | others), scales)
     assert alone.verdict.word == "regressed"
@@ -374,7 +374,7 @@ def test_variance_reduction_narrows_the_interval_and_is_reported() -> None:
         rows = [[5, int(y) * ONE, int(y) * ONE, int(y), 25, int(y) << 33] for y in hits]
         before = [WITH_COVARIATES.covariate_values([8, int(x) * ONE, int(x) * ONE, int(x), 40, int(x) << 33]) for x in earlier]
         moments[name], plain[name] = of_users(WITH_COVARIATES, rows, before), of_users(MEASURES, rows)
-    scales = choose_scales(MEASURES, Policy(), plain, {})
+    scales = choose_scales(MEASURES, Policy(), stored(plain), {})
     found = build_report(WITH_COVARIATES, Policy(), stored(moments), scales)
     measure = found.variants[1].measures[0]
     without = build_report(MEASURES, Policy(), stored(plain), scales).variants[1].measures[0]
@@ -412,7 +412,7 @@ def test_the_verdict_uses_the_plain_interval_unless_cuped_verdict_is_set() -> No
         moments[name] = of_users(WITH_COVARIATES, rows, before)
     words = []
     for policy in (Policy(), Policy(cuped_verdict=True)):
-        scales = choose_scales(WITH_COVARIATES, policy, moments, {})
+        scales = choose_scales(WITH_COVARIATES, policy, stored(moments), {})
         verdict = build_report(WITH_COVARIATES, policy, stored(moments), scales).variants[1].measures[0].verdict
         assert verdict is not None
         words.append(verdict.word)
@@ -534,7 +534,7 @@ def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> Non
 
 def test_an_arm_that_joined_late_is_not_compared_with_lists_of_other_times() -> None:
     moments = {"control": arm(2_000, 0.5, 1), "late": arm(2_000, 0.4, 2), "worse": arm(2_000, 0.4, 3)}
-    scales = choose_scales(MEASURES, Policy(), moments, {})
+    scales = choose_scales(MEASURES, Policy(), stored(moments), {})
     span = {"from_ms": 1_000, "to_ms": 11_000}
     for since, word in ((1_000, "regressed"), (1_500, "regressed"), (1_501, "inconclusive"), (6_000, "inconclusive")):
         kept = stored(moments, variants_since_ms={"control": -5, "late": since}, **span)
@@ -595,7 +595,7 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
             rows[:, place] = {"sum": hits << 40, "hits": hits, "places": 2 * shown}[column.kind]
         moments[variant] = of_users(measures, rows)
     policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
-    found = build_report(measures, policy, stored(moments), choose_scales(measures, policy, moments, {}))
+    found = build_report(measures, policy, stored(moments), choose_scales(measures, policy, stored(moments), {}))
     (treatment,) = [each for each in found.variants if each.role == "treatment"]
     rate = next(each for each in treatment.measures if each.metric == "item_hit_rate")
     assert rate.verdict is not None

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streammetrics.experiments import Policy, Stage, Stored, build_report, choose_scales, choose_stored_scales
+from streammetrics.experiments import Policy, Stage, Stored, build_report, choose_scales
 from streammetrics.experiments.estimates import (
     Estimate,
     difference,
@@ -136,7 +136,7 @@ def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
     for uses_it in (False, True):
         kept = stored({"control": 0.5, "treatment": 0.47}, whole=True)
         policy = Policy(paging=("ndcg@10",), cuped_verdict=uses_it)
-        scales = choose_scales(WITH_COVARIATES, policy, kept.moments, {})
+        scales = choose_scales(WITH_COVARIATES, policy, kept, {})
         found[uses_it] = measure_of(build_report(WITH_COVARIATES, policy, kept, scales))
     plain, reduced = found[False], found[True]
     assert plain.reduced is not None
@@ -147,8 +147,8 @@ def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
 def test_the_share_of_users_with_a_hit_has_half_of_the_error_in_its_interval_and_verdict() -> None:
     users = MEASURES.named("user_hit_rate@5")
     moments = {"control": arm(1_400, 0.3, 1), "treatment": arm(1_400, 0.3, 2)}
-    scales = choose_scales(MEASURES, Policy(), moments, {})
     kept = Stored(experiment="x", scope="start", moments=moments, first_exposures=dict.fromkeys(moments, 1_400), multi_exposed_users=0)
+    scales = choose_scales(MEASURES, Policy(), kept, {})
     report = build_report(MEASURES, Policy(), kept, scales)
     (own,) = [each for each in report.variants[1].measures if each.metric == "user_hit_rate"]
     arms = [estimate(MEASURES, users, moments[name]) for name in ("treatment", "control")]
@@ -183,7 +183,7 @@ def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> No
     found = cells.combined(NDCG, "treatment", "control")
     assert found is not None
     assert found.covariance > 0.5 * found.control.variance
-    scales = choose_stored_scales(MEASURES, BY_LIST, kept, {})
+    scales = choose_scales(MEASURES, BY_LIST, kept, {})
     scale = scale_of(NDCG, scales)
     assert scale == MeasureScale(math.sqrt(variance_of(found.treatment, found.control, found.covariance) or 0), found.control.mean)
     report = build_report(MEASURES, BY_LIST, kept, scales)
@@ -225,7 +225,7 @@ def test_a_stage_is_judged_alone_with_its_own_covariance_and_its_part_of_the_err
         stages=(*first.stages, *second.stages),
         pairs={**first.pairs, **second.pairs},
     )
-    scales = choose_stored_scales(MEASURES, policy, kept, {})
+    scales = choose_scales(MEASURES, policy, kept, {})
     report = build_report(MEASURES, policy, kept, scales)
     assert report.verdict.reason.startswith("treatment: in stage two: ")
     cells, scale = Cells(MEASURES, policy, kept), scale_of(NDCG, scales)

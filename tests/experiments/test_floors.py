@@ -8,17 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streammetrics.experiments import Policy, Stored
 from streammetrics.experiments.floors import (
     EventUsers,
     effective_users,
     expected_event_users,
     largest_user_share_max,
-    unmet_floor,
     users_above_zero,
     users_below_ceiling,
 )
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.strata import Cells
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES, Column, Metric
 from tests.experiments.columns import MEASURES, ONE, totals
 
@@ -43,7 +44,7 @@ def test_effective_users_equal_counting_and_the_share_is_an_upper_bound(users: l
     ):
         expected = sum(weights) ** 2 / sum(each * each for each in weights) if any(weights) else 0.0
         assert effective_users(MEASURES, measure, moments) == pytest.approx(expected)
-        share = largest_user_share_max(MEASURES, measure, moments)
+        share = largest_user_share_max(len(users), effective_users(MEASURES, measure, moments))
         assert share >= (max(weights) / sum(weights) if any(weights) else 0.0) - 1e-9
         assert share <= 1 + 1e-9
 
@@ -125,5 +126,8 @@ def test_expected_events_are_pooled_over_both_arms() -> None:
     ],
 )
 def test_a_measure_needs_events_on_both_sides(name: str, above: int, reason: str | None) -> None:
-    arms = (("treatment", pooled(100, above // 10)), ("control", pooled(900, above - above // 10)))
-    assert unmet_floor(MEASURES, MEASURES.named(name), *arms, 20.0, 20.0) == reason
+    arms, measure = {"treatment": pooled(100, above // 10), "control": pooled(900, above - above // 10)}, MEASURES.named(name)
+    kept = Stored(experiment="x", scope="start", moments=arms, first_exposures={}, multi_exposed_users=0)
+    found = Cells(MEASURES, Policy(), kept).combined(measure, *arms)
+    assert found is not None
+    assert found.unmet_floor(Policy(), measure, *arms) == reason

@@ -130,7 +130,7 @@ def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others
     exposures = {name: users for name, (users, _) in chances.items()}
     kept = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, "multi_exposed_users": 0, **others}
     stored = Stored(moments=moments, **kept)  # type: ignore[arg-type]
-    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, moments, {}))
+    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
 def gates(found: ExperimentReport) -> dict[str, str]:

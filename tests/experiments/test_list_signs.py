@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streammetrics.experiments import Policy, build_report, choose_scales, choose_stored_scales
+from streammetrics.experiments import Policy, build_report, choose_scales
 from streammetrics.experiments.list_signs import ArmLists, LikeLists, ListSigns, Reactions, list_signs
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import of_users
@@ -146,11 +146,11 @@ def test_a_report_says_that_reactions_come_later_in_one_arm() -> None:
     reactions = {"control": Reactions(4_000, 8_000, 120), "treatment": Reactions(4_000, 8_000, 560)}
     kept = replace(stored({"control": 0.5, "treatment": 0.5}), reactions=reactions)
     policy = Policy(paging=("ndcg@10",))
-    notes = build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept.moments, {})).health.notes
+    notes = build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept, {})).health.notes
     told = "treatment has 14 % of its reactions in the last tenth of join.attribution_ms and control 3 %"
     assert any(note.startswith(told) for note in notes), notes
     alike = replace(kept, reactions=dict.fromkeys(reactions, Reactions(4_000, 8_000, 120)))
-    assert "attribution_ms" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept.moments, {})).health.notes)
+    assert "attribution_ms" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept, {})).health.notes)
 
 
 PLACES = 1 + next(at for at, column in enumerate(COLUMNS.columns) if column.kind == "places")
@@ -158,7 +158,7 @@ PLACES = 1 + next(at for at, column in enumerate(COLUMNS.columns) if column.kind
 
 def stage_notes(policy: Policy, users: Sequence[Mapping[StageArm, Totals]]) -> str:
     kept = stored_cells(users, unit=policy.unit)
-    return " | ".join(build_report(COLUMNS, policy, kept, choose_stored_scales(COLUMNS, policy, kept, {})).health.notes)
+    return " | ".join(build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept, {})).health.notes)
 
 
 def with_items(user: Mapping[StageArm, Totals], items: int) -> dict[StageArm, Totals]:

@@ -115,7 +115,7 @@ def test_several_treatments_share_the_error_and_need_more() -> None:
 def test_safe_needs_every_deciding_measure_and_a_drop_only_one() -> None:
     kept = stored({"control": 0.3, "treatment": 0.3}, users=400)
     alone, both = (
-        build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept.moments, {}))
+        build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept, {}))
         for policy in (Policy(paging=("ndcg@10",)), Policy(paging=("ndcg@10", "hit_rate@5")))
     )
     of_one, of_both = ({each.verdict: each.users for each in needed_of(report, treatment(report))} for report in (alone, both))

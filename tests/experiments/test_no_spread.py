@@ -66,7 +66,7 @@ def report(control: Sequence[Sequence[int]], treatment: Sequence[Sequence[int]],
     policy = Policy(**{"paging": ("hit_rate@10",), **rules})  # type: ignore[arg-type]
     first = {name: sums[0] for name, sums in moments.items()}
     stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures=first, multi_exposed_users=0)
-    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, moments, {}))
+    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
 def user(*, hit: bool, empty: bool = False, dcg: float = 0.0) -> list[int]:

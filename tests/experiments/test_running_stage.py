@@ -18,7 +18,7 @@ from streammetrics.experiments import (
     StoredStage,
     add,
     build_report,
-    choose_stored_scales,
+    choose_scales,
     of_users,
 )
 from streammetrics.experiments.estimates import Estimate
@@ -73,7 +73,7 @@ def kept(counts: Counts, **others: object) -> Stored:
 
 def report(counts: Counts, policy: Policy = STAGES, **others: object) -> ExperimentReport:
     stored = kept(counts, **others)
-    return build_report(MEASURES, policy, stored, choose_stored_scales(MEASURES, policy, stored, {}))
+    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
 def second(control: tuple[int, int], treatment: tuple[int, int]) -> Counts:
@@ -128,7 +128,7 @@ def test_with_labels_the_stage_of_the_latest_list_runs(last: Mapping[str, int], 
     counts = {({"": "5", "500000": "25"}[key], arm): own for (key, arm), own in second((50, 15), (20, 6)).items()}
     stored = kept(counts)
     stored = replace(stored, stages=tuple(replace(each, last_ms=last[each.key]) for each in stored.stages))
-    assert gate(build_report(MEASURES, policy, stored, choose_stored_scales(MEASURES, policy, stored, {})))[0] == word
+    assert gate(build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {})))[0] == word
 
 
 def test_without_stages_nothing_is_waited_for() -> None:
@@ -136,7 +136,7 @@ def test_without_stages_nothing_is_waited_for() -> None:
     stored = kept(counts)
     policy = Policy(paging=STAGES.paging, unit="list")
     stored = replace(stored, stages=tuple(replace(each, unit="list") for each in stored.stages))
-    assert gate(build_report(MEASURES, policy, stored, choose_stored_scales(MEASURES, policy, stored, {})))[0] == "pass"
+    assert gate(build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {})))[0] == "pass"
 
 
 def compared(lift: float, stages: Mapping[str, float], measure: Measure = NDCG, error: float = 0.004) -> MeasureComparison:
@@ -235,8 +235,8 @@ def test_stages_need_enough_users_in_both_arms() -> None:
 )
 def test_stages_obey_the_floors_on_both_sides_before_and_after_scales_are_frozen(counts: Counts, reason: str) -> None:
     stored = kept(counts)
-    assert "ndcg@10" not in choose_stored_scales(MEASURES, STAGES, stored, {})
-    frozen = choose_stored_scales(MEASURES, replace(STAGES, hit_users_min=0), stored, {})
+    assert "ndcg@10" not in choose_scales(MEASURES, STAGES, stored, {})
+    frozen = choose_scales(MEASURES, replace(STAGES, hit_users_min=0), stored, {})
     verdict = build_report(MEASURES, STAGES, stored, frozen).variants[1].measures[0].verdict
     assert verdict is not None
     assert (verdict.word, verdict.reason) == ("inconclusive", reason)
@@ -248,7 +248,7 @@ def test_one_user_who_dominates_either_arm_of_a_stage_is_named(arm: str) -> None
     busy = of_users(MEASURES, [[100_000, 0, 0, 0, 500_000, 0]])
     (stage,) = stored.stages
     stored = replace(stored, stages=(replace(stage, moments={**stage.moments, arm: add(stage.moments[arm], busy)}),))
-    frozen = choose_stored_scales(MEASURES, replace(STAGES, effective_users_min=0), stored, {})
+    frozen = choose_scales(MEASURES, replace(STAGES, effective_users_min=0), stored, {})
     verdict = build_report(MEASURES, STAGES, stored, frozen).variants[1].measures[0].verdict
     assert verdict is not None
     assert verdict.reason.startswith(f"a few users dominate {arm}: its ")

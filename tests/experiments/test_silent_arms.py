@@ -82,7 +82,7 @@ def test_arms_that_stopped_together_are_not_silent() -> None:
 
 def report(found: Stored) -> ExperimentReport:
     policy = Policy(paging=("ndcg@10",))
-    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found.moments, {}))
+    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
 
 
 @pytest.mark.parametrize("since", [0, 150])

@@ -7,9 +7,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_stored_scales
+from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_scales
 from streammetrics.experiments.stage_values import StageReport
 from tests.experiments.columns import MEASURES
+from tests.experiments.samples import stored
 from tests.experiments.stage_samples import StageArm, Totals, ramp, stored_cells
 
 FIRST = Stage(name="5 %", shares={"control": 19, "treatment": 1})
@@ -20,7 +21,7 @@ RAMP = {"": 0.05, "500000": 0.5}
 
 
 def report(policy: Policy, kept: Stored) -> ExperimentReport:
-    return build_report(MEASURES, policy, kept, choose_stored_scales(MEASURES, policy, kept, {}))
+    return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept, {}))
 
 
 def test_a_drop_over_stages_is_regressed_and_every_stage_is_shown() -> None:
@@ -40,6 +41,17 @@ def test_a_drop_over_stages_is_regressed_and_every_stage_is_shown() -> None:
     assert deciding.lift_upper is not None
     assert deciding.lift_upper < 0
     assert [each.stage for each in found.stage_rows() if each.series == "current"] == ["5 %", "half"]
+
+
+def test_an_experiment_without_stages_has_the_numbers_of_one_stage() -> None:
+    """Only verdicts differ: with stages, one that is bad alone gets a part of the error."""
+    kept, shares = stored({"control": 0.5, "treatment": 0.42, "other": 0.5}), {"control": 2, "treatment": 1, "other": 1}
+    found = []
+    for policy in (Policy(shares=shares), Policy(stages=(Stage(name="all", shares=shares),))):
+        arms = report(policy, kept).variants
+        unjudged = [[replace(each, verdict=None, judged_lift_upper=None, within_gate_margin=None) for each in arm.measures] for arm in arms]
+        found.append((unjudged, [(arm.effective_users, arm.largest_user_share_max) for arm in arms]))
+    assert found[0] == found[1]
 
 
 def test_moving_between_stages_is_no_fault_and_the_split_is_checked_within_each() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments import Cell, Policy, Stage, choose_stored_scales
+from streammetrics.experiments import Cell, Policy, Stage, choose_scales
 from streammetrics.experiments.estimates import Estimate, lift_interval, log_evidence_below, two_sided, variance_of, z_value
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.sequence import Mixture
@@ -120,11 +120,11 @@ def test_a_stage_counts_from_ten_users_in_each_arm_on() -> None:
 def test_scales_are_frozen_when_the_counting_stages_have_enough_users_together() -> None:
     users = ramp({"": 0.05, "500": 0.5}, {"": 0.5, "500": 0.5}, users=260)
     few = [{cell: own for cell, own in user.items() if cell[0] == ""} for user in users]
-    assert choose_stored_scales(MEASURES, STAGES, stored_cells(few), {}) == {}
-    chosen = choose_stored_scales(MEASURES, STAGES, stored_cells(ramp({"": 0.3, "500": 0.3}, {"": 0.5, "500": 0.5}, users=400)), {})
+    assert choose_scales(MEASURES, STAGES, stored_cells(few), {}) == {}
+    chosen = choose_scales(MEASURES, STAGES, stored_cells(ramp({"": 0.3, "500": 0.3}, {"": 0.5, "500": 0.5}, users=400)), {})
     assert set(chosen) >= {"ndcg@10", "ndcg@10 control", "user_hit_rate@5"}
     by_list = stored_cells([{("", arm): own for (_, arm), own in user.items()} for user in users * 2], unit="list")
-    assert "user_hit_rate@5" not in choose_stored_scales(MEASURES, Policy(unit="list"), by_list, {})
+    assert "user_hit_rate@5" not in choose_scales(MEASURES, Policy(unit="list"), by_list, {})
 
 
 @given(

@@ -17,7 +17,6 @@ from streammetrics.experiments import (
     StoredStage,
     build_report,
     choose_scales,
-    choose_stored_scales,
 )
 from streammetrics.experiments.arrivals import HOUR_MS, Arrivals
 from tests.experiments.columns import MEASURES
@@ -49,7 +48,7 @@ def kept(by_hour: Mapping[str, Sequence[int]], chances: Mapping[str, float] | No
 
 def report(found: Stored, policy: Policy | None = None) -> ExperimentReport:
     policy = policy or Policy(paging=("ndcg@10",))
-    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found.moments, {}))
+    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
 
 
 def reason_of(by_hour: Mapping[str, Sequence[int]], policy: Policy | None = None, variant: str = "treatment") -> str:
@@ -217,7 +216,7 @@ def staged(second: Mapping[str, Sequence[int]], unit: str = "user") -> tuple[Sto
 
 
 def staged_report(found: Stored, policy: Policy) -> ExperimentReport:
-    return build_report(MEASURES, policy, found, choose_stored_scales(MEASURES, policy, found, {}))
+    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
 
 
 def test_the_shares_may_differ_between_stages_and_not_within_one() -> None:

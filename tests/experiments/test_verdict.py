@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from streammetrics.experiments import Stored
 from streammetrics.experiments.estimates import Estimate, lift_interval
-from streammetrics.experiments.health import Joined, health, toml_control, toml_shares
+from streammetrics.experiments.health import NO_FEEDBACK, Health, Joined, toml_control, toml_shares
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
+from streammetrics.experiments.stage_health import health_of
+from streammetrics.experiments.strata import Cells
 from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.experiments.words import percent
+from tests.experiments.columns import MEASURES
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
@@ -27,6 +32,11 @@ EQUAL = Policy(shares={"control": 1, "treatment": 1})
 
 
 POLICY = Policy(margin=0.02)
+
+
+def health(policy: Policy, experiment: str, users: Mapping[str, int], multi: int, joined: Joined = NO_FEEDBACK) -> Health:
+    kept = Stored(experiment=experiment, scope="start", moments={}, first_exposures=users, multi_exposed_users=multi, joined=joined)
+    return health_of(Cells(MEASURES, policy, kept), {})
 
 
 def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: MeasureScale = SCALE) -> MeasureComparison:

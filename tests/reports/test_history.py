@@ -92,7 +92,7 @@ def test_a_snapshot_has_lift_and_interval_of_the_compared_variants() -> None:
 @pytest.mark.parametrize("paging", [(), ("mrr@10",), ("item_hit_rate@10", "ndcg@10")])
 def test_a_snapshot_of_stored_sums_is_that_of_the_whole_report(users: int, paging: tuple[str, ...]) -> None:
     policy, arms = Policy(paging=paging), stored({"control": 0.5, "treatment": 0.4, "other": 0.5}, users=users)
-    scales = choose_scales(MEASURES, policy, arms.moments, {})
+    scales = choose_scales(MEASURES, policy, arms, {})
     for frozen in (scales, {}):
         whole = build_report(MEASURES, policy, arms, frozen)
         assert stored_snapshot(MEASURES, policy, arms, frozen) == snapshot_of(whole)
@@ -100,7 +100,7 @@ def test_a_snapshot_of_stored_sums_is_that_of_the_whole_report(users: int, pagin
 
 def test_a_report_of_some_measures_has_the_verdicts_of_the_whole_report() -> None:
     arms = stored({"control": 0.5, "treatment": 0.4})
-    scales = choose_scales(MEASURES, Policy(), arms.moments, {})
+    scales = choose_scales(MEASURES, Policy(), arms, {})
     whole, part = (build_report(MEASURES, Policy(), arms, scales, shown) for shown in (None, ["mrr@10"]))
     assert part.verdict == whole.verdict
     shown = [each for each in whole.variants[1].measures if each.paging or each.metric in ("mrr", "dcg")]

@@ -443,8 +443,6 @@ def test_a_variant_is_known_since_its_first_list_in_any_task_and_until_its_last(
     stored = read(tasks).experiments.stored(2)["ranker", WHOLE]
     assert stored.from_ms == at(0)
     assert at(0.1) < stored.variants_since_ms["treatment"] <= at(0.3)
-    assert stored.missed_share("control") == 0
-    assert 0.4 < stored.missed_share("treatment") < 0.6
     assert stored.last_ms == {"control": at(0), "treatment": at(0.5)}
 
 

@@ -131,8 +131,7 @@ def experiments() -> dict[str, ExperimentReport]:
         }
         for scope, count in users.items()
     }
-    scales = choose_scales(WITH_COVARIATES, policy, moments["start"], {})
-    reports = {}
+    scales, reports = dict[str, float](), {}
     for scope, of_scope in moments.items():
         several = 3 if scope == "start" else 0
         exposures = {name: sums[0] + several // 3 for name, sums in of_scope.items()}
@@ -146,6 +145,7 @@ def experiments() -> dict[str, ExperimentReport]:
             joined=Joined(900, 100),
             credits=credits(users[scope], -0.2),
         )
+        scales = scales or choose_scales(WITH_COVARIATES, policy, stored, {})
         reports[scope] = replace(build_report(WITH_COVARIATES, policy, stored, scales), stages=rollout().stages)
     return reports
 

@@ -66,7 +66,6 @@ class SimulatedUsers:
     def report(self, policy: Policy, scope: str = "start", *, multi_exposed_users: int = 2) -> ExperimentReport:
         """Return the statistics of all users so far."""
         measures = Measures(self.layout.scorer.columns)
-        self.scales |= choose_scales(measures, policy, self.moments, self.scales)
         stored = Stored(
             experiment=EXPERIMENT,
             scope=scope,
@@ -74,6 +73,7 @@ class SimulatedUsers:
             first_exposures=self.counts,
             multi_exposed_users=multi_exposed_users,
         )
+        self.scales |= choose_scales(measures, policy, stored, self.scales)
         return build_report(measures, policy, stored, self.scales)
 
 
