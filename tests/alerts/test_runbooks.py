@@ -6,8 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-import pytest
-
 from streammetrics.cli.main import command_named
 from streammetrics.config import keys
 from streammetrics.events.outcomes import names_of
@@ -17,6 +15,7 @@ from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.grafana.test_lint import selectors
 from tests.support.paths import ROOT
+from tests.support.tables import for_each
 
 RUNBOOKS = ROOT / "deploy" / "runbooks"
 PAGES = sorted(RUNBOOKS.glob("*.md"))
@@ -26,7 +25,7 @@ PARTS_OF_A_HISTOGRAM = {f"streammetrics_commit_seconds_{part}" for part in ("buc
 OF_THE_SCRAPE = {"job", "instance"}
 PATHS = {"/metrics", "/healthz", "/readyz", "/api/report"}
 
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+pages = for_each(PAGES, lambda page: page.stem)
 
 
 def commands(page: Path, program: str) -> list[list[str]]:

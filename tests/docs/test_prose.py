@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.support.paths import ROOT
 from tests.support.prose import sentences_of, words_of
+from tests.support.tables import for_each
 
 README_WORDS_MAX = 900
 SENTENCE_WORDS_MAX = 40
@@ -20,7 +19,7 @@ WORDS_OF_A_TRANSLATION = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each(PAGES, lambda page: str(page.relative_to(ROOT)))
 def test_sentences_are_short(page: Path) -> None:
     sentences = sentences_of(page.read_text(encoding="utf-8"))
     full = [sentence for sentence in sentences if words_of(sentence) > 3]  # headings and cells would flatter the mean
@@ -28,7 +27,7 @@ def test_sentences_are_short(page: Path) -> None:
     assert not full or sum(map(words_of, full)) / len(full) < SENTENCE_WORDS_MEAN_MAX
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each(PAGES, lambda page: str(page.relative_to(ROOT)))
 def test_pages_avoid_words_of_a_translation(page: Path) -> None:
     found = [sentence for sentence in sentences_of(page.read_text(encoding="utf-8")) if WORDS_OF_A_TRANSLATION.search(sentence)]
     assert found == []

@@ -6,10 +6,9 @@ import doctest
 import re
 from pathlib import Path
 
-import pytest
-
 from streammetrics.cli.main import NAMES
 from tests.support.paths import ROOT
+from tests.support.tables import for_each
 
 FOLDERS = (".github", "deploy", "grafana", "streammetrics", "tests")
 PAGES = sorted([*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.md"))])
@@ -21,7 +20,7 @@ def test_the_python_in_the_readme_runs() -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each(PAGES, lambda page: str(page.relative_to(ROOT)))
 def test_links_to_files_lead_to_files(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []

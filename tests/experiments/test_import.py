@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 from streammetrics import experiments
+from tests.support.tables import for_each
 
 ALLOWED = {
     "__future__",
@@ -29,7 +28,7 @@ ALLOWED = {
 FILES = sorted(Path(experiments.__file__).parent.glob("*.py"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@for_each(FILES, lambda file: file.stem)
 def test_modules_import_only_arithmetic(file: Path) -> None:
     names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import promql_parser
-import pytest
 
 from tests.grafana.reading import NAMES, PanelQuery, committed, every_query, filled, panels, parsed_form, queries
+from tests.support.tables import for_each
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
@@ -25,8 +25,8 @@ EXPECTED_VARIABLES = {
     "ranking": ["datasource", "job", "experiment", "variant", "metric", "engagement", "assessment", "k", "window", "segments"],
     "pipeline": ["datasource", "job"],
 }
-each_dashboard = pytest.mark.parametrize("name", NAMES)
-each_query = pytest.mark.parametrize("query", every_query(), ids=str)
+each_dashboard = for_each(NAMES)
+each_query = for_each(every_query())
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from streammetrics.exporters.prometheus.family import Series
 from streammetrics.exporters.prometheus.metric_series import sum_series, value_series
 from streammetrics.exporters.prometheus.series import SERIES, TABLE, markdown
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.support.paths import ROOT
+from tests.support.tables import for_each
 
 PAGE = ROOT / "streammetrics" / "exporters" / "README.md"
 MARKED = re.compile(r"<!-- series -->\n(.*?)<!-- /series -->", re.DOTALL)
-each_series = pytest.mark.parametrize("series", TABLE, ids=lambda series: series.name)
+each_series = for_each(TABLE, lambda series: series.name)
 
 
 def test_names_are_unique() -> None:
@@ -55,7 +54,7 @@ def test_no_name_equals_another_name_with_a_suffix() -> None:
     assert made.isdisjoint({series.name for series in TABLE if series.name != series.family})
 
 
-@pytest.mark.parametrize("metric", METRIC_NAMES)
+@for_each(METRIC_NAMES)
 def test_every_metric_has_gauges_and_sums(metric: str) -> None:
     gauges = {value_series(metric, view) for view in ("final", "live")}
     sums = {sum_series(metric, kind) for kind in (("hits", "places") if metric == "item_hit_rate" else ("sum",))}

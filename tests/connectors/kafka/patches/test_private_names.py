@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import streammetrics
 from streammetrics.connectors.kafka import patches
+from tests.support.tables import for_each
 
 PACKAGE, PATCHES = Path(streammetrics.__file__).parent, Path(patches.__file__).parent
 PATCH_FILES = sorted(path for path in PATCHES.glob("*.py") if path.stem != "__init__")
@@ -43,7 +42,7 @@ def _is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id in ("self", "cls")
 
 
-@pytest.mark.parametrize("path", OTHER_FILES, ids=lambda path: path.name)
+@for_each(OTHER_FILES, lambda path: path.name)
 def test_no_file_outside_the_patches_uses_a_private_name_of_the_client(path: Path) -> None:
     assert sorted(foreign_private_names(path)) == []
 
@@ -57,7 +56,7 @@ def test_only_the_kafka_connector_imports_the_client() -> None:
     assert importing == {("connectors", "kafka")}
 
 
-@pytest.mark.parametrize("path", PATCH_FILES, ids=lambda path: path.name)
+@for_each(PATCH_FILES, lambda path: path.name)
 class TestPatch:
     def test_its_docstring_has_every_section(self, path: Path) -> None:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
