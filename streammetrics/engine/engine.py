@@ -18,7 +18,7 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.rows import UserTotalsLayout
-from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
@@ -129,7 +129,7 @@ class Engine:
         if batch is not None:
             loop.take(batch, idle)
         if flush:
-            state.enrolments.end_runs(state.progress.closed_before)
+            state.labels.runs.drop_ended(state.progress.closed_before)
             state.progress.flush()
         state.sessions.close_due(due, state.progress.closed_before)
         state.enrolments.forget_records(user for user in due if user in state.sessions.put_off)

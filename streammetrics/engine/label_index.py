@@ -217,6 +217,27 @@ class LabelIndex:
                 since[group] = ts
         return fitted
 
+    def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:
+        """Return those variants of a list that stay within `variants_max`, the first ones by experiment.
+
+        Runs that have ended are dropped to make room.
+        """
+        rules = self._rules.experiments
+        if rules is None or not experiments:
+            return experiments
+        runs, room = self.runs, rules.variants_max - self.runs.variants()
+        if room >= 0 and (runs.know_all(experiments, ts) or runs.new_variants(experiments, ts) <= room):
+            return experiments
+        runs.drop_ended(closed_before)
+        room = rules.variants_max - runs.variants()
+        fitting = []
+        for label in experiments:
+            new = runs.new_variants((label,), ts)
+            if new <= max(room, 0):
+                fitting.append(label)
+                room -= new
+        return tuple(fitting)
+
     def extend_run(self, experiment: str, variant: str, first: int, last: int) -> None:
         """Count an exposure in the run of its experiment. It may give lists its variant from `first` to `last` (ms, inclusive)."""
         if self._rules.experiments is not None:

@@ -230,7 +230,7 @@ class Loop:
         rules, state, counts, ts, label = self.rules.join.exposures, self.state, self.counts, event.ts, (event.experiment, event.variant)
         assert rules is not None, "an exposure was decoded, but exposures are off"
         bound = min(state.progress.closed_before, ts)  # an event may be older than the watermark that it sets
-        if not state.enrolments.fitting_variants((label,), ts, bound):
+        if not state.labels.fitting_variants((label,), ts, bound):
             counts["too_many_variants", topic] += 1
             return False
         if user.exposures is None:
@@ -252,7 +252,7 @@ class Loop:
     def _fitted(self, event: Impression) -> FittedList:
         """Return a list with labels within the limits. Nothing is kept of them yet, because the list may be refused."""
         progress = self.state.progress
-        variants = self.state.enrolments.fitting_variants(event.experiments, event.ts, progress.closed_before)
+        variants = self.state.labels.fitting_variants(event.experiments, event.ts, progress.closed_before)
         entry, is_known, experiments, segments = self.state.labels.fit(variants, event.segments, progress.watermark)
         dropped = ["too_many_variants"] * (len(event.experiments) - len(experiments))
         if segments != event.segments:

@@ -22,7 +22,7 @@ from streammetrics.enrolment.feedback_days import FeedbackDays
 from streammetrics.enrolment.reducer import Enrolments
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, is_behind
-from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.enrolment.stage_changes import refuse_changed_stages, stage_changes
 from streammetrics.errors import UnfitStateError
 from streammetrics.metrics import TallyLayout

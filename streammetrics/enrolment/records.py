@@ -115,6 +115,11 @@ class UserRecord(msgspec.Struct, gc=False):
     changed: bool
     exposed: AbstractSet[ScopeKey] = frozenset()
 
+    @property
+    def matters(self) -> bool:
+        """Whether there is anything to store."""
+        return bool(self.entries or self.earlier or self.last_seen or self.exposed)
+
     def stored_totals(self) -> list[StoredTotals]:
         """Return the entries in their stored form."""
         return [(scopes.stored, *totals) for scopes, totals in self.entries.items()]

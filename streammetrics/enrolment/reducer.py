@@ -7,28 +7,35 @@ A user's earlier lists are never enrolled after later ones. All lists that wait 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from streammetrics.enrolment.batch import EnrolmentBatch, RecordChanges
-from streammetrics.enrolment.lifetimes import RecordLifetimes
+from streammetrics.enrolment.records import UserRecord, decode_user_totals, encode_user_totals
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, EnrolmentRules
 from streammetrics.enrolment.runs import ExperimentRuns
-from streammetrics.enrolment.scope_store import ScopeStore
 from streammetrics.enrolment.split import ExposureSplit
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.enrolment.totals import TotalsBatch
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
-from streammetrics.events.model import Labels
 from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.state import ShownList, User
 from streammetrics.sessions.store import FinalEvents
-from streammetrics.windows.final_lists import FinalList, FinalLists
+from streammetrics.windows.final_lists import FinalList, FinalLists, LabelRun
+from streammetrics.windows.last_seen import LastSeenBatch
 from streammetrics.windows.unique_user_panes import UniqueUserPanes
+
+
+class RecordChanges(NamedTuple):
+    """Users' records to store, users without a record, and until when (event time, ms) the records matter."""
+
+    changed: dict[str, bytes]
+    gone: list[str]
+    due: dict[str, int]
 
 
 class EnrolmentChanges(NamedTuple):
@@ -86,7 +93,6 @@ class Enrolments:
         "_longest_wait_ms",
         "_restarted",
         "_rules",
-        "_scopes",
         "_wait_ms",
         "counted_from",
         "enrolled_before",
@@ -96,7 +102,6 @@ class Enrolments:
 
     def __init__(self, rules: EnrolmentRules, layout: UserTotalsLayout | None, labels: KnownRuns, counts: Counter[tuple[str, int]]) -> None:
         self._rules, self._layout, self._labels, self._counts = rules, layout, labels, counts
-        self._scopes = ScopeStore()
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -114,7 +119,7 @@ class Enrolments:
     def restore_scopes(self, stored: EnrolmentState, scopes: Mapping[str, bytes]) -> None:
         """Continue the sums of experiments, which are counted as at the last commit. The runs are restored."""
         self.counted_from = stored.counted_from
-        self._scopes.restore(self.runs, scopes)
+        self.runs.restore_scopes(scopes)
 
     def restart(self, newest: int, scopes: Iterable[str]) -> None:
         """Drop all that is known of experiments: they were switched on or off since the last commit.
@@ -122,7 +127,7 @@ class Enrolments:
         Lists up to the newest event may not have been counted, so counting begins after it. Users' totals of former runs are dropped
         when these users are next due.
         """
-        self._scopes.drop_all(scopes)
+        self.runs.delete_scopes(scopes)
         self.counted_from = newest if newest == NEVER else newest + 1
         self._restarted = True
 
@@ -190,41 +195,11 @@ class Enrolments:
             stages = experiments.stage_labels(shown.experiments, shown.segments)
             waiting.append(FinalList.of(shown, self._rules.join, stages))
 
-    def fitting_variants(self, experiments: Labels, ts: int, closed_before: int) -> Labels:
-        """Return those variants of a list that stay within `variants_max`, the first ones by experiment.
-
-        Runs that have ended are dropped to make room.
-        """
-        rules = self._rules.experiments
-        if rules is None or not experiments:
-            return experiments
-        runs, room = self.runs, rules.variants_max - self.runs.variants()
-        if room >= 0 and (runs.know_all(experiments, ts) or runs.new_variants(experiments, ts) <= room):
-            return experiments
-        self.end_runs(closed_before)
-        room = rules.variants_max - runs.variants()
-        fitting = []
-        for label in experiments:
-            new = runs.new_variants((label,), ts)
-            if new <= max(room, 0):
-                fitting.append(label)
-                room -= new
-        return tuple(fitting)
-
-    def end_runs(self, bound: int) -> None:
-        """Drop the runs that have ended, with their sums. Users' totals of these runs are dropped when the users are next due.
-
-        FOREVER drops none: the end of the input does not end an experiment.
-        """
-        if bound == FOREVER:
-            return
-        self._scopes.end_runs(self.runs, bound)
-
     def changes(self, users: Mapping[str, User], unique_users: UniqueUserPanes, bound: int, oldest_kept: int) -> EnrolmentChanges:
         """Enrol all waiting lists and return what to commit. `bound` is that of ended sessions (ms), `oldest_kept` that of panes."""
         records = self._enrol(users, unique_users, bound, oldest_kept)
         self._restarted = False
-        return EnrolmentChanges(*records, *self._scopes.changes(self.runs, oldest_kept))
+        return EnrolmentChanges(*records, *self.runs.scope_changes(oldest_kept))
 
     def advance(self, bound: int, next_due: int) -> int:
         """Return the new `enrolled_before`: all users that were due before it have been processed, and so have the lists of final panes."""
@@ -237,6 +212,7 @@ class Enrolments:
         return self.enrolled_before
 
     def _enrol(self, users: Mapping[str, User], unique_users: UniqueUserPanes, bound: int, oldest_kept: int) -> RecordChanges:
+        """Read the records of users, add their final lists, and write the records."""
         if not self._rules.users_counted:
             former, self.records = list(self.records), {}
             return RecordChanges({}, former, {})
@@ -245,35 +221,35 @@ class Enrolments:
         lists = FinalLists([self.waiting.get(user_id, ()) for user_id in self.records])
         totals, seen, pane_ms = self._totals_batch(lists, bound, oldest_kept), unique_users.new_batch(lists), self._rules.pane_ms
         split = None if totals is None else ExposureSplit(totals.targets)
-        batch = EnrolmentBatch(
-            users,
-            self.records,
-            lists,
-            totals,
-            seen,
-            split,
-            self._exposed,
-            pane_ms=pane_ms,
-            enrolled_before=self.enrolled_before,
-            bound=bound,
-        )
-        lifetimes = None
+        batch = _Batch(lists, totals, seen, split, pane_ms, self.enrolled_before, bound)
+        records = [
+            batch.add_user(users[user_id], stored, label_runs, self._exposed.get(user_id, ()))
+            for (user_id, stored), label_runs in zip(self.records.items(), lists.label_runs, strict=True)
+        ]
         if totals is not None:
-            self._scopes.note(totals.sum())
-        if split is not None and totals is not None:
-            self._scopes.note(split.sum())
-            lifetimes = RecordLifetimes(self.runs, totals.targets.rules, pane_ms + self._wait_ms)
+            self.runs.note_changed(totals.sum())
+        if split is not None:
+            self.runs.note_changed(split.sum())
         if seen is not None:
             unique_users.add(seen)
+        changes = RecordChanges({}, [], {})
+        for (user_id, stored), record in zip(self.records.items(), records, strict=True):
+            if batch.is_flushed(users[user_id]) or not record.matters:
+                if stored is not None:
+                    changes.gone.append(user_id)
+                continue
+            if record.changed:
+                changes.changed[user_id] = batch.encode(record)
+            changes.due[user_id] = batch.due(record, pane_ms + self._wait_ms)
         self.waiting, self.records, self._exposed = {}, {}, {}
-        return batch.changes(lifetimes)
+        return changes
 
     def _totals_batch(self, lists: FinalLists, bound: int, oldest_kept: int) -> TotalsBatch | None:
         """Begin to add lists to users' totals in experiments. None if experiments are not counted."""
         rules = self._rules.experiments
         if rules is None or self._layout is None:
             return None
-        self.end_runs(bound)
+        self.runs.drop_ended(bound)
         targets = ExposureTargets(
             self.runs,
             rules,
@@ -285,3 +261,70 @@ class Enrolments:
             oldest_kept=oldest_kept,
         )
         return TotalsBatch(targets, self._layout, lists, self._counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What the lists of one commit are added to: users' totals in experiments, the unique users of panes, and the split of exposures.
+
+    `totals` and `split` are None if experiments are not counted, and `seen` if unique users are not. `enrolled_before` (ms) is that of the
+    task, and `bound` that of ended sessions.
+    """
+
+    lists: FinalLists
+    totals: TotalsBatch | None
+    seen: LastSeenBatch | None
+    split: ExposureSplit | None
+    pane_ms: int
+    enrolled_before: int
+    bound: int
+
+    def add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun], exposed: Sequence[FinalExposure]) -> UserRecord:
+        """Read a user's record and add the user's lists and exposures."""
+        record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self.totals, self.seen, self.split
+        if self.is_flushed(user) and not (label_runs or exposed):
+            return record
+        if stored is not None:
+            stored_totals, earlier, last_seen, counted = decode_user_totals(stored)
+            if counted:
+                record.exposed = frozenset() if split is None else split.restored(counted)
+                record.changed |= len(record.exposed) < len(counted)
+            if totals is not None:
+                totals.restore(record, stored_totals, earlier)
+            elif stored_totals or earlier:
+                record.changed = True
+            if seen is not None and last_seen:
+                without_lists = self.enrolled_before if user.sessions else self.bound
+                oldest = self.lists.times[label_runs[0][1]] if label_runs else without_lists
+                record.last_seen = seen.restore(last_seen, oldest // self.pane_ms)
+            if len(record.last_seen) < len(last_seen):
+                record.changed = True
+        if split is not None and exposed:
+            known = set(record.exposed)
+            split.add(known, exposed)
+            record.changed |= len(known) > len(record.exposed)
+            record.exposed = known
+        if label_runs and totals is not None:
+            totals.add_lists(record, label_runs)
+        if label_runs and seen is not None:
+            seen.add_lists(record.last_seen, label_runs)
+        return record
+
+    def is_flushed(self, user: User) -> bool:
+        """Whether no more lists and exposures of a user can follow, so that the record is deleted."""
+        if self.bound != FOREVER or user.sessions:
+            return False
+        return self.split is None or user.exposures is None or user.exposures.first_from(user.exposed_before) == FOREVER
+
+    def encode(self, record: UserRecord) -> bytes:
+        """Return a record in its stored form, after the sums of the batch."""
+        past = [] if self.seen is None else self.seen.stored(record.last_seen)
+        return encode_user_totals(record.stored_totals(), list(record.earlier.values()), past, sorted(record.exposed))
+
+    def due(self, record: UserRecord, wait_ms: int) -> int:
+        """Return until when (event time, ms) a record matters, after the sums of the batch."""
+        until = None if self.totals is None else self.totals.targets.relevant_until(record, wait_ms)
+        if until is None:  # totals keep the rest of the record for as long as they matter themselves
+            assert self.seen is not None
+            until = self.seen.relevant_until(record.last_seen)
+        return max(self.bound, until)

@@ -1,4 +1,7 @@
-"""Rows of one batch of users' totals: the totals as stored, and which lists are added to them. Pure."""
+"""Rows of one batch of users' totals: the totals as stored, and which lists are added to them. Pure.
+
+Stored are the integers that are not 0, because most of them are.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from typing import Final
 
 import numpy as np
 
-from streammetrics.enrolment.packed_sums import unpack_sums
 from streammetrics.experiments import CovarianceLayout
 from streammetrics.experiments.interleaving import credit_thresholds
 from streammetrics.experiments.measures import Measures
@@ -127,3 +129,32 @@ def _running_sums(values: Ints, rows: Ints) -> Ints:
     sums[0] = 0
     np.take(values, rows, axis=0, out=sums[1:], mode="clip")  # all rows are in range; this mode avoids a copy
     return np.cumsum(sums, axis=0, out=sums)
+
+
+def pack_sums(sums: Ints) -> list[bytes]:
+    """Encode rows of integers: one bit for each number that is not 0, then these numbers as little-endian int64.
+
+    >>> [len(row) for row in pack_sums(np.array([[0, 0, 7], [1, 2, 3]]))]
+    [9, 25]
+    """
+    used = sums != 0
+    bits = np.packbits(used, axis=1)
+    ends = (np.cumsum(used.sum(axis=1)) * 8).tolist()
+    numbers, flags, width = sums[used].astype("<i8").tobytes(), bits.tobytes(), bits.shape[1]
+    return [
+        flags[row * width : (row + 1) * width] + numbers[start:end] for row, (start, end) in enumerate(zip([0, *ends], ends, strict=False))
+    ]
+
+
+def unpack_sums(packed: Sequence[bytes], columns: int) -> Ints:
+    """Decode rows of integers: shape (rows, columns).
+
+    >>> unpack_sums(pack_sums(np.array([[0, 0, 7], [1, -2, 3]])), 3).tolist()
+    [[0, 0, 7], [1, -2, 3]]
+    """
+    width = (columns + 7) // 8
+    flags = np.frombuffer(b"".join([row[:width] for row in packed]), dtype=np.uint8).reshape(len(packed), width)
+    used = np.unpackbits(flags, axis=1)[:, :columns].astype(bool)
+    sums = np.zeros((len(packed), columns), dtype=np.int64)
+    sums[used] = np.frombuffer(b"".join([row[width:] for row in packed]), dtype="<i8")
+    return sums

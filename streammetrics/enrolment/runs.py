@@ -7,12 +7,12 @@ with its sums. An experiment of that name then starts a new run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.enrolment.rules import CovariatePeriod
-from streammetrics.enrolment.scopes import Scope
-from streammetrics.events.event_time import NEVER
+from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, encode_scope, parse_scope_name, scope_name
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 
 
@@ -101,7 +101,10 @@ ScopeHolder: TypeAlias = ExperimentRun | RunPart
 
 
 class ExperimentRuns:
-    """All runs of a task. Numbers are never reused, so a user's totals of a dropped run are recognised."""
+    """All runs of a task, and which of their sums a commit writes and deletes.
+
+    Numbers are never reused, so a user's totals of a dropped run are recognised. A scope is the number of its run or part, and the day.
+    """
 
     def __init__(self, idle_ms: int) -> None:
         self.idle_ms = idle_ms
@@ -110,6 +113,9 @@ class ExperimentRuns:
         self.of_number: dict[int, ExperimentRun] = {}
         self.holder_of: dict[int, ScopeHolder] = {}
         """Runs and parts by number."""
+        self._changed: set[tuple[int, int]] = set()
+        self._gone: set[tuple[int, int]] = set()
+        """Scopes to write with the next commit, and scopes to delete."""
 
     def part(self, run: ExperimentRun, name: PartName) -> ScopeHolder:
         """Return the part of a run with a name. A new part is created."""
@@ -185,7 +191,13 @@ class ExperimentRuns:
         return sum(not any(variant in run.variants for run in self.near(experiment, ts)) for experiment, variant in labels)
 
     def drop_ended(self, bound: int) -> list[ExperimentRun]:
-        """Drop and return the runs that no admitted list can extend any more: those with last + idle < bound."""
+        """Drop and return the runs that no admitted list can extend any more: those with last + idle < bound.
+
+        Their sums go with them. Users' totals of these runs are dropped when the users are next due. FOREVER drops none: the end of the
+        input does not end an experiment.
+        """
+        if bound == FOREVER:
+            return []
         ended = [run for run in self if run.last + self.idle_ms < bound]
         for run in ended:
             self._drop(run)
@@ -195,7 +207,39 @@ class ExperimentRuns:
         del self.of_number[run.number]
         for holder in run.holders:
             del self.holder_of[holder.number]
+            self._drop_scopes((holder.number, day) for day in holder.scopes)
         runs = self.of_name[run.experiment]
         runs.remove(run)
         if not runs:
             del self.of_name[run.experiment]
+
+    def _drop_scopes(self, scopes: Iterable[tuple[int, int]]) -> None:
+        for scope in scopes:
+            self._changed.discard(scope)
+            self._gone.add(scope)
+
+    def restore_scopes(self, stored: Mapping[str, bytes]) -> None:
+        """Give stored sums, by the names of their scopes, to their runs."""
+        for name, scope in stored.items():
+            number, day = parse_scope_name(name)
+            self.holder_of[number].scopes[day] = decode_scope(scope, day)
+
+    def delete_scopes(self, stored: Iterable[str]) -> None:
+        """Delete stored sums, whose runs are not restored."""
+        self._drop_scopes(map(parse_scope_name, stored))
+
+    def note_changed(self, scopes: Iterable[tuple[int, int]]) -> None:
+        """Write these scopes with the next commit."""
+        self._changed.update(scopes)
+
+    def scope_changes(self, oldest_kept: int) -> tuple[dict[str, bytes], list[str]]:
+        """Return the scopes that changed, and the names of those to delete: of ended runs, and of days before the oldest pane."""
+        for holder in self.holder_of.values():
+            old = [day for day in holder.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]
+            for day in old:
+                del holder.scopes[day]
+            self._drop_scopes((holder.number, day) for day in old)
+        scopes = {scope_name(number, day): encode_scope(self.holder_of[number].scopes[day]) for number, day in self._changed}
+        gone = sorted(scope_name(*scope) for scope in self._gone - self._changed)
+        self._changed, self._gone = set(), set()
+        return scopes, gone

@@ -12,6 +12,8 @@ from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments.arrivals import NO_ARRIVALS, Arrivals
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
 
+EXPERIMENTS: Final = "experiments"
+"""The table of the sums of experiments, by scope."""
 WHOLE: Final = -1
 """The scope of a whole run. Every other scope is a UTC day, counted from the epoch."""
 

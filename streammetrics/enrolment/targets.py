@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from streammetrics.enrolment.records import ScopeKey, ScopeSet, ScopeSets
+from streammetrics.enrolment.records import ScopeKey, ScopeSet, ScopeSets, UserRecord
 from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, is_behind
 from streammetrics.enrolment.runs import ExperimentRun, ExperimentRuns, PartName, ScopeHolder
 from streammetrics.enrolment.scopes import WHOLE
@@ -101,6 +101,7 @@ class ExposureTargets:
         self._variants: dict[tuple[int, int, str], VariantTarget] = {}
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
         self._targets_of: dict[ScopeSet, list[VariantTarget]] = {}
+        self._until_of: dict[ScopeSet, int] = {}
         self.sets = ScopeSets(self.is_open)
 
     def entries_of(self, sets: Iterable[ScopeSet]) -> Entries:
@@ -241,3 +242,33 @@ class ExposureTargets:
         return period in rules.earlier and (
             period.start_ms + rules.idle_ms >= enrolled_before or any(not run.scopes and rules.in_time(period, run.first) for run in runs)
         )
+
+    def relevant_until(self, record: UserRecord, wait_ms: int) -> int | None:
+        """Return when (ms) the first of a user's parts in runs and covariate periods may no longer matter. None if there is no part.
+
+        `wait_ms`: how long a list waits, and one pane.
+        """
+        ends = [self._until_of_set(scopes, wait_ms) for scopes in record.entries]
+        ends += [self._until_of_run(number, wait_ms) for number, _ in record.exposed]
+        ends += [self._until_of_period(period, wait_ms) for period in record.earlier]
+        return min(ends, default=None)
+
+    def _until_of_set(self, scopes: ScopeSet, wait_ms: int) -> int:
+        until = self._until_of.get(scopes)
+        if until is None:
+            until = self._until_of[scopes] = min([self._until_of_run(number, wait_ms) for number, _ in scopes.variants])
+        return until
+
+    def _until_of_run(self, number: int, wait_ms: int) -> int:
+        """When (ms) the run of a part may be over."""
+        run = self.runs.holder_of[number].run
+        last, end = run.last + self.rules.idle_ms, self.rules.span(run.experiment).end_ms
+        return last if end is None else min(last, end + 2 * wait_ms)
+
+    def _until_of_period(self, period: CovariatePeriod, wait_ms: int) -> int:
+        """When (ms) the experiment that follows a covariate period is over. If it has no run yet, it should have begun by then."""
+        ends = [self._until_of_run(run.number, wait_ms) for run in self.runs.of_name.get(period.experiment, ()) if run.earlier == period]
+        if ends:
+            return max(ends)
+        last, end = period.start_ms + self.rules.idle_ms, self.rules.span(period.experiment).end_ms
+        return (last if end is None else min(last, end)) + 2 * wait_ms

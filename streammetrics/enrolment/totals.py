@@ -16,10 +16,8 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from streammetrics.enrolment.cells import CellPairs
 from streammetrics.enrolment.credits import TeamCredits
-from streammetrics.enrolment.moments import covariate_columns, update_moments
-from streammetrics.enrolment.packed_sums import pack_sums
+from streammetrics.enrolment.moments import CellPairs, covariate_columns, update_moments
 from streammetrics.enrolment.records import (
     NO_TOTALS,
     ScopeKey,
@@ -31,7 +29,7 @@ from streammetrics.enrolment.records import (
     UserRecord,
     split,
 )
-from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout
+from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout, pack_sums
 from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget

@@ -13,7 +13,7 @@ from typing import Any, Final
 from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.user_sample import SampledTasks
-from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.events.model import WatchedPath

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from streammetrics.enrolment.packed_sums import unpack_sums
 from streammetrics.enrolment.records import UserRecord
-from streammetrics.enrolment.rows import UserTotalsLayout
+from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.rules import ExperimentRules, StagePlan
 from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scopes import WHOLE

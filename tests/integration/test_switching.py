@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.events.model import Feedback, Impression
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until

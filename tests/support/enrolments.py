@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
 from streammetrics.enrolment.rules import ExperimentRules, StagePlan
-from streammetrics.enrolment.scope_store import EXPERIMENTS
+from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Settings, expected_result
 from tests.oracle.experiments import Scope, Times, experiments

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
-from streammetrics.enrolment.scope_store import EXPERIMENTS
-from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Exposure, PartsDecoder, RecordPart
