@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
-from urllib.parse import unquote
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
+from streammetrics.events.encodings.json_schema_bounds import SchemaBounds
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText, damaged, needed
 from streammetrics.events.encodings.sent_value import ToJson
 
-CHECKS_MAX: Final = 100_000
-"""Most parts of a schema that check one value, each counted as often as others refer to it."""
 _parse = msgspec.json.Decoder().decode
 
 
@@ -47,14 +45,16 @@ def _checker(schema: SchemaText) -> Callable[[Any], str | None]:
     library = needed("jsonschema_rs", "jsonschema-rs", "json-schema", "a check by JSON Schema")
 
     def referenced(uri: str) -> Any:
-        for name, text in schema.references.items():
+        for name, text in references.items():
             if uri == name or uri.endswith(f"/{name}"):
-                return msgspec.json.decode(text)
+                return text
         raise SchemaProblemError(f"it refers to {uri}, which is not among its references")
 
     try:
         found = msgspec.json.decode(schema.text)
-        _require_bounded(found)
+        references = {name: msgspec.json.decode(text) for name, text in schema.references.items()}
+        bounds = SchemaBounds(found, references)
+        bounds.require()
         validator = library.validator_for(found, retriever=referenced)
     except SchemaProblemError:
         raise
@@ -67,58 +67,10 @@ def _checker(schema: SchemaText) -> Callable[[Any], str | None]:
     def check(found: Any) -> str | None:
         if validator.is_valid(found):
             return None
-        try:
-            error = next(iter(validator.iter_errors(found)))
-        except ValueError:  # the package converts nested values up to a limit
-            return "it is nested too deeply to say what is wrong with it"
+        if not bounds.are_explained(found):
+            return "it is nested too deeply, or its schema has too many branches, to say what is wrong with it"
+        error = next(iter(validator.iter_errors(found)))
         where = "/".join(map(str, error.instance_path))
         return f"{error.message[:160]}{f' at {where}' if where else ''}"
 
     return check
-
-
-def _require_bounded(schema: Any) -> None:
-    """Raise SchemaProblemError if parts that refer to each other stand for more checks of one value than a machine can make."""
-    known: dict[int, int] = {}
-    left = [schema]
-    while left:
-        part = left.pop()
-        if _checks(part, schema, known, set()) > CHECKS_MAX:
-            raise SchemaProblemError(f"its parts refer to each other so often that one value would need more than {CHECKS_MAX:,} checks")
-        left += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-
-
-def _checks(part: Any, schema: Any, known: dict[int, int], open_parts: set[int]) -> int:
-    """Return how many parts check the same value as a part does, each as often as it is referred to. A part inside itself counts once."""
-    if not isinstance(part, dict) or id(part) in open_parts:
-        return 1
-    if id(part) not in known:
-        open_parts.add(id(part))
-        known[id(part)] = 1 + sum(_checks(each, schema, known, open_parts) for each in _parts_of_same_value(part, schema))
-        open_parts.discard(id(part))
-    return known[id(part)]
-
-
-def _parts_of_same_value(part: Mapping[str, Any], schema: Any) -> Iterator[Any]:
-    for name in ("not", "if", "then", "else"):
-        yield part.get(name)
-    for name in ("allOf", "anyOf", "oneOf"):
-        yield from part[name] if isinstance(part.get(name), list) else ()
-    for name in ("dependentSchemas", "dependencies"):
-        yield from part[name].values() if isinstance(part.get(name), dict) else ()
-    if isinstance(part.get("$ref"), str):
-        yield _pointed(part["$ref"], schema)
-
-
-def _pointed(reference: str, schema: Any) -> Any:
-    """Return the part of a schema that a JSON pointer names (RFC 6901); None if it is elsewhere or not there."""
-    if not reference.startswith("#"):
-        return None
-    found = schema
-    for part in reference.split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list):
-            found = found[int(name)] if name.isdecimal() and int(name) < len(found) else None
-        else:
-            found = found.get(name) if isinstance(found, dict) else None
-    return found
