@@ -19,7 +19,7 @@ from streammetrics.connectors.file_formats.streams import rejoined
 from streammetrics.errors import SourceError
 from streammetrics.events.encodings.avro import container_shape
 from streammetrics.events.encodings.avro_aliases import AliasAdder
-from streammetrics.events.encodings.schema_text import SchemaText
+from streammetrics.events.encodings.schema_text import SchemaText, problem_of
 
 BATCH_ROWS: Final = 2_000
 _LABELS: Final = ("experiments", "segments")
@@ -80,7 +80,7 @@ def read_avro(stream: io.BufferedReader, path: str) -> Iterator[Row]:
     except RecursionError:
         raise SourceError(f"{path} cannot be read beyond row {number}: it is nested too deeply") from None
     except Exception as error:  # a damaged file raises whatever the parser meets: EOFError, IndexError, struct.error, zlib.error, ...
-        raise SourceError(f"{path} cannot be read beyond row {number}: {error or type(error).__name__}") from error
+        raise SourceError(f"{path} cannot be read beyond row {number}: {problem_of(error)}") from error
 
 
 def _avro_rows(stream: io.BufferedReader) -> Iterator[Any]:

@@ -52,8 +52,16 @@ class MissingPackageError(Exception):
 
 def damaged(what: str, error: object, advice: str = "send it again with the serializer of this schema") -> MalformedEvent:
     """Return the error for bytes that do not fit their schema."""
-    text = str(error) or type(error).__name__
-    return MalformedEvent("bad_encoding", f"the record is not {what}: {text[:200]}; {advice}")
+    return MalformedEvent("bad_encoding", f"the record is not {what}: {problem_of(error)[:200]}; {advice}")
+
+
+def problem_of(error: object) -> str:
+    """Return what a parser met, as text for people.
+
+    >>> problem_of(EOFError("cannot read double from <_io.BytesIO object at 0x7f3a36fbfc40>")), problem_of(KeyError())
+    ('it ends too early', 'KeyError')
+    """
+    return "it ends too early" if isinstance(error, EOFError) else str(error) or type(error).__name__
 
 
 def of_unknown_schema(detail: str) -> ToJson:
