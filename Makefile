@@ -7,6 +7,9 @@ DEMO_FLAGS ?=
 GROUPS ?=
 # Schedules of `make simulate`.
 SEEDS ?= 10000
+# Records of `make fuzz`, and its first seed.
+RECORDS ?= 100000
+SEED ?= 1
 # Another Python with the extra `docs`, for a machine without the development tools.
 DOCS_PYTHON ?=
 # Processes for the tests that need no server.
@@ -30,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs mutants bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs fuzz mutants bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -138,6 +141,9 @@ story: setup servers ## simulated experiments through real servers: a drop, no e
 
 simulate: setup ## the whole process in simulated schedules of faults, compared with the oracle: make simulate SEEDS=10000
 	@$(RUN) tests.simulation --seeds $(SEEDS)
+
+fuzz: setup ## damaged records and files of every form through the decoders and a worker: make fuzz RECORDS=1000000
+	@$(RUN) tests.fuzz $(RECORDS) --seed $(SEED)
 
 mutants: setup ## small changes of the modules that decide, and those that no test notices: make mutants GROUPS="commit gate" (minutes each)
 	@$(RUN) tests.mutants $(GROUPS)

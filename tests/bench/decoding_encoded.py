@@ -19,8 +19,8 @@ from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.rules import parse_mappings
 from tests.bench.decoding import LIMITS, MAPPED, MAPPED_LIST, NATIVE_FEEDBACK, NATIVE_LIST, RULES, cost_of
-from tests.bench.fuzz import avro_bytes, frame, proto_bytes
 from tests.bench.parts import WrongAnswerError
+from tests.fuzz.topics import avro_bytes, frame, proto_bytes
 from tests.support.registry import AVRO_FEEDBACK, JSON_SCHEMA
 
 ITEMS: Final = [f"item-{number:05}" for number in range(12)]

@@ -18,6 +18,7 @@ from streammetrics.events.mappings.rules import PRESETS, MappingRule, parse_mapp
 from streammetrics.events.mappings.typed import NotTypedError
 from streammetrics.events.model import RecordPart
 from tests.events.mappings.samples import RECORDS, TABLES
+from tests.fuzz.mutations import NUMBERS, TEXTS, TIMES, changed, places
 
 LIMITS = EventLimits(items_max=5, id_chars_max=60, label_chars_max=40, exposures=True)
 RULES = {**{name: parse_mappings(tables) for name, tables in TABLES.items()}, **{name: preset_rules(name) for name in PRESETS}}
@@ -52,27 +53,6 @@ def test_a_field_that_is_needed_whole_and_in_parts_is_read_by_the_explainer() ->
     assert found == Impression("r", "u", 5, ("x",), label_notes=("label_bad_type",))
 
 
-def places(found: Any, before: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the places of all values inside a record."""
-    inner = found.items() if isinstance(found, dict) else enumerate(found) if isinstance(found, list) else ()
-    return [place for name, value in inner for place in [(*before, name), *places(value, (*before, name))]]
-
-
-def changed(record: Any, place: tuple[str | int, ...], value: object) -> Any:
-    first, rest = place[0], place[1:]
-    copy = dict(record) if isinstance(record, dict) else list(record) if isinstance(record, list) else None
-    if copy is None or (isinstance(copy, dict) is isinstance(first, int)) or (isinstance(copy, list) and first >= len(copy)):  # type: ignore[operator]
-        return record
-    if rest:
-        copy[first] = changed(copy.get(first) if isinstance(copy, dict) else copy[first], rest, value)  # type: ignore[index,call-overload]
-    else:
-        copy[first] = value  # type: ignore[index,call-overload]
-    return copy
-
-
-TEXTS = ["", "a", "-", "(not set)", "\x7f", "a\nb", "x" * 41, "x" * 61, "7", "07", "1.5", "1e5", "-3", "true", "[1]", '{"id":"a"}']
-TIMES = ["2026-03-01T12:00:00.123Z", "2026-03-01 12:00:00", "20260301T120000+01", "2026-03-01T24:00:00Z", "2026-03-01T12:00:00.Z"]
-NUMBERS = [0, 1, -1, 2**53, 2**63, 10**30, 10**400, 1772366400, 1772366400123, 0.5, 7.0, -0.0, 1e17, 1e29, 1e31, 1e-31, 1e300, True, False]
 VALUES = st.recursive(
     st.sampled_from([None, *TEXTS, *TIMES, *NUMBERS]) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.sampled_from(["id", "sku", "place", "team", "key"]), inner, max_size=3),
