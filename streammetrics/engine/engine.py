@@ -19,12 +19,10 @@ from streammetrics.engine.signature import Signature
 from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.scopes import EXPERIMENTS
-from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.sessions.store import FindMisplaced
 from streammetrics.state.tables import Rows, StateChanges
-from streammetrics.windows.examination import EXAMINATION
 from streammetrics.windows.pane_store import PANES, FinalPane
 from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.windows.unique_users import UserCountLayout
@@ -148,7 +146,7 @@ class Engine:
         1. Panes: tally the lists that changed, finalize complete panes, expire old ones.
         2. Enrolments: add the lists that became final to users' totals, to the sums of experiments, and to unique users.
         3. Sessions: encode the users that changed, and when each is due again.
-        4. Unique users: encode the panes in which they changed. Examination: encode the periods that changed.
+        4. Rows of what follows enrolment: unique users by pane, and so on.
         5. Control record: how far the inputs are read, and every other field that is not stored by user or pane.
         """
         bound = state.progress.closed_before
@@ -159,33 +157,21 @@ class Engine:
         enrolled = state.enrolments.changes(state.sessions.users, state.unique_users, bound, oldest_kept)
         if self.rules.experiments is not None:
             state.feedback_days.forget(min([oldest_kept, *(run.first for run in state.labels.runs)]))
-        sessions = state.sessions.changes(enrolled.due, with_sessions=with_sessions)
+        sessions = state.sessions.changes(enrolled.records.due, with_sessions=with_sessions)
         enrolled_before = state.enrolments.advance(bound, state.sessions.next_due)
-        unique_users = state.unique_users.changes(enrolled_before, oldest_kept)
-        entered = NEVER if bound == FOREVER else min(enrolled_before, state.progress.newest)
-        examination = state.examination.changes(entered)
+        tables = {PANES: panes.table, EXPERIMENTS: enrolled.scopes, **state.row_changes(enrolled_before)}
         changes = StateChanges(
             control=state.control_record(),
-            rows={
-                PANES: panes.panes,
-                UNIQUE_USERS: unique_users.changed,
-                EXPERIMENTS: enrolled.scopes,
-                EXAMINATION: examination.changed,
-            },
-            rows_gone={
-                PANES: panes.gone,
-                UNIQUE_USERS: unique_users.gone,
-                EXPERIMENTS: enrolled.scopes_gone,
-                EXAMINATION: examination.gone,
-            },
+            rows={table: changed.rows for table, changed in tables.items()},
+            rows_gone={table: changed.gone for table, changed in tables.items()},
             rows_from={PANES: state.panes.final_before, UNIQUE_USERS: enrolled_before},
             users=sessions.users,
             due=sessions.due,
             users_gone=sessions.gone,
             pieces=sessions.pieces,
             pieces_gone=sessions.pieces_gone,
-            totals=enrolled.totals,
-            totals_gone=enrolled.totals_gone,
+            totals=enrolled.records.changed,
+            totals_gone=enrolled.records.gone,
         )
         return SaveResult(changes, panes.final)
 

@@ -9,30 +9,86 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from streammetrics.engine.control import Control, decode_control, encode_control
-from streammetrics.engine.input_progress import InputProgress
-from streammetrics.engine.label_index import LabelIndex
+import msgspec
+
+from streammetrics.engine.input_progress import InputProgress, ProgressState
+from streammetrics.engine.label_index import LabelIndex, LabelState
 from streammetrics.engine.list_labels import ListLabels
-from streammetrics.engine.path_counts import PathCounts
+from streammetrics.engine.path_counts import PathCounts, StoredPath
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
 from streammetrics.enrolment.feedback_days import FeedbackDays
-from streammetrics.enrolment.reducer import Enrolments
+from streammetrics.enrolment.reducer import Enrolments, EnrolmentState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, is_behind
 from streammetrics.enrolment.scopes import EXPERIMENTS
-from streammetrics.enrolment.stage_changes import refuse_changed_stages, stage_changes
+from streammetrics.enrolment.stage_changes import CountedStage, refuse_changed_stages, stage_changes
 from streammetrics.errors import UnfitStateError
+from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import TallyLayout
-from streammetrics.sessions.store import FinalEvents, SessionStore
+from streammetrics.sessions.store import FinalEvents, SessionState, SessionStore
 from streammetrics.sessions.turns import EnrolmentTurns
-from streammetrics.state.tables import NOTHING, Rows
+from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
+from streammetrics.state.tables import NOTHING, RowChanges, Rows
 from streammetrics.windows.examination import EXAMINATION, ExaminationStore
-from streammetrics.windows.pane_store import PANES, PaneStore
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS, UniqueUserPanes
+from streammetrics.windows.pane_store import PANES, PaneState, PaneStore
+from streammetrics.windows.unique_user_panes import UNIQUE_USERS, UniqueUserPanes, UniqueUserState
 from streammetrics.windows.unique_users import UserCountLayout
+
+
+class Control(msgspec.Struct, kw_only=True, array_like=True):
+    """A task's control record: what the owners of `TaskState` store besides users and rows of tables. Times are in milliseconds.
+
+    - `rules` and `measures` are the signature of the rules, `topics` the inputs.
+    - `labelled_before`: all lists before this time have the variants of their exposures. FOREVER without exposures.
+    - `feedback_days` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
+    - `unknown_names` is (kind, name or empty for all others, count).
+    - `users_sampled` is (start of a period, packed hashes of users).
+    """
+
+    version: int = VERSION
+    rules: str
+    measures: tuple[str, ...] | None
+    topics: list[str]
+    progress: ProgressState
+    panes: PaneState
+    labels: LabelState
+    labelled_before: int
+    sessions: SessionState
+    enrolment: EnrolmentState
+    unique_users: UniqueUserState
+    feedback_days: list[tuple[int, int, int]]
+    users_sampled: list[tuple[int, str]]
+    unknown_names: list[tuple[str, str, int]]
+    paths: list[StoredPath]
+
+    @property
+    def signature(self) -> Signature:
+        return Signature(self.rules, self.measures)
+
+    def counted_stages(self) -> list[CountedStage]:
+        """Return the stages whose lists count."""
+        return self.labels.counted_stages(self.progress.watermark)
+
+    def shown_watermark(self, lateness_ms: int) -> int:
+        """Return the watermark (ms) up to which results are shown. Lists that wait for their exposures hold it back."""
+        if self.labelled_before in (NEVER, FOREVER):
+            return min(self.progress.watermark, self.labelled_before)
+        return min(self.progress.watermark, self.labelled_before + lateness_ms)
+
+
+_decode_control = msgspec.json.Decoder(Control).decode
+
+
+def decode_control(stored: bytes) -> Control:
+    try:
+        control = _decode_control(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_json, "a task's control record", error) from error
+    check_version(control.version, "a task's control record")
+    return control
 
 
 class TaskState:
@@ -127,6 +183,14 @@ class TaskState:
         if self._rules.experiments is not None:
             self.feedback_days.on_final(final)
 
+    def row_changes(self, enrolled_before: int) -> dict[str, RowChanges]:
+        """Return what a commit writes of the reducers that follow enrolment, by table. `enrolled_before` (ms) is that of the commit."""
+        at_end = self.progress.closed_before == FOREVER
+        return {
+            UNIQUE_USERS: self.unique_users.changes(enrolled_before, self.panes.oldest_kept),
+            EXAMINATION: self.examination.changes(NEVER if at_end else min(enrolled_before, self.progress.newest)),
+        }
+
     @property
     def counted_from(self) -> int:
         """Lists before this time (ms) do not count in experiments, or as lists of unique users."""
@@ -135,7 +199,7 @@ class TaskState:
     def control_record(self) -> bytes:
         """Return the task's control record for the next commit."""
         self.progress.changed = False
-        return encode_control(
+        return encode_json(
             Control(
                 rules=self._signature.rules,
                 measures=self._signature.measures,

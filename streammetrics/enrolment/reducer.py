@@ -25,6 +25,7 @@ from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.state import ShownList, User
 from streammetrics.sessions.store import FinalEvents
+from streammetrics.state.tables import RowChanges
 from streammetrics.windows.final_lists import FinalList, FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeenBatch
 from streammetrics.windows.unique_user_panes import UniqueUserPanes
@@ -39,17 +40,10 @@ class RecordChanges(NamedTuple):
 
 
 class EnrolmentChanges(NamedTuple):
-    """What a commit writes of enrolment.
+    """What a commit writes of enrolment: users' records, and the sums of experiments by scope."""
 
-    `totals` are users' records to store; `totals_gone` are users without a record. `due` says until when (event time, ms) a record matters.
-    `scopes` and `scopes_gone` are sums of experiments, by their names in the store.
-    """
-
-    totals: dict[str, bytes]
-    totals_gone: list[str]
-    due: dict[str, int]
-    scopes: dict[str, bytes]
-    scopes_gone: list[str]
+    records: RecordChanges
+    scopes: RowChanges
 
 
 class EnrolmentState(msgspec.Struct, array_like=True):
@@ -199,7 +193,7 @@ class Enrolments:
         """Enrol all waiting lists and return what to commit. `bound` is that of ended sessions (ms), `oldest_kept` that of panes."""
         records = self._enrol(users, unique_users, bound, oldest_kept)
         self._restarted = False
-        return EnrolmentChanges(*records, *self.runs.scope_changes(oldest_kept))
+        return EnrolmentChanges(records, self.runs.scope_changes(oldest_kept))
 
     def advance(self, bound: int, next_due: int) -> int:
         """Return the new `enrolled_before`: all users that were due before it have been processed, and so have the lists of final panes."""

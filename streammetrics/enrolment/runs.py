@@ -14,6 +14,7 @@ from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, encode_scope, parse_scope_name, scope_name
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
+from streammetrics.state.tables import RowChanges
 
 
 class ExperimentRun:
@@ -232,7 +233,7 @@ class ExperimentRuns:
         """Write these scopes with the next commit."""
         self._changed.update(scopes)
 
-    def scope_changes(self, oldest_kept: int) -> tuple[dict[str, bytes], list[str]]:
+    def scope_changes(self, oldest_kept: int) -> RowChanges:
         """Return the scopes that changed, and the names of those to delete: of ended runs, and of days before the oldest pane."""
         for holder in self.holder_of.values():
             old = [day for day in holder.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]
@@ -242,4 +243,4 @@ class ExperimentRuns:
         scopes = {scope_name(number, day): encode_scope(self.holder_of[number].scopes[day]) for number, day in self._changed}
         gone = sorted(scope_name(*scope) for scope in self._gone - self._changed)
         self._changed, self._gone = set(), set()
-        return scopes, gone
+        return RowChanges(scopes, gone)

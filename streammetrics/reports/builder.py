@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.signature import Signature, differing, fit_of
+from streammetrics.engine.task_state import Control, decode_control
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError

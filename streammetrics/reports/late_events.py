@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from streammetrics.engine.control import Control
 from streammetrics.engine.lateness import Lateness, TimeSetter, median_ms
+from streammetrics.engine.task_state import Control
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.time_text import second_text, span_text

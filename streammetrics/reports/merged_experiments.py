@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from streammetrics.engine.control import Control
 from streammetrics.engine.signature import Signature, fit_of
+from streammetrics.engine.task_state import Control
 from streammetrics.enrolment.rules import Span
 from streammetrics.enrolment.runs import OF_RUN
 from streammetrics.enrolment.scopes import WHOLE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.control import Control
+from streammetrics.engine.task_state import Control
 from streammetrics.enrolment.scopes import WHOLE, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
 from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, experiment_of_scales, scales_name

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from streammetrics.engine.control import Control
+from streammetrics.engine.task_state import Control
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.control import Control
+from streammetrics.engine.task_state import Control
 from streammetrics.enrolment.runs import OF_RUN, PartName
 from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER

@@ -17,6 +17,13 @@ Rows: TypeAlias = Mapping[str, Mapping[str, bytes]]
 NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
+class RowChanges(NamedTuple):
+    """What a commit writes of one table: rows by key, and the keys of rows to delete."""
+
+    rows: Mapping[str, bytes]
+    gone: Sequence[str]
+
+
 class StatePiece(NamedTuple):
     """A piece that is appended to a user's state: its number, from 1 on; its bytes; and the bytes of the state with it."""
 

@@ -26,6 +26,7 @@ from streammetrics.sessions.state import ShownList, pairs_of
 from streammetrics.sessions.store import FinalEvents
 from streammetrics.state.codec import VERSION, check_version
 from streammetrics.state.msgpack import pack
+from streammetrics.state.tables import RowChanges
 
 HASH_BITS: Final = 56
 NO_LIMIT: Final = 1 << HASH_BITS
@@ -245,13 +246,6 @@ def decode_counts(stored: bytes) -> tuple[str, ItemCounts, dict[tuple[str, str],
     return rules, ItemCounts(columns[0], columns[1], columns[2], limit), grades
 
 
-class ExaminationChanges(NamedTuple):
-    """What a commit writes: the periods that changed, and those to delete."""
-
-    changed: dict[str, bytes]
-    gone: list[str]
-
-
 class ExaminationStore:
     """The samples of a task by period, and which of them a commit writes and deletes. Without rules, stored samples are deleted."""
 
@@ -288,7 +282,7 @@ class ExaminationStore:
                 self.samples.setdefault(period, ExaminationSample()).add(shown, rules, self._hashes)
                 self._changed.add(period)
 
-    def changes(self, entered_ms: int) -> ExaminationChanges:
+    def changes(self, entered_ms: int) -> RowChanges:
         """Return what to commit. Samples of other rules, and of periods that are over, are deleted.
 
         `entered_ms`: all lists before this time are counted, and there are events from it on; NEVER deletes no period.
@@ -303,4 +297,4 @@ class ExaminationStore:
         changed = {} if rules is None else {str(each): encode_sample(self.samples[each], rules) for each in self._changed}
         gone = sorted(self._gone - changed.keys())
         self._changed, self._gone = set(), set()
-        return ExaminationChanges(changed, gone)
+        return RowChanges(changed, gone)

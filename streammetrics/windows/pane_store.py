@@ -11,6 +11,7 @@ from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.state import ChangedLists
+from streammetrics.state.tables import RowChanges
 from streammetrics.windows.panes import Group, Pane, Panes, add_to, decode_pane, encode_pane
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
@@ -26,10 +27,9 @@ class FinalPane(NamedTuple):
 
 
 class PaneChanges(NamedTuple):
-    """What a commit writes of panes: those that changed, those to delete, and those that became final, in order of time."""
+    """What a commit writes of panes, and those that became final, in order of time."""
 
-    panes: dict[str, bytes]
-    gone: list[str]
+    table: RowChanges
     final: list[FinalPane]
 
 
@@ -107,7 +107,7 @@ class PaneStore:
         starts.update(kept)
         starts.difference_update(gone)
         self._dirty, self._finalized = set(), {}
-        return PaneChanges({str(start): encode_pane(pane) for start, pane in kept.items()}, list(map(str, gone)), final)
+        return PaneChanges(RowChanges({str(start): encode_pane(pane) for start, pane in kept.items()}, [*map(str, gone)]), final)
 
     def forget_total(self, group: Group) -> None:
         """Drop the total of a group that is no longer kept."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from streammetrics.events.event_time import NEVER, pane_start
+from streammetrics.state.tables import RowChanges
 from streammetrics.windows.final_lists import FinalLists
 from streammetrics.windows.last_seen import LastSeenBatch
 from streammetrics.windows.unique_users import (
@@ -20,13 +21,6 @@ from streammetrics.windows.unique_users import (
 
 UNIQUE_USERS: Final = "unique_users"
 """The table of the unique users of panes, by pane start (ms). They still change when the pane itself is final."""
-
-
-class UserCountChanges(NamedTuple):
-    """What a commit writes: the panes whose unique users changed, and those to delete."""
-
-    changed: dict[str, bytes]
-    gone: list[str]
 
 
 class UniqueUserState(msgspec.Struct, array_like=True):
@@ -78,14 +72,14 @@ class UniqueUserPanes:
         """Add the users that a batch has counted."""
         self._dirty |= counted.update_counts(self.panes)
 
-    def changes(self, enrolled_before: int, oldest_kept: int) -> UserCountChanges:
+    def changes(self, enrolled_before: int, oldest_kept: int) -> RowChanges:
         """Return the panes that changed, and drop those that are complete: all lists before `enrolled_before` (ms) are enrolled.
 
         Panes before `oldest_kept` (ms) leave the store.
         """
         changed = {start for start in self._dirty if start >= oldest_kept}
         gone = {start for start in self._stored_starts if start < oldest_kept}
-        changes = UserCountChanges({str(start): encode_user_counts(self.panes[start]) for start in changed}, list(map(str, gone)))
+        changes = RowChanges({str(start): encode_user_counts(self.panes[start]) for start in changed}, list(map(str, gone)))
         self._stored_starts = (self._stored_starts | changed) - gone
         self._dirty = set()
         for start in [start for start in self.panes if start < enrolled_before]:

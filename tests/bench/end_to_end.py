@@ -24,7 +24,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
 from streammetrics.metrics.names import ENGAGEMENT_NAMES

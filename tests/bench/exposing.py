@@ -16,7 +16,7 @@ from rich.table import Table
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, generate
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, Scene, Size, checkable, produce, run_workers, scene_of, traffic_of
 from tests.bench.parts import WrongAnswerError

@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, checkable, redis_seconds_of, settings_of, stored_rows, truth
 from tests.bench.parts import WrongAnswerError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, SECONDS_MAX, Scene, Size, checkable, redis_seconds_of, scene_of, stored_rows
 from tests.bench.live import cpu_seconds, flat

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.records import decode_user_totals
 from streammetrics.enrolment.scopes import WHOLE, decode_scope
 from streammetrics.errors import StateError

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.batch import Batch
-from streammetrics.engine.control import decode_control
 from streammetrics.engine.path_counts import ROWS_MAX, PathCounts
+from streammetrics.engine.task_state import decode_control
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, PathsFound, WatchedPath
 from tests.oracle import Settings

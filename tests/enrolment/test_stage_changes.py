@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.rules import ExperimentRules, StagePlan
 from streammetrics.enrolment.stage_changes import StageChange, stage_changes
 from streammetrics.errors import StateError

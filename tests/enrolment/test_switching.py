@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
+from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.errors import StateError
 from streammetrics.events.event_time import NEVER

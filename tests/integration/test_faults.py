@@ -21,7 +21,7 @@ from kafka import KafkaProducer
 
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import Traffic, generate
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import ServerError, wait_until
 from tests.servers.redis import RedisCluster, RedisServer

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.rules import ExperimentRules, Span
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Feedback, Impression

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import NO_BOUNDS, Claim, Commit, CommitOutcome
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.errors import StateError, StoreError
 from streammetrics.state.tables import CommitMark, TaskView
 from tests.simulation.fate import Fate

@@ -23,7 +23,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
-from streammetrics.engine.control import Control, decode_control
+from streammetrics.engine.task_state import Control, decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.state.tables import TaskView

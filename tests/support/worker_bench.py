@@ -14,8 +14,8 @@ import pytest
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.source import Input, PollResult
 from streammetrics.connectors.store import Store
-from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
+from streammetrics.engine.task_state import decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder
 from streammetrics.events.event_time import FOREVER, NEVER

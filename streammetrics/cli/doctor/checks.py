@@ -18,9 +18,9 @@ from streammetrics.connectors.kafka.client import require_login, unreachable_rea
 from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.engine.control import Control, decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
+from streammetrics.engine.task_state import Control, decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.enrolment.stage_changes import stage_changes
 from streammetrics.errors import ConfigError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from streammetrics.connectors.store import Store
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.events.event_time import FOREVER, NEVER
 
 READ_SECONDS = 30.0

@@ -8,9 +8,9 @@ from __future__ import annotations
 import structlog
 
 from streammetrics.connectors.store import Store
-from streammetrics.engine.control import decode_control
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import fit_of
+from streammetrics.engine.task_state import decode_control
 from streammetrics.enrolment.stage_changes import StageChange, refuse_changed_stages, stage_changes
 
 log = structlog.get_logger("streammetrics.runtime.consume.stage_check")

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.connectors.source import Input
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.errors import SourceError, StoreError
 from streammetrics.events.model import Impression
 from streammetrics.runtime.consume.consumer import REPLY_SECONDS

@@ -6,7 +6,7 @@ from random import Random
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.control import decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.events.model import Impression
 from tests.support.native_json import native_json
 from tests.support.worker_bench import NOTHING_READ, SETTINGS, START_MS, Bench, assert_exact, builder_of, decode, letter_places
