@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,10 @@ class LabelSetEntry:
         self.experiments = experiments
         self.newest, self.oldest = NEVER, FOREVER
         self.known_from, self.known_until = (FOREVER, NEVER) if experiments else (NEVER, FOREVER)
+
+
+UNKNOWN_LABELS: Final = LabelSetEntry((), (("", ""),))
+"""Stands for a label set without an entry: all of its lists must be looked up."""
 
 
 class FittedLabels(NamedTuple):

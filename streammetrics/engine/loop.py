@@ -11,11 +11,10 @@ from typing import NamedTuple
 import msgspec
 
 from streammetrics.engine.batch import Batch, BatchResult, Outlier, TimeMove
-from streammetrics.engine.label_index import LabelSetEntry
+from streammetrics.engine.label_index import UNKNOWN_LABELS, LabelSetEntry
 from streammetrics.engine.lateness import TimeSetter
 from streammetrics.engine.refusals import Refusals
 from streammetrics.engine.rules import EngineRules
-from streammetrics.engine.supported_time import SupportedTime
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
@@ -102,14 +101,9 @@ class Loop:
                 if ts > time or takes_all:
                     moved_to = ts
                     if ts > ahead_from or takes_all:
-                        supported.time, row = time, supported.row
-                        untimed += not supported.take(event.user_id, ts)
+                        untimed += not self._support(event, time, topic)
                         too_far = ts > supported.refused_from
                         moved_to, takes_all = supported.time, supported.needs_every_event
-                        if supported.outliers:
-                            self._note_outliers(supported, topic)
-                        if row and moved_to > time + supported.run_ms:
-                            self.moves.append(TimeMove(time, moved_to, row + 1, supported.users))
                     if moved_to > time:
                         time, ahead_from, moved_by, moved_at = moved_to, moved_to + jump_ms, event, offset
                         own = moved_to - disorder_ms
@@ -121,8 +115,7 @@ class Loop:
                     elsewhere += 1
                     continue
                 if late_ms > 0 or too_far:
-                    if moved_by is not None:
-                        progress.setters[topic], moved_by = TimeSetter(moved_at, moved_by.user_id, moved_by.ts), None
+                    self._note_setter(topic, moved_at, moved_by)
                     if too_far:
                         refusals.far(topic, offset, ts, ts - time)
                     else:
@@ -143,21 +136,14 @@ class Loop:
                 # The labels of a list, within their limits.
                 if type(event) is Impression:
                     shown, fitted = event, None
-                    known = labels.entries.get((event.experiments, event.segments))
-                    if known is None or not known.known_from <= ts <= known.known_until:
+                    entry = labels.entries.get((event.experiments, event.segments), UNKNOWN_LABELS)
+                    if not entry.known_from <= ts <= entry.known_until:
                         fitted = self._fitted(event)
                         shown, entry = fitted.shown, fitted.entry
-                    else:
-                        entry = known
 
-                # The session: most events extend the only one of their user.
-                session = user.only
-                if (
-                    session is not None
-                    and session.first <= ts <= session.last + gap_ms
-                    and session.size < plain_max
-                    and (type(event) is Feedback or event.positions is None)
-                ):
+                # The session: most events extend the only one of their user. Fragments have more limits.
+                session = user.only if type(event) is Feedback or event.positions is None else None
+                if session is not None and session.first <= ts <= session.last + gap_ms and session.size < plain_max:
                     session.size += 1
                     if ts > session.last:
                         session.last = ts
@@ -173,9 +159,7 @@ class Loop:
                     action = event.action
                     grade = grade_of(action, event.value)
                     if grade is None:
-                        counts["unknown_action", topic] += 1
-                        state.unknown_names.add(ACTION, action)
-                        add_mark(session, ts)
+                        self._unknown_action(session, event, topic)
                         continue
                     value = value_units(event.value) if action in purchases else 0
                     feedback = LogFeedback(ts, event.impression_id, event.item_id, action, grade, topic, value)
@@ -186,19 +170,15 @@ class Loop:
                 if fitted is not None:
                     self._keep_labels(fitted, ts, topic)
                 labels.note(entry, ts)
-                for reason in shown.label_notes:
-                    counts[reason, topic] += 1
                 if session.last >= ts - ts % rules.pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
                     sessions.note_list(user, shown, progress.closed_before, counted_from)
                 if add_list(session, shown, topic, join, changed):
                     counts["duplicate", topic] += 1
-                if ts < user.unlabelled_from and join.exposures is not None:
-                    user.unlabelled_from = ts
-                    sessions.due_changed.add(event.user_id)
+                if shown.label_notes or join.exposures is not None:
+                    self._note_late_labels(user, shown, topic)
         self._note_record_times(batch)
         progress.watermarks[topic], supported.time = own, time
-        if moved_by is not None:
-            progress.setters[topic] = TimeSetter(moved_at, moved_by.user_id, moved_by.ts)
+        self._note_setter(topic, moved_at, moved_by)
         self.timed = events_seen - untimed
         counts["events", topic] += events_seen - elsewhere
 
@@ -209,6 +189,11 @@ class Loop:
             if record_ts > max(0, self.state.progress.record_times[batch.topic]):
                 self.state.progress.record_times[batch.topic] = record_ts
 
+    def _note_setter(self, topic: int, offset: int, event: Event | Elsewhere | None) -> None:
+        """Note the last event that moved the time of an input; None: no event of this batch did."""
+        if event is not None:
+            self.state.progress.setters[topic] = TimeSetter(offset, event.user_id, event.ts)
+
     def _malformed(self, topic: int, offset: int, event: MalformedEvent) -> None:
         """Refuse a malformed event. A record that a mapping leaves out is only counted."""
         if event.reason == IGNORED:
@@ -218,12 +203,28 @@ class Loop:
         if event.unknown_type is not None:
             self.state.unknown_names.add(TYPE, event.unknown_type)
 
-    def _note_outliers(self, supported: SupportedTime, topic: int) -> None:
-        """Count the events that others have contradicted. The result has the first that is known."""
-        self.counts["ahead", topic] += supported.outliers
-        if self.outlier is None and supported.outlier is not None:
-            self.outlier = Outlier(*supported.outlier)
-        supported.outliers, supported.outlier = 0, None
+    def _unknown_action(self, session: Session, event: Feedback, topic: int) -> None:
+        """Count feedback whose action has no grade. It extends its session, and is otherwise unused."""
+        self.counts["unknown_action", topic] += 1
+        self.state.unknown_names.add(ACTION, event.action)
+        add_mark(session, event.ts)
+
+    def _support(self, event: Event | Elsewhere, time: int, topic: int) -> bool:
+        """Let the supported time of an input, which is `time`, take an event that is ahead of it. False if the event is beside the time.
+
+        Counts the events that this one has contradicted. The result has the first that is known.
+        """
+        supported = self.state.progress.supported[topic]
+        supported.time, row = time, supported.row
+        is_near = supported.take(event.user_id, event.ts)
+        if supported.outliers:
+            self.counts["ahead", topic] += supported.outliers
+            if self.outlier is None and supported.outlier is not None:
+                self.outlier = Outlier(*supported.outlier)
+            supported.outliers, supported.outlier = 0, None
+        if row and supported.time > time + supported.run_ms:
+            self.moves.append(TimeMove(time, supported.time, row + 1, supported.users))
+        return is_near
 
     def _add_exposure(self, user: User, event: Exposure, topic: int) -> bool:
         """Keep one exposure. False if a limit rejects it: `variants_max`, or that of exposures of one user."""
@@ -270,6 +271,14 @@ class Loop:
             labels.extend_runs(entry, ts)
         for reason in fitted.dropped:
             self.counts[reason, topic] += 1
+
+    def _note_late_labels(self, user: User, shown: Impression, topic: int) -> None:
+        """Count what is wrong with the labels that a list was sent with, and let exposures give it more of them later."""
+        for reason in shown.label_notes:
+            self.counts[reason, topic] += 1
+        if shown.ts < user.unlabelled_from and self.rules.join.exposures is not None:
+            user.unlabelled_from = shown.ts
+            self.state.sessions.due_changed.add(shown.user_id)
 
     def _other_session(self, user: User, event: Impression | Feedback, topic: int, offset: int) -> Session | None:
         """Return the session of an event that does not simply extend the only one of its user. None if a limit refuses the event."""

@@ -16,11 +16,11 @@ import msgspec
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Impression, Labels
 from streammetrics.sessions.exposures import FinalExposure
-from streammetrics.sessions.open_sessions import close_before, next_close
+from streammetrics.sessions.open_sessions import close_before
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import lists_from, outcomes, untangle
 from streammetrics.sessions.state import KINDS, MATCHED, OUTCOMES, UNMATCHED, ChangedLists, Session, ShownList, User
-from streammetrics.sessions.turns import EnrolmentTurns
+from streammetrics.sessions.turns import DueTimes, EnrolmentTurns
 from streammetrics.sessions.user_codec import decode_user, save_user
 from streammetrics.state.tables import StatePiece
 
@@ -88,7 +88,7 @@ class SessionStore:
     __slots__ = (
         "_counts",
         "_counts_exposures",
-        "_counts_users",
+        "_due",
         "_due_requested",
         "_final",
         "_has_exposures",
@@ -116,7 +116,8 @@ class SessionStore:
         counts_exposures: bool,
     ) -> None:
         self._rules, self.turns, self._label, self._counts = rules, turns, label, counts
-        self._counts_users, self._counts_exposures = counts_users, counts_exposures
+        self._counts_exposures = counts_exposures
+        self._due = DueTimes(rules, turns, counts_users=counts_users, counts_exposures=counts_exposures)
         self._has_exposures = rules.exposures is not None
         self._final = FinalEvents({}, {}, [])
         self._due_requested = False
@@ -166,7 +167,7 @@ class SessionStore:
         for user_id in due:
             user = self.users[user_id]
             self._untangle(user.sessions)
-            if (later := self._later_due(user_id, user, bound)) is not None:
+            if (later := self._due.later(user_id, user, bound)) is not None:
                 self.put_off[user_id] = later
                 continue
             self.due_changed.add(user_id)
@@ -201,35 +202,10 @@ class SessionStore:
             self._hand_on(user_id, [shown for shown in lists if shown.ts < final])
             user.enrolled_before = final
 
-    def _later_due(self, user_id: str, user: User, bound: int) -> int | None:
-        """Return when (ms) a user is due if that is not before `bound`; None if the user needs something now, or may."""
-        if self._has_exposures or not user.sessions or next_close(user, self._rules.gap_ms) < bound:
-            return None
-        due = self._due_of(user_id, user)
-        return due if due >= bound else None
-
     def note_list(self, user: User, event: Impression, closed_before: int, counted_from: int) -> None:
-        """Make sure that a user is due in time for a list that is handed on before its session can close.
-
-        Lists before `counted_from` (ms) do not count, so they have set no due time.
-
-        A user is due when the turn of the first list that is not enrolled is final. An older list of an open turn has set that time
-        already, if it counts. Nothing is needed if the session can close first. Its stored due time is early enough then, because a
-        session's end only moves later.
-        """
-        assert self.turns is not None
-        final = self.turns.final(event.user_id, closed_before)
-        for session in user.sessions:
-            for shown in reversed(session.lists.values()):
-                if (
-                    shown.ts <= event.ts
-                    and self._counts_users(shown.experiments)
-                    and shown.impression_id != event.impression_id
-                    and shown.ts >= counted_from
-                    and shown.ts >= final
-                ):
-                    return
-        self.due_changed.add(event.user_id)
+        """Make sure that a user is due in time for a list that is handed on before its session can close."""
+        if self._due.depends_on(user, event, closed_before, counted_from):
+            self.due_changed.add(event.user_id)
 
     def close_ended(self, user_id: str, user: User, bound: int) -> None:
         """Close those sessions of a user that no event can extend any more, and hand their lists on.
@@ -326,7 +302,7 @@ class SessionStore:
 
     def _take_due(self, gone: Iterable[str], records_due: Mapping[str, int]) -> dict[str, int]:
         """Return the new due times (ms) of users. `gone` are the users that are deleted. Users may be requested again after this."""
-        due = self.put_off | {user_id: self._due_of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in self.users}
+        due = self.put_off | {user_id: self._due.of(user_id, self.users[user_id]) for user_id in self.due_changed if user_id in self.users}
         for user_id in gone:
             due.pop(user_id, None)
             if user_id in records_due:
@@ -339,35 +315,6 @@ class SessionStore:
     def _count_without_sessions(self, user: User, now: bool) -> None:
         self.without_sessions += now - user.exposures_only
         user.exposures_only = now
-
-    def _due_of(self, user_id: str, user: User) -> int:
-        """When (ms) a user is due.
-
-        The first list without its variants may get them, the first session may have ended, or the turn of the first list that is not
-        enrolled is final. Without sessions, the last exposure has expired.
-        """
-        if not user.sessions:
-            return min(self._labels_due(user), self._expires(user))
-        due = min(self._labels_due(user), next_close(user, self._rules.gap_ms))
-        if self.turns is None:
-            return due
-        if self.turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
-            return due
-        lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before)]
-        times = [shown.ts for shown in lists if self._counts_users(shown.experiments)]
-        return min(due, self.turns.due(user_id, min(times))) if times else due
-
-    def _labels_due(self, user: User) -> int:
-        """Return when (ms) a user is due because of exposures: the first list may get its variants, or the first exposure be counted."""
-        if user.exposures is None or not self._counts_exposures:
-            return user.unlabelled_from
-        return min(user.unlabelled_from, user.exposures.first_from(user.exposed_before))
-
-    def _expires(self, user: User) -> int:
-        """Return the last time (ms) at which a list may need an exposure of a user. There must be one."""
-        assert self._rules.exposures is not None
-        assert user.exposures is not None
-        return user.exposures.newest + self._rules.exposures.validity_ms
 
     def evict(self, users_max: int) -> None:
         """Drop saved users from memory until `users_max` are left, or for now fewer than 4/3 of that.
