@@ -64,7 +64,9 @@ def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
     if session.joined is not None:
         add(session.joined, log_of(other))
     early, late = (session, other) if session.first < other.first else (other, session)
-    lists = {**early.lists, **late.lists} if early is other else session.lists
+    lists = session.lists
+    if early is other:  # a list that both have stands where this session has it, so that all are in order of time
+        lists = {name: shown for name, shown in early.lists.items() if name not in late.lists} | late.lists
     for name, shown in other.lists.items():
         if (kept := session.lists.get(name, shown)) is not shown:
             remove_list(shown, changed)

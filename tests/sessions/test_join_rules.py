@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.events.model import Impression
@@ -290,6 +290,7 @@ def test_the_order_of_arrival_does_not_matter(events: list[Impression | LogFeedb
 
 
 @given(st.lists(wholes | fragments() | feedbacks, max_size=20), st.integers(0, 12), st.sampled_from([0, 100]))
+@example([Impression("x", "u", 1, ("a",))] * 3 + [Impression("x", "u", 0, ("a",), positions=(0,)), Impression("y", "u", 0, ())], 1, 0)
 def test_sessions_that_become_one_are_joined_as_one(events: list[Impression | LogFeedback], border: int, whole_max: int) -> None:
     engagement = EngagementRules(reformulation_ms=3)
     rules = replace(
