@@ -7,9 +7,12 @@ DEMO_FLAGS ?=
 GROUPS ?=
 # Schedules of `make simulate`.
 SEEDS ?= 10000
-# Records of `make fuzz`, and its first seed.
+# Records of `make fuzz`.
 RECORDS ?= 100000
-SEED ?= 1
+# Minutes of `make partitions` (30 without it) and `make soak` (60).
+MINUTES ?=
+# Seed of `make fuzz` (1 without it), `make partitions` and `make soak` (a random one).
+SEED ?=
 # Another Python with the extra `docs`, for a machine without the development tools.
 DOCS_PYTHON ?=
 # Processes for the tests that need no server.
@@ -33,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs fuzz mutants bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs partitions soak fuzz mutants bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,7 +101,7 @@ test-integration: setup ## the tests against real servers (after `make servers`)
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict --package streammetrics --package grafana --package tests.bench --package tests.simulation
+	$(RUN) mypy --strict --package streammetrics --package grafana --package tests.bench --package tests.simulation --package tests.faults
 	$(VENV)/bin/lint-imports
 
 lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)
@@ -139,11 +142,19 @@ story: setup servers ## simulated experiments through real servers: a drop, no e
 	@mkdir -p .cache/story
 	@$(RUN) tests.story .cache/story
 
+FAULTS = $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
+
 simulate: setup ## the whole process in simulated schedules of faults, compared with the oracle: make simulate SEEDS=10000
 	@$(RUN) tests.simulation --seeds $(SEEDS)
 
 fuzz: setup ## damaged records and files of every form through the decoders and a worker: make fuzz RECORDS=1000000
-	@$(RUN) tests.fuzz $(RECORDS) --seed $(SEED)
+	@$(RUN) tests.fuzz $(RECORDS) --seed $(or $(SEED),1)
+
+partitions: setup servers ## links between real brokers, Redis and workers are cut, one-way, lossy and slow; then numbers equal a replay: MINUTES=30
+	@$(RUN) tests.faults partitions $(FAULTS)
+
+soak: setup servers ## a fault of a real process each minute; memory stays flat and numbers equal a replay: MINUTES=60
+	@$(RUN) tests.faults soak $(FAULTS)
 
 mutants: setup ## small changes of the modules that decide, and those that no test notices: make mutants GROUPS="commit gate" (minutes each)
 	@$(RUN) tests.mutants $(GROUPS)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.sink import KafkaSink
@@ -31,10 +31,10 @@ def now_ms() -> int:
 
 
 class Feeder:
-    """Sends each record at its time. `rate` is lists per second. While the broker is away, it retries."""
+    """Sends each record at its time. `rate` is lists per second. `traffic` is passed on. While the broker is away, it retries."""
 
     def __init__(
-        self, settings: KafkaConnection, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7
+        self, settings: KafkaConnection, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7, **traffic: Any
     ) -> None:
         self._settings, self._topics = settings, topics
         self.traffic = Traffic(
@@ -45,6 +45,7 @@ class Feeder:
             variants=(Variant("control", 0.5), Variant("treatment", 0.5)),
             impressions_topic=topics[0],
             feedback_topic=topics[1],
+            **traffic,
         )
         self._records = self._from(0)
         self._sent = 0

@@ -1,4 +1,4 @@
-"""Installs what the test servers need: redis-server, prometheus with promtool, Alertmanager, Chromium, npm, Java,
+"""Installs what the test servers need: redis-server, prometheus with promtool, Alertmanager, Chromium, nftables, npm, Java,
 Kafka's jars, those with which Spark reads Kafka, and a schema registry.
 
     python -m tests.servers.install
@@ -32,6 +32,9 @@ def main() -> int:
         ensure("chromium", tools.find_chromium, [("chromium", "fonts-dejavu-core"), ("chromium-browser",)])
         ensure("prometheus-alertmanager", lambda: tools.find_tool("prometheus-alertmanager"), [("prometheus-alertmanager",)])
         ensure("amtool", lambda: tools.find_tool("amtool"), [("prometheus-alertmanager",)])
+        ensure("nft", lambda: tools.find_tool("nft"), [("nftables",)])  # with ip and unshare, the networks of `make partitions`
+        ensure("ip", lambda: tools.find_tool("ip"), [("iproute2",)])
+        ensure("unshare", lambda: tools.find_tool("unshare"), [("util-linux",)])
         ensure("java", tools.find_java, JAVA_PACKAGES)
         ensure("javac", lambda: tools.find_tool("javac"), JDK_PACKAGES)  # for the producer in Java of the events page
         ensure("systemd-analyze", lambda: tools.find_tool("systemd-analyze"), [("systemd",)])

@@ -1,4 +1,4 @@
-"""A real Kafka broker on loopback ports: one KRaft node that is broker and controller."""
+"""A real Kafka broker on loopback ports: one KRaft node that is broker and controller. Or a cluster of such nodes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-from tests.servers.process import HOST, Server, ServerError, check_port_open, free_port, wait_until
+from tests.servers.process import LOOPBACK, Host, Server, ServerError, Startable, check_port_open, free_port, wait_until
 from tests.servers.tools import find_java, find_kafka_jars
 
 CLUSTER_ID = "c3RyZWFtbWV0cmljcy10ZQ"  # any 16 bytes in base64: brokers of different tests never meet
@@ -47,19 +47,21 @@ class KafkaBroker(Server):
         scram: Mapping[str, str] | None = None,
         heap_mb: int = 256,
         for_rates: bool = False,
+        host: Host = LOOPBACK,
     ) -> None:
         self._java, self._jars = find_java(), find_kafka_jars()
-        super().__init__()
-        self.port, controller_port = free_port(), free_port()
+        super().__init__(host)
+        address = host.address
+        self.port, self.controller_port = free_port(), free_port()
         self.heap_mb, self.for_rates = heap_mb, for_rates
         self.scram = dict(scram or {})
         self._created: set[str] = set()
         self.properties = {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port}",
+            "controller.quorum.voters": f"1@{address}:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{address}:{self.port},CONTROLLER://{address}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{address}:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -85,7 +87,7 @@ class KafkaBroker(Server):
     @property
     def bootstrap(self) -> str:
         """The value for clients' bootstrap_servers."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host.address}:{self.port}"
 
     def prepare(self) -> None:
         config = self.directory / "server.properties"
@@ -114,7 +116,7 @@ class KafkaBroker(Server):
         return [self._java, *memory, *speed, "-Xshare:auto", logs, "-cp", f"{self._jars}/*", main, *arguments]
 
     def check_ready(self) -> None:
-        check_port_open(self.port)  # a Kafka client whose first connection fails leaves a thread behind
+        check_port_open(self.port, self.host.address)  # a Kafka client whose first connection fails leaves a thread behind
         with self.admin() as admin:
             admin.describe_cluster()
 
@@ -127,9 +129,9 @@ class KafkaBroker(Server):
             client.close()
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until every partition has a leader."""
+        """Create a topic, replicated as the broker is set to, and wait until every partition has a leader."""
         self._created.add(name)
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs or {}))
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=-1, topic_configs=dict(configs or {}))
         with self.admin() as admin:
             admin.create_topics([topic])
             wait_until(lambda: self._leaders(admin, name) == partitions, what=f"topic {name} has {partitions} leaders")
@@ -152,3 +154,40 @@ class KafkaBroker(Server):
     def _leaders(admin: KafkaAdminClient, topic: str) -> int:
         described = admin.describe_topics([topic])[0]
         return sum(partition["leader_id"] >= 0 for partition in described["partitions"])
+
+
+class KafkaCluster(Startable):
+    """A broker on each of three or more hosts. Every partition is on three brokers, and a write needs two of them."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        factors = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor", "default.replication.factor")
+        properties = {
+            **dict.fromkeys(factors, "3"),
+            "min.insync.replicas": "2",
+            "transaction.state.log.min.isr": "2",
+            "unclean.leader.election.enable": "false",
+            "replica.lag.time.max.ms": "5000",  # a replica that is cut off holds writes up so long
+        }
+        self.brokers = [KafkaBroker(properties=properties, host=host) for host in hosts]
+        voters = ",".join(f"{number}@{broker.host.address}:{broker.controller_port}" for number, broker in enumerate(self.brokers, start=1))
+        for number, broker in enumerate(self.brokers, start=1):
+            broker.properties |= {"node.id": str(number), "controller.quorum.voters": voters}
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, separated by commas."""
+        return ",".join(broker.bootstrap for broker in self.brokers)
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        self.brokers[0].create_topic(name, partitions, configs)
+
+    def start(self) -> Self:
+        for broker in self.brokers:
+            broker.launch()
+        for broker in self.brokers:
+            broker.wait_ready()
+        return self
+
+    def close(self) -> None:
+        for broker in self.brokers:
+            broker.close()

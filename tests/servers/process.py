@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tests.servers.reaper import reaper
 
@@ -28,6 +28,16 @@ PORTS = range(15_000, 25_000)
 CLUSTER_BUS_OFFSET = 10_000
 
 _handed_out: set[int] = set()
+
+
+class Host(NamedTuple):
+    """Where a server runs: its address, and the words in front of a command that runs there."""
+
+    address: str = HOST
+    enter: tuple[str, ...] = ()
+
+
+LOOPBACK = Host()
 
 
 class ServerError(RuntimeError):
@@ -56,9 +66,9 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def check_port_open(port: int) -> None:
-    """Raise OSError unless a loopback port accepts connections."""
-    socket.create_connection((HOST, port), timeout=1).close()
+def check_port_open(port: int, address: str = HOST) -> None:
+    """Raise OSError unless a port accepts connections."""
+    socket.create_connection((address, port), timeout=1).close()
 
 
 def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: float = 30) -> None:
@@ -101,7 +111,8 @@ class Server(Startable):
     stop_seconds: float = 30
     not_ready: tuple[type[Exception], ...] = (NotReadyError, OSError)  # what `check_ready` may raise until it returns
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host = LOOPBACK) -> None:
+        self.host = host
         self.directory = Path(tempfile.mkdtemp(prefix=f"streammetrics-{self.name}-"))
         self.log_path = self.directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,8 +142,9 @@ class Server(Startable):
         self.prepare()
         with self.log_path.open("ab") as log:
             # In its own session, so that Ctrl-C reaches the tests first, which then stop their servers.
+            command = [*self.host.enter, *self.command()]
             self._process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
             )
         self._hung = False
         reaper().watch_process(self._process.pid)

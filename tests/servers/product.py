@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.servers.process import HOST, NotReadyError, Server, free_port
+from tests.servers.process import LOOPBACK, Host, NotReadyError, Server, free_port
 
 
 class Answer(NamedTuple):
@@ -25,14 +25,14 @@ class Product(Server):
     name = "streammetrics"
     context: ssl.SSLContext | None = None
 
-    def __init__(self, *flags: str | Path) -> None:
-        super().__init__()
+    def __init__(self, *flags: str | Path, host: Host = LOOPBACK) -> None:
+        super().__init__(host)
         self.port = free_port()
         self.flags = flags
 
     @property
     def target(self) -> str:
-        return f"{HOST}:{self.port}"
+        return f"{self.host.address}:{self.port}"
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""A real Redis, alone or as a cluster of masters, on loopback ports."""
+"""A real Redis, alone or as a cluster of masters, with or without replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis
 from redis.cluster import ClusterNode
 from redis.exceptions import MovedError
 
-from tests.servers.process import HOST, NotReadyError, Server, Startable, free_port, wait_until
+from tests.servers.process import HOST, LOOPBACK, Host, NotReadyError, Server, Startable, free_port, wait_until
 from tests.servers.tools import find_tool, find_valkey
 from tests.support.paths import ROOT
 
@@ -70,13 +70,14 @@ class RedisServer(Server):
         settings: Mapping[str, str] | None = None,
         cluster: bool = False,
         guard: Guard | None = None,
+        host: Host = LOOPBACK,
     ) -> None:
         self.guard = guard
         self._program = find_tool("redis-server")
-        super().__init__()
+        super().__init__(host)
         self.port = free_port(with_cluster_bus=cluster)
         self.settings = {
-            "bind": HOST,
+            "bind": host.address,
             "port": str(self.port),
             "save": "",
             "appendonly": "yes" if append_only else "no",
@@ -91,18 +92,19 @@ class RedisServer(Server):
     @property
     def url(self) -> str:
         """The URL of database 0."""
-        return f"{'rediss' if self.guard else 'redis'}://{HOST}:{self.port}/0"
+        return f"{'rediss' if self.guard else 'redis'}://{self.host.address}:{self.port}/0"
 
     def fresh_url(self) -> str:
         """Return the URL of an unused, empty database."""
         number = next(self._databases)
         assert number < DATABASES, f"all {DATABASES} databases of the test server are in use"
-        return f"redis://{HOST}:{self.port}/{number}"
+        return f"redis://{self.host.address}:{self.port}/{number}"
 
     def client(self, **options: Any) -> redis.Redis:
         """Return a client of database 0 that decodes to str and does not retry."""
         own = self.guard.client_options() if self.guard else {}
-        return redis.Redis(host=HOST, port=self.port, **{"decode_responses": True, "socket_timeout": 5, "retry": None, **own, **options})
+        usual = {"decode_responses": True, "socket_timeout": 5, "retry": None}
+        return redis.Redis(host=self.host.address, port=self.port, **{**usual, **own, **options})
 
     def prepare(self) -> None:
         lines = (f'{key} "{value}"' if value == "" or " " in value else f"{key} {value}" for key, value in self.settings.items())
@@ -140,29 +142,41 @@ class DeployedRedis(RedisServer):
 
 
 class ClusterNodeServer(RedisServer):
-    """A master of a cluster. It is ready when the whole cluster serves every slot."""
+    """A node of a cluster. It is ready when the whole cluster serves every slot, and a replica when it has its master's data."""
 
     name = "redis-cluster-node"
 
-    def __init__(self, *, append_only: bool, settings: Mapping[str, str] | None, guard: Guard | None) -> None:
-        super().__init__(append_only=append_only, settings=settings, cluster=True, guard=guard)
+    def __init__(self, *, append_only: bool, settings: Mapping[str, str] | None, guard: Guard | None, host: Host) -> None:
+        super().__init__(append_only=append_only, settings=settings, cluster=True, guard=guard, host=host)
         self.members = 1
 
     def check_ready(self) -> None:
         with self.client() as client:
             info = client.execute_command("CLUSTER INFO")
-        if info["cluster_state"] != "ok" or int(info["cluster_known_nodes"]) < self.members:
-            raise NotReadyError(str(info))
+            link = client.info("replication").get("master_link_status", "up")
+        if info["cluster_state"] != "ok" or int(info["cluster_known_nodes"]) < self.members or link != "up":
+            raise NotReadyError(f"{info}, link to the master: {link}")
 
 
 class RedisCluster(Startable):
-    """Masters without replicas that share the slots evenly. Each of `nodes` can be stopped, killed and frozen."""
+    """Masters that share the slots evenly. Each of `nodes` can be stopped, killed and frozen.
+
+    Without `hosts`, all run on this machine. With more hosts than masters, the other nodes are replicas, of one master after the other.
+    """
 
     def __init__(
-        self, masters: int = 3, *, append_only: bool = True, settings: Mapping[str, str] | None = None, guard: Guard | None = None
+        self,
+        masters: int = 3,
+        *,
+        append_only: bool = True,
+        settings: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
+        hosts: Sequence[Host] = (),
     ) -> None:
         self.guard = guard
-        self.nodes = [ClusterNodeServer(append_only=append_only, settings=settings, guard=guard) for _ in range(masters)]
+        places = hosts or [LOOPBACK] * masters
+        self.nodes = [ClusterNodeServer(append_only=append_only, settings=settings, guard=guard, host=host) for host in places]
+        self.masters = self.nodes[:masters]
         self._formed = False
 
     @property
@@ -172,7 +186,7 @@ class RedisCluster(Startable):
 
     @property
     def startup_nodes(self) -> list[ClusterNode]:
-        return [ClusterNode(HOST, node.port) for node in self.nodes]  # type: ignore[no-untyped-call]
+        return [ClusterNode(node.host.address, node.port) for node in self.nodes]  # type: ignore[no-untyped-call]
 
     def client(self, **options: Any) -> redis.RedisCluster:
         own = self.guard.client_options() if self.guard else {}
@@ -190,19 +204,30 @@ class RedisCluster(Startable):
         return self
 
     def _form(self) -> None:
-        bounds = [SLOTS * number // len(self.nodes) for number in range(len(self.nodes) + 1)]
+        bounds = [SLOTS * number // len(self.masters) for number in range(len(self.masters) + 1)]
         for number, node in enumerate(self.nodes):
             node.wait_until_passes(node.check_answering)
             with node.client() as client:
                 # Distinct epochs, because nodes with equal epochs must first agree on an order.
                 client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
-                client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+                if node in self.masters:
+                    client.execute_command("CLUSTER ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
         with self.nodes[0].client() as client:
             for node in self.nodes[1:]:
-                client.execute_command("CLUSTER MEET", HOST, node.port)
+                client.execute_command("CLUSTER MEET", node.host.address, node.port)
         for node in self.nodes:
             node.members = len(self.nodes)
+        for number, replica in enumerate(self.nodes[len(self.masters) :]):
+            self._replicate(self.masters[number % len(self.masters)], replica)
         self._formed = True
+
+    @staticmethod
+    def _replicate(master: ClusterNodeServer, replica: ClusterNodeServer) -> None:
+        with master.client() as client:
+            name = client.execute_command("CLUSTER MYID")
+        with replica.client() as client:
+            # It has to hear of its master first.
+            replica.wait_until_passes(lambda: client.execute_command("CLUSTER REPLICATE", name))
 
     def stop(self) -> None:
         for node in self.nodes:

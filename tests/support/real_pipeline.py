@@ -36,8 +36,8 @@ from streammetrics.wiring.reports import build_report_builder
 from tests.oracle import Arrival, Group, Result, Step, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks
-from tests.servers.kafka import KafkaBroker
-from tests.servers.process import wait_until
+from tests.servers.kafka import KafkaBroker, KafkaCluster
+from tests.servers.process import LOOPBACK, Host, wait_until
 from tests.servers.product import Product
 from tests.support.brute_force import row_of, users_shown
 from tests.support.machine import oracle_group
@@ -51,8 +51,8 @@ PATIENCE_SECONDS = 60.0
 class Service(Product):
     """One `streammetrics run` process with a TOML file."""
 
-    def __init__(self, settings: Mapping[str, Mapping[str, object]]) -> None:
-        super().__init__()
+    def __init__(self, settings: Mapping[str, Mapping[str, object]], host: Host = LOOPBACK) -> None:
+        super().__init__(host=host)
         self.settings = settings
         self.flags = ("--config", self.config)
 
@@ -120,14 +120,16 @@ class Truth:
 class Pipeline:
     """Topics, a namespace, and settings for any number of processes. `sections` overrides the settings given here."""
 
-    def __init__(self, broker: KafkaBroker, redis_url: str, name: str, topics: Sequence[str], **sections: Mapping[str, object]) -> None:
+    def __init__(
+        self, broker: KafkaBroker | KafkaCluster, redis_url: str, name: str, topics: Sequence[str], **sections: Mapping[str, object]
+    ) -> None:
         self.broker = broker
         self.topics = tuple(f"{name}-{topic}" for topic in topics)
         self.dead_letters = f"{name}-refused"
         self.name = name
         usual: dict[str, dict[str, object]] = {
             "kafka": {
-                "bootstrap_servers": [broker.bootstrap],
+                "bootstrap_servers": broker.bootstrap.split(","),
                 "topics": list(self.topics),
                 "group_id": name,
                 "dead_letter_topic": self.dead_letters,
@@ -149,9 +151,10 @@ class Pipeline:
             broker.create_topic(topic, partitions=PARTITIONS)
         broker.create_topic(self.dead_letters)
 
-    def service(self, **sections: Mapping[str, object]) -> Service:
+    def service(self, host: Host = LOOPBACK, **sections: Mapping[str, object]) -> Service:
         """Return a process of this pipeline, not started yet. `sections` overrides the settings of the pipeline."""
-        return Service({key: {**self.sections.get(key, {}), **sections.get(key, {})} for key in [*self.sections, *sections]})
+        sections = {"http": {"host": host.address}, **sections}
+        return Service({key: {**self.sections.get(key, {}), **sections.get(key, {})} for key in [*self.sections, *sections]}, host)
 
     @contextmanager
     def store(self) -> Iterator[RedisStore]:
