@@ -24,6 +24,8 @@ from streammetrics.wiring.encodings import json_of
 
 CHANGES_MAX: Final = 3
 """An envelope, a format, and a setting of that format."""
+REFUSED_SHARE_MAX: Final = 0.1
+"""Mappings that refuse more of the records than this do not fit them."""
 
 
 class SampleRecord(NamedTuple):
@@ -84,7 +86,7 @@ def suggestion_lines(settings: Settings, records: Sequence[SampleRecord]) -> Gen
         return False
     tried = _tried(changed, records, text)
     yield from ("", *_result_lines(tried))
-    return any(each.is_used for each in tried)
+    return _fits(tried)
 
 
 def _tried(settings: Settings, records: Sequence[SampleRecord], text: str) -> list[_Read]:
@@ -93,13 +95,27 @@ def _tried(settings: Settings, records: Sequence[SampleRecord], text: str) -> li
     return _read(settings.model_copy(update={"events": settings.events.model_copy(update={"mappings": mappings})}), records)
 
 
+def _fits(found: Sequence[_Read]) -> bool:
+    """Return whether records became lists or feedback, few are refused, and some of the feedback, if any, is on items of the lists."""
+    refused = sum(not each.is_read for each in found)
+    events = [event for each in found for event in each.events]
+    has_both = {Impression, Feedback} <= {type(event) for event in events}
+    return any(each.is_used for each in found) and refused <= len(found) * REFUSED_SHARE_MAX and not (has_both and not _matched(events))
+
+
+def _matched(events: Sequence[Event | MalformedEvent]) -> int:
+    """Return how much feedback is on an item that a list of its user shows."""
+    lists = [each for each in events if isinstance(each, Impression)]
+    shown = {(each.user_id, of_list, item) for each in lists for of_list in (None, each.impression_id) for item in each.items}
+    return sum((each.user_id, each.impression_id, each.item_id) in shown for each in events if isinstance(each, Feedback))
+
+
 def _result_lines(found: Sequence[_Read]) -> Iterator[str]:
     """Yield comments: what the records became, and for how much feedback a list of its user shows the item."""
     events = [event for each in found for event in each.events]
     refused = [event for event in events if isinstance(event, MalformedEvent) and event.reason != IGNORED]
-    lists, feedback = [each for each in events if isinstance(each, Impression)], [each for each in events if isinstance(each, Feedback)]
-    shown = {(each.user_id, of_list, item) for each in lists for of_list in (None, each.impression_id) for item in each.items}
-    matched = sum((each.user_id, each.impression_id, each.item_id) in shown for each in feedback)
+    lists = {(each.user_id, each.impression_id) for each in events if isinstance(each, Impression)}  # several records may show one list
+    feedback, matched = [each for each in events if isinstance(each, Feedback)], _matched(events)
     ignored = sum(isinstance(event, MalformedEvent) and event.reason == IGNORED for event in events)
     reactions = f"{len(feedback):,} feedback, {matched:,} of it on an item that a list of its user shows"
     yield f"# Tried on these records: {counted(len(lists), 'list')}, {reactions}, {ignored:,} ignored, {len(refused):,} refused."

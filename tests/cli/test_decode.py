@@ -125,6 +125,23 @@ def test_exposures_are_shown_and_those_to_other_experiments_are_ignored(tmp_path
     ]
 
 
+def test_parts_of_a_list_are_tried_as_one_list(tmp_path: Path) -> None:
+    part = {"event": "item_impression", "user": "u1", "list_id": "l1", "ts": 1772366400000}
+    parts = [part | {"item_id": item, "position": at} for at, item in enumerate("abc")]
+    done = called("decode", lines(tmp_path, *parts, part | {"event": "item_click", "item_id": "b"}), "--suggest")
+    assert "fragment = true" in done.stdout
+    assert "# Tried on these records: 1 list, 1 feedback, 1 of it on an item" in done.stdout
+    assert done.returncode == 0
+
+
+def test_mappings_that_refuse_many_of_the_records_end_with_1(tmp_path: Path) -> None:
+    search = {"type": "search", "user": "u1", "search_id": "s1", "ts": 1772366400000, "skus": ["a", "b"]}
+    done = called("decode", lines(tmp_path, search, search | {"search_id": "s2"}, search | {"search_id": "s3", "user": None}), "--suggest")
+    assert "2 lists, 0 feedback" in done.stdout
+    assert "# Refused as missing_field" in done.stdout
+    assert done.returncode == 1
+
+
 def test_a_suggestion_is_tried_on_the_records_and_a_skeleton_ends_with_1(tmp_path: Path) -> None:
     search = {"who": "u", "at": "2026-03-01T12:00:00Z", "query": "q", "hits": [{"code": "a"}, {"code": "b"}]}
     clicks = [

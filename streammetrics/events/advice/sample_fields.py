@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from streammetrics.events.mappings.plain import json_in_text
@@ -106,6 +106,10 @@ def are_ids(values: Sequence[Any]) -> bool:
     return all(type(value) in (str, int) for value in values) and not are_times(values)
 
 
+def are_distinct(values: Sequence[Any]) -> bool:
+    return len(set(map(str, values))) == len(values)
+
+
 def are_times(values: Sequence[Any]) -> bool:
     """Return whether all values are times: ISO text, or numbers of this century in one of the usual units.
 
@@ -162,6 +166,6 @@ def are_places(values: Sequence[Any]) -> bool:
     return all(type(value) is int and 0 <= value <= PLACES_MAX for value in values)
 
 
-def share_in(values: Sequence[Any], known: set[str]) -> float:
+def share_in(values: Sequence[Any], known: Collection[str]) -> float:
     """Return the share of values that are among known ones."""
     return sum(str(value) in known for value in values) / len(values) if values else 0.0

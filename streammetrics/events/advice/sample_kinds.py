@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from streammetrics.events.advice.sample_fields import (
     NAME,
     FieldValues,
     JsonRecord,
+    are_distinct,
     are_ids,
     are_places,
     are_ranks,
@@ -24,25 +26,32 @@ from streammetrics.events.mappings.paths import parse_path, walker
 
 KINDS_SHOWN_MAX: Final = 20
 KINDS_MIN: Final = 4
+_DIGIT: Final = re.compile(r"[0-9]")
+_VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)+")
 
-REACTIONS = ("click", "select", "order", "purchase", "cart", "interaction", "feedback", "watch", "tap", "open", "buy", "play")
+_REACTIONS: tuple[str, ...] = ("click", "select", "order", "purchase", "cart", "interaction", "feedback", "watch", "tap", "open", "buy")
+_REACTIONS += ("play", "checkout", "booking", "booked", "reserv", "bought", "sale", "sold", "transaction", "payment", "invoice")
+_REACTIONS += ("download", "progress")
+"""Words in the names of kinds that say that a user did something."""
+_SHOWN: Final = ("impress", "shown", "expos", "display", "served", "render", "visible", "viewable", "seen")
 
 _SELECTORS = ("event", "event_name", "eventname", "event_type", "eventtype", "action", "action_name", "type", "kind", "name")
 _USERS: tuple[str, ...] = ("user_id", "userid", "user", "uid", "customer_id", "visitor_id", "visitor", "anonymous_id", "anonymousid")
 _USERS += ("user_pseudo_id", "client_id", "clientid", "usertoken", "device_id", "session_id", "sessionid", "session")
-_USER_WORDS: tuple[str, ...] = ("user", "visitor", "customer", "member", "shopper", "reader", "viewer", "buyer", "person", "profile")
-_USER_WORDS += ("account", "subscriber", "guest", "client", "cookie", "device", "uid", "session", "who")
+USER_WORDS: tuple[str, ...] = ("user", "visitor", "customer", "member", "shopper", "reader", "viewer", "buyer", "person", "profile")
+USER_WORDS += ("account", "subscriber", "guest", "client", "cookie", "device", "uid", "session", "who")
 
 ITEMS = ("item_id", "itemid", "product_id", "productid", "object_id", "objectid", "sku", "asin", "item", "product", "document_id", "id")
 
 
 class RecordKind(NamedTuple):
-    """Records of one kind: their condition as TOML, the name of the kind, and their fields."""
+    """Records of one kind: their condition as TOML, the name of the kind, their fields, and what reactions among all samples name."""
 
     when: str
     name: str
     members: Sequence[JsonRecord]
     fields: FieldValues
+    reactions: frozenset[str] = frozenset()
 
 
 def selector_of(samples: Sequence[JsonRecord], fields: FieldValues) -> str | None:
@@ -70,6 +79,13 @@ def kind_of(when: str, name: str, members: Sequence[JsonRecord]) -> RecordKind:
 
 def kinds_of(samples: Sequence[JsonRecord], selector: str | None) -> list[RecordKind]:
     """Return the kinds of records: by the selector, or else by whether they have an array of items."""
+    groups = _kinds_of(samples, selector)
+    reacting = [group for group in groups if array_of(group) is None or is_reaction(group)]
+    named = frozenset(str(value) for group in reacting for values in inside(group.fields, "").values() for value in values)
+    return [group._replace(reactions=named) for group in groups]
+
+
+def _kinds_of(samples: Sequence[JsonRecord], selector: str | None) -> list[RecordKind]:
     if selector is not None:
         get = walker(parse_path(selector).steps)
         members: dict[Any, list[JsonRecord]] = {}
@@ -92,11 +108,24 @@ def kinds_of(samples: Sequence[JsonRecord], selector: str | None) -> list[Record
 
 
 def array_of(group: RecordKind) -> str | None:
-    """Return the array that most likely holds items: of objects with a distinct id each, or else of texts."""
+    """Return the array that most likely holds items: with what reactions name, or else the longest.
+
+    Its elements are objects with a distinct id each, or texts.
+    """
     fields = group.fields
     arrays = [path for path, values in fields.items() if "[]" not in path and any(isinstance(value, list) for value in values)]
-    ranked = [path for path in arrays if f"{path}[]" in fields or _item_names(fields, path)]
-    return max(ranked, key=lambda path: sum(map(len, arrays_of(fields[path]))), default=None)
+    items = {path: _item_paths(fields, path) for path in arrays}
+
+    def rank(path: str) -> tuple[int, int]:
+        shared = {str(value) for name in items[path] for value in fields.get(name, ())} & group.reactions
+        return len(shared), sum(map(len, arrays_of(fields[path])))
+
+    return max((path for path in arrays if items[path]), key=rank, default=None)
+
+
+def _item_paths(fields: FieldValues, array: str) -> list[str]:
+    """Return the paths at which the elements of an array may have ids of items."""
+    return [f"{array}[]"] if f"{array}[]" in fields else [f"{array}[].{name}" for name in _item_names(fields, array)]
 
 
 def _item_names(fields: FieldValues, array: str) -> list[str]:
@@ -111,7 +140,7 @@ def _is_item(arrays: Sequence[Sequence[Any]], name: str, values: Sequence[Any]) 
     return distinct_in(arrays, name) and not (are_places(values) and are_ranks(arrays, name))
 
 
-def item_name(fields: FieldValues, array: str, reactions: set[str]) -> str | None:
+def item_name(fields: FieldValues, array: str, reactions: Collection[str]) -> str | None:
     """Return the id of an item inside an array: what reactions name, or else the best name, or else the first id."""
     plain = inside(fields, array)
     candidates = _item_names(fields, array)
@@ -121,10 +150,15 @@ def item_name(fields: FieldValues, array: str, reactions: set[str]) -> str | Non
 
 def is_reaction(kind: RecordKind) -> bool:
     """Return whether the name of a kind says that a user did something."""
-    return any(word in kind.name.lower() for word in REACTIONS)
+    return any(word in kind.name.lower() for word in _REACTIONS) and not says_shown(kind)
 
 
-def shown_by(groups: Sequence[RecordKind], reactions: set[str]) -> tuple[set[str], set[str]]:
+def says_shown(kind: RecordKind) -> bool:
+    """Return whether the name of a kind says that users were shown something."""
+    return any(word in kind.name.lower() for word in _SHOWN)
+
+
+def shown_by(groups: Sequence[RecordKind], reactions: Collection[str]) -> tuple[set[str], set[str]]:
     """Return the items that lists show, and all ids of these records that only they have once."""
     items, ids = set[str](), set[str]()
     for group in groups:
@@ -135,27 +169,33 @@ def shown_by(groups: Sequence[RecordKind], reactions: set[str]) -> tuple[set[str
         values = group.fields.get(f"{array}[]" if name is None else f"{array}[].{name}", [])
         items |= set(map(str, values))
         for own in inside(group.fields, "").values():
-            if are_ids(own) and len(set(map(str, own))) == len(own):
+            if are_ids(own) and are_distinct(own):
                 ids |= set(map(str, own))
     return items, ids
 
 
 def user_of(groups: Sequence[RecordKind], fields: FieldValues, selector: str | None) -> str | None:
-    """Return the field of the user: by its name, or a text that all kinds of records have and that repeats."""
+    """Return the field of the user: by its name, or the id with most values that all kinds of records have and that several lists share."""
     plain = {path: values for path, values in inside(fields, "").items() if path != selector}
     names = [
         (-len(values), _USERS.index(last), path) for path, values in plain.items() if (last := _last(path)) in _USERS and are_ids(values)
     ]
     if names:
         return min(names)[2]
-    if (worded := best_named(plain, (), _USER_WORDS, are_ids)) is not None:
+    if (worded := best_named(plain, (), USER_WORDS, are_ids)) is not None:
         return worded
-    for path, values in plain.items():
-        distinct = set(map(str, values))
-        everywhere = all(path in group.fields for group in groups)
-        if are_ids(values) and everywhere and 1 < len(distinct) < len(values) and all(isinstance(value, str) for value in values):
-            return path
-    return None
+    lists = [group for group in groups if array_of(group) is not None and not is_reaction(group)]
+    found = [path for path, values in plain.items() if _repeats(values) and all(path in group.fields for group in groups)]
+    own = [path for path in found if any(are_distinct(group.fields[path]) for group in lists if len(group.members) > 1)]
+    others = [path for path in found if path not in own] or (own if len(own) == 1 else [])
+    return max(others, key=lambda path: (isinstance(plain[path][0], str), len(set(plain[path]))), default=None)
+
+
+def _repeats(values: Sequence[Any]) -> bool:
+    """Return whether values may be those of users: ids with a digit that repeat, and neither versions nor small numbers."""
+    texts = list(map(str, values))
+    is_id = are_ids(values) and not are_places(values) and all(_DIGIT.search(text) and not _VERSION.fullmatch(text) for text in texts)
+    return is_id and 1 < len(set(texts)) < len(texts)
 
 
 def _last(path: str) -> str:

@@ -105,6 +105,65 @@ FORMATS: Final[dict[str, tuple[list[Record], Expected]]] = {
         ],
         ({("", "k1", ("o1", "o2")), ("", "k2", ("o3", "o2"))}, {("k2", "o3")}),
     ),
+    "documents with short names and fractions of a second": (
+        [
+            {"ev": "impr", "t": NOON + 0.25, "u": 1001, "rid": "r1", "docs": ["d1", "d2"], "os": "ios"},
+            {"ev": "clk", "t": NOON + 4.5, "u": 1001, "rid": "r1", "doc": "d2", "os": "ios"},
+            {"ev": "impr", "t": NOON + 9.5, "u": 1001, "rid": "r2", "docs": ["d3", "d2"], "os": "ios"},
+            {"ev": "impr", "t": NOON + 10.5, "u": 1002, "rid": "r3", "docs": ["d3", "d1"], "os": "web"},
+        ],
+        ({("r1", "1001", ("d1", "d2")), ("r2", "1001", ("d3", "d2")), ("r3", "1002", ("d3", "d1"))}, {("1001", "d2")}),
+    ),
+    "listings and orders, each with an event id": (
+        [
+            {"id": "e1", "event": "plp.viewed", "at": ISO.format(0), "customer": {"id": "c1"}, "plp": {"id": "l1", "products": ["a", "b"]}},
+            {"id": "e2", "event": "plp.viewed", "at": ISO.format(1), "customer": {"id": "c2"}, "plp": {"id": "l2", "products": ["b", "c"]}},
+            {"id": "e3", "event": "checkout", "at": ISO.format(5), "customer": {"id": "c1"}, "basket": ["a", "b"]},
+        ],
+        ({("l1", "c1", ("a", "b")), ("l2", "c2", ("b", "c"))}, {("c1", "a"), ("c1", "b")}),
+    ),
+    "products, one event for each": (
+        [
+            {"event": "product_impression", "user": "u1", "page": "v1", "product_id": "a", "slot": 1, "ts": NOON},
+            {"event": "product_impression", "user": "u1", "page": "v1", "product_id": "b", "slot": 2, "ts": NOON},
+            {"event": "product_impression", "user": "u2", "page": "v2", "product_id": "b", "slot": 1, "ts": NOON},
+            {"event": "product_click", "user": "u1", "page": "v1", "product_id": "b", "slot": 2, "ts": NOON + 2},
+        ],
+        ({("v1", "u1", ("a", "b")), ("v2", "u2", ("b",))}, {("u1", "b")}),
+    ),
+    "rows of a training log, clicked or not": (
+        [
+            {"request_id": "q1", "user_id": "u1", "item_id": "a", "rank": 0, "clicked": 0, "timestamp": NOON},
+            {"request_id": "q1", "user_id": "u1", "item_id": "b", "rank": 1, "clicked": 1, "timestamp": NOON},
+            {"request_id": "q2", "user_id": "u2", "item_id": "b", "rank": 0, "clicked": 0, "timestamp": NOON},
+        ],
+        ({("q1", "u1", ("a", "b")), ("q2", "u2", ("b",))}, {("u1", "b")}),
+    ),
+    "hits with their clicks, and facets": (
+        [
+            {"searchId": "q1", "userId": "u1", "ts": NOON, "facets": ["brand", "size", "hue"], "hits": [{"id": "a"}, {"id": "b"}]}
+            | {"clickedIds": ["b"]},
+            {"searchId": "q2", "userId": "u2", "ts": NOON, "facets": ["brand", "size", "hue"], "hits": [{"id": "c"}, {"id": "b"}]}
+            | {"clickedIds": []},
+            {"type": "buy", "searchId": "q2", "userId": "u2", "ts": NOON + 3, "hit": "c"},
+        ],
+        ({("q1", "u1", ("a", "b")), ("q2", "u2", ("c", "b"))}, {("u1", "b"), ("u2", "c")}),
+    ),
+    "videos in a feed of one session": (
+        [
+            {"kind": "FEED", "profile": "p1", "time": ISO.format(0), "feedSession": "f1", "videos": [{"video": "a"}, {"video": "b"}]},
+            {"kind": "FEED", "profile": "p1", "time": ISO.format(4), "feedSession": "f1", "videos": [{"video": "c"}, {"video": "d"}]},
+            {"kind": "PROGRESS", "profile": "p1", "time": ISO.format(5), "feedSession": "f1", "video": "c", "seconds": 9},
+        ],
+        ({("", "p1", ("a", "b")), ("", "p1", ("c", "d"))}, {("p1", "c")}),
+    ),
+    "prices, where nothing tells a position": (
+        [
+            {"event": "offer_shown", "user": "u1", "page": "v1", "offer": "a", "ts": NOON},
+            {"event": "offer_shown", "user": "u1", "page": "v1", "offer": "b", "ts": NOON},
+        ],
+        (set(), set()),
+    ),
     "temperatures, which are no lists": (
         [{"sensor": "t1", "at": NOON, "celsius": 21.5}, {"sensor": "t2", "at": NOON, "celsius": 20}],
         (set(), set()),
