@@ -15,7 +15,8 @@ from streammetrics.cli.common_options import configured, load_settings
 def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     """Check the configuration and print every setting with its origin. Secrets are masked.
 
-    Reports all errors together, with exit code 2. Schema files are read and compiled.
+    Reports all errors together, with exit code 2. Schema files are read and compiled. Warns if the settings make more series than
+    exporter.series_max allows.
 
     \b
     Examples:
@@ -26,9 +27,12 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     from streammetrics.config import render_effective  # noqa: PLC0415
     from streammetrics.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
     from streammetrics.wiring.file_topics import unread_topics  # noqa: PLC0415
+    from streammetrics.wiring.series_estimate import expected_series  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     require_encodings(loaded.settings)
-    for warning in (*missing_packages(loaded.settings), *unread_topics(loaded.settings)):
+    series = expected_series(loaded.settings)
+    near = [f"{series.sentence}. {series.fix}"] if series.is_near else []
+    for warning in (*missing_packages(loaded.settings), *unread_topics(loaded.settings), *near):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     click.echo(render_effective(loaded), file=standard_output(), nl=False)

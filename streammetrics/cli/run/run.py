@@ -10,6 +10,7 @@ import threading
 import structlog
 
 from streammetrics.cli.run.first_events_log import FirstEventsLog
+from streammetrics.cli.run.series_log import SeriesLog
 from streammetrics.cli.run.service import serve
 from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.config import Settings
@@ -65,13 +66,18 @@ def run(settings: Settings, stop: threading.Event) -> None:
         add_marks=None if role == "worker" else marks.add,
     )
 
+    series_log = SeriesLog(settings)
+
     def show(report: Report, history: History) -> None:
         marks.refresh()
+        series_log.take(report)
         views.show(report, history)
 
     server = http_server(views, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
+    if role != "worker":
+        series_log.start()
     try:
         serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, show).take, None if pool is None else pool.run)
     finally:
