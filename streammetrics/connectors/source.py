@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+from streammetrics.errors import UnfitStateError
+
+START_AGAIN: Final = "start again with a new redis.namespace"
 
 
 class Input(NamedTuple):
@@ -49,7 +53,8 @@ class SourceHealth:
     """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
     `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
-    is what its records wait for; None: it uses no schema registry. `conflict` names what keeps it from reading; empty if nothing does.
+    is what its records wait for; None: it uses no schema registry. `conflict` names what keeps it from reading, and `quota` what slows it
+    down; both are empty if nothing does.
     """
 
     reachable: bool = True
@@ -59,6 +64,40 @@ class SourceHealth:
     ends_asked: float | None = None
     schemas: SchemaWait | None = None
     conflict: str = ""
+    quota: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogIds:
+    """Which logs a source reads: the id of the cluster, and the ids of topics. An id is "" where the source has none."""
+
+    cluster_id: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def require_same(self, known: LogIds) -> None:
+        """Raise UnfitStateError if these are not the logs that the stored offsets belong to. An unknown id is not compared.
+
+        >>> LogIds("two").require_same(LogIds("one"))
+        Traceback (most recent call last):
+        ...
+        streammetrics.errors.UnfitStateError: kafka.bootstrap_servers lead to another Kafka cluster: the stored offsets belong to cluster \
+one, and this is cluster two. The same topics have other offsets there, even if they are copies; set the brokers of cluster one again, or \
+follow "Another Kafka cluster" in deploy/runbook.md
+        """
+        if known.cluster_id and self.cluster_id not in ("", known.cluster_id):
+            raise UnfitStateError(
+                f"kafka.bootstrap_servers lead to another Kafka cluster: the stored offsets belong to cluster {known.cluster_id}, and this "
+                f"is cluster {self.cluster_id}. The same topics have other offsets there, even if they are copies",
+                f'set the brokers of cluster {known.cluster_id} again, or follow "Another Kafka cluster" in deploy/runbook.md',
+            )
+        for topic, current in self.topic_ids.items():
+            before = known.topic_ids.get(topic, "")
+            if before and current not in ("", before):
+                raise UnfitStateError(
+                    f"topic {topic!r} was deleted and created again (its id was {before}, now it is {current}): the stored offsets belong "
+                    "to the old topic",
+                    START_AGAIN,
+                )
 
 
 class Source(Protocol):

@@ -19,9 +19,11 @@ from streammetrics.events.event_time import FOREVER, NEVER, close_bound, final_b
 class ProgressState(msgspec.Struct, array_like=True):
     """What is stored of `InputProgress`. Lists are by topic index, and `counts` is (reason, topic index, count).
 
+    `cluster_id` and `topic_ids` are those of the source ("" where unknown): offsets mean nothing anywhere else.
     `newest_supported` is the greatest supported time of any input, where windows end after a flush. NEVER: unknown.
     """
 
+    cluster_id: str
     topic_ids: list[str]
     offsets: list[int | None]
     watermarks: list[int]
@@ -48,6 +50,7 @@ class InputProgress:
     __slots__ = (
         "_rules",
         "changed",
+        "cluster_id",
         "counts",
         "hold",
         "lateness",
@@ -64,6 +67,7 @@ class InputProgress:
     def __init__(self, rules: EngineRules) -> None:
         self._rules = rules
         self.offsets: list[int | None] = [None] * len(rules.topics)
+        self.cluster_id = ""
         self.topic_ids = [""] * len(rules.topics)
         self.watermarks = [NEVER] * len(rules.topics)
         self.supported = [
@@ -80,6 +84,7 @@ class InputProgress:
 
     def restore(self, stored: ProgressState) -> None:
         """Continue from the last commit."""
+        self.cluster_id = stored.cluster_id
         self.topic_ids, self.offsets, self.watermarks = stored.topic_ids, stored.offsets, stored.watermarks
         self.watermark, self.newest = stored.watermark, stored.newest
         self.setters, self.record_times = stored.setters, stored.record_times
@@ -92,6 +97,7 @@ class InputProgress:
     def stored(self) -> ProgressState:
         """Return what the next commit writes."""
         return ProgressState(
+            self.cluster_id,
             self.topic_ids,
             self.offsets,
             self.watermarks,

@@ -65,7 +65,8 @@ class TestStart:
         with kafka_broker.admin() as admin:
             expected = {entry["name"]: str(entry["topic_id"]) for entry in admin.describe_topics(list(topics))}
         with running(settings_for(kafka_broker, *topics)) as member:
-            assert member.source.topic_ids == expected
+            assert member.source.logs.topic_ids == expected
+            assert member.source.logs.cluster_id == admin.describe_cluster()["cluster_id"]
             assert member.source.partitions == 4
 
     def test_passwords_are_hidden(self) -> None:

@@ -24,7 +24,7 @@ from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
-from streammetrics.connectors.source import Input
+from streammetrics.connectors.source import Input, LogIds
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
 from streammetrics.wiring.connections import kafka_connection
@@ -306,7 +306,7 @@ class TestMissingRights:
         grant(broker, "fickle")
         known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
         assert known.keys() == set(TOPICS)
-        identity = LogIdentity(settings, known, PARTITIONS)
+        identity = LogIdentity(settings, LogIds(topic_ids=known), PARTITIONS)
         identity.require_same_topics()
         for topic in TOPICS:
             broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)

@@ -17,6 +17,7 @@ from tests.servers.process import LOOPBACK, Host, Server, ServerError, Startable
 from tests.servers.tools import find_java, find_kafka_jars
 
 CLUSTER_ID = "c3RyZWFtbWV0cmljcy10ZQ"  # any 16 bytes in base64: brokers of different tests never meet
+ANOTHER_CLUSTER_ID = "YW5vdGhlciBjbHVzdGVyIQ"
 LOG4J = """\
 rootLogger.level=INFO
 rootLogger.appenderRefs=a
@@ -48,12 +49,13 @@ class KafkaBroker(Server):
         heap_mb: int = 256,
         for_rates: bool = False,
         host: Host = LOOPBACK,
+        cluster_id: str = CLUSTER_ID,
     ) -> None:
         self._java, self._jars = find_java(), find_kafka_jars()
         super().__init__(host)
         address = host.address
         self.port, self.controller_port = free_port(), free_port()
-        self.heap_mb, self.for_rates = heap_mb, for_rates
+        self.heap_mb, self.for_rates, self._cluster_id = heap_mb, for_rates, cluster_id
         self.scram = dict(scram or {})
         self._created: set[str] = set()
         self.properties = {
@@ -101,7 +103,7 @@ class KafkaBroker(Server):
             f"{kind}=[name={name},password={word}]" for name, word in self.scram.items() for kind in ("SCRAM-SHA-256", "SCRAM-SHA-512")
         ]
         added = [argument for user in users for argument in ("--add-scram", user)]
-        tool = self._java_command("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config, *added)
+        tool = self._java_command("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", config, *added)
         done = subprocess.run(tool, cwd=self.directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ServerError(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")

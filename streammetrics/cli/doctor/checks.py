@@ -16,14 +16,16 @@ from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
+from streammetrics.connectors.kafka.quotas import QUOTA_FIX, READ_QUOTA, read_quotas
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.source import LogIds
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.task_state import Control, decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.enrolment.stage_changes import stage_changes
-from streammetrics.errors import ConfigError
+from streammetrics.errors import ConfigError, UnfitStateError
 from streammetrics.exporters.http.limits import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
@@ -43,10 +45,12 @@ OTHER_RULES = "restore the settings, or start a new redis.namespace: results of 
 
 @dataclass(slots=True)
 class DoctorContext:
-    """Facts that two checks share: partitions of the input topics, and tasks of the namespace."""
+    """Facts that two checks share: partitions of the input topics, tasks of the namespace, and the logs now and of the stored offsets."""
 
     partitions: int | None = None
     tasks: int | None = None
+    logs: LogIds = LogIds()  # noqa: RUF009  a frozen value
+    stored_logs: tuple[LogIds, ...] = ()
 
 
 def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
@@ -71,6 +75,9 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
             f"consumer group {kafka.group_id!r} has members that are no workers: {', '.join(others)}",
             "give that program another group id, or set kafka.group_id: members of one group take topics from each other",
         )
+    for quota in read_quotas(connection):
+        fix = f"{QUOTA_FIX}: kafka-configs.sh --alter --add-config {READ_QUOTA}=…"
+        yield DoctorFinding("warn", f"a quota of the brokers limits reading to {quota}", fix)
     letters = kafka.dead_letter_topic
     described = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
     found, absent = described.found, described.absent
@@ -79,6 +86,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
             yield DoctorFinding("ok", f"topic {name}: {counted(found[name].partitions, 'partition')}")
         else:
             yield DoctorFinding("fail", f"topic {name} {absent[name].message}", f"{absent[name].fix}, or correct kafka.topics")
+    context.logs = LogIds(cluster.cluster_id, {name: found[name].topic_id for name in kafka.topics if name in found})
     counts = {found[name].partitions for name in kafka.topics if name in found}
     if len(counts) > 1:
         fix = "add partitions to the smaller topics, or re-create them: a user's events need the same partition number in all topics"
@@ -179,6 +187,9 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     placed = UserPartitions(*merge_samples(decode_sample(control.users_sampled) for control in controls))
     if placed.problem:
         yield DoctorFinding("fail", placed.problem, FIX)
+    context.stored_logs = tuple(
+        LogIds(control.progress.cluster_id, dict(zip(control.topics, control.progress.topic_ids, strict=True))) for control in controls
+    )
     yield from _series_findings(settings, {group for control in controls for group, *_ in control.labels.groups})
     yield from _stage_findings(controls, engine)
     yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
@@ -265,7 +276,13 @@ def port_findings(settings: Settings) -> Iterator[DoctorFinding]:
 
 
 def agreement_findings(context: DoctorContext) -> Iterator[DoctorFinding]:
-    """Check whether the namespace in Redis fits the topics in Kafka."""
+    """Check whether the namespace in Redis fits the cluster and the topics in Kafka."""
+    for stored in context.stored_logs:
+        try:
+            context.logs.require_same(stored)
+        except UnfitStateError as error:
+            yield DoctorFinding("fail", error.message, error.fix)
+            break
     if context.tasks is not None and context.partitions is not None:
         if context.tasks == context.partitions:
             yield DoctorFinding("ok", f"the namespace fits topics with {counted(context.tasks, 'partition')}")

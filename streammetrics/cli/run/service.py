@@ -167,7 +167,7 @@ class _Process:
                     commits=commits,
                     misplaced=lambda task, user_ids: misplaced_keys(user_ids, task, partitions),
                     group_id=settings.kafka.group_id,
-                    topic_ids=[source.topic_ids[topic] for topic in settings.kafka.topics],
+                    logs=source.logs,
                 )
             )
             worker.run(self.stop)

@@ -5,6 +5,7 @@ Pure: callers pass in observations with a time in seconds of any monotonic clock
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ STALL_SECONDS_PER_INPUT = 0.5
 """A client returns one fetched chunk per input in turn. With many inputs each waits longer."""
 HUNG_SECONDS = 60.0
 """How long a broker may accept connections without answering before the client is replaced."""
+QUOTA_SECONDS = 60.0
+"""How long reading is said to be slowed down by a quota after it last was. The brokers hold a client back again and again."""
 QUIET_SECONDS = 60.0
 """An error is logged again if none occurred for this long. A client with reset connections fails ten times a second."""
 AWAY_SECONDS = 5.0
@@ -40,6 +43,7 @@ class LivenessMonitor:
         self._unmoved: dict[Input, tuple[int, float]] = {}
         self._hung_since: float | None = None
         self._failed_at: float | None = None
+        self._held_until = -math.inf
 
     def poll_begins(self, now: float) -> bool:
         """Note that a poll begins. Returns whether a check of the brokers is due."""
@@ -71,6 +75,21 @@ class LivenessMonitor:
         elif self._hung_since is None:
             self._hung_since = now
         return self._hung_since is not None and now - self._hung_since >= HUNG_SECONDS
+
+    def held_back(self, now: float, seconds: float) -> bool:
+        """Note that a quota of the brokers holds the client back for `seconds` more. Returns whether this is new.
+
+        The next check waits until then, because no answer comes before. Reading slowly is neither an outage nor a stall.
+        """
+        is_new, self._held_until = not self.has_quota(now), now + seconds
+        self._check_at = max(self._check_at, self._held_until)
+        self._unmoved.clear()
+        self._hung_since = None
+        return is_new
+
+    def has_quota(self, now: float, within_seconds: float = QUOTA_SECONDS) -> bool:
+        """Return whether a quota holds the client back, or did so within these seconds."""
+        return now <= self._held_until + within_seconds
 
     def records_arrived(self, now: float) -> None:
         """Note that brokers answer, since records arrived."""

@@ -8,24 +8,27 @@ from typing import Any
 
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics, topic_id_text
-from streammetrics.connectors.source import Input
+from streammetrics.connectors.source import START_AGAIN, Input, LogIds
 from streammetrics.errors import ConfigError, SourceError, StateError
 
 TOPIC_GONE_SECONDS = 15.0
 """How long a topic may be missing from the metadata. A broker that has just started may not know it yet."""
-START_AGAIN = "start again with a new redis.namespace"
 
 
 class LogIdentity:
-    """The input topics at start-up: their ids ("" where unknown) and their number of partitions."""
+    """The logs at start-up: their ids, and the number of partitions of each topic."""
 
-    def __init__(self, settings: KafkaConnection, topic_ids: Mapping[str, str], partitions: int) -> None:
-        self._settings, self._topic_ids, self._partitions = settings, topic_ids, partitions
+    def __init__(self, settings: KafkaConnection, logs: LogIds, partitions: int) -> None:
+        self._settings, self._logs, self._partitions = settings, logs, partitions
         self._gone_since: dict[str, float] = {}
 
     def check(self, cluster: Any, now: float) -> None:
-        """Compare the client's metadata (at most ten seconds old) with start-up. Raises StateError. Sends no request."""
-        for topic, topic_id in self._topic_ids.items():
+        """Compare the client's metadata (at most ten seconds old) with start-up. Sends no request.
+
+        Raises StateError for another cluster, for a topic that was created again, and for another number of partitions.
+        """
+        LogIds(cluster.cluster_id or "").require_same(self._logs)
+        for topic in self._logs.topic_ids:
             partitions = cluster.partitions_for_topic(topic)
             if not partitions:
                 if now - self._gone_since.setdefault(topic, now) > TOPIC_GONE_SECONDS:
@@ -33,7 +36,7 @@ class LogIdentity:
                     self.require_same_topics()
                 continue
             self._gone_since.pop(topic, None)
-            _require_same_id(topic, topic_id, topic_id_text(cluster.topic_id(topic)))
+            LogIds(topic_ids={topic: topic_id_text(cluster.topic_id(topic))}).require_same(self._logs)
             if len(partitions) != self._partitions:
                 raise StateError(
                     f"topic {topic!r} now has {len(partitions)} partitions, and had {self._partitions} when this process started: users "
@@ -45,11 +48,11 @@ class LogIdentity:
         """Ask the broker. Raises StateError if a topic is gone, or was created again."""
         with contextlib.suppress(SourceError, ConfigError):  # without an answer, another check finds the cause later
             described = describe_topics(self._settings, self._settings.topics)
-            for topic, known in self._topic_ids.items():
+            for topic in self._logs.topic_ids:
                 if described.absent.get(topic) is MissingTopic.MISSING:  # not HIDDEN: such a topic may exist
                     raise StateError(f"topic {topic!r} has been deleted, and the stored state belongs to it", START_AGAIN)
                 if topic in described.found:
-                    _require_same_id(topic, known, described.found[topic].topic_id)
+                    LogIds(topic_ids={topic: described.found[topic].topic_id}).require_same(self._logs)
 
     def require_held(self, offsets: Mapping[Input, int], bounds: Mapping[Input, tuple[int, int]]) -> None:
         """Raise StateError, with the missing records per input, unless each log can be read on from its offset.
@@ -76,15 +79,6 @@ class LogIdentity:
         return StateError(
             f"the log of {', '.join(places)} was truncated before the stored offset (an unclean leader election): the stored state counts "
             "records that Kafka no longer has",
-            START_AGAIN,
-        )
-
-
-def _require_same_id(topic: str, known: str, current: str) -> None:
-    if known and current and current != known:
-        raise StateError(
-            f"topic {topic!r} was deleted and created again (its id was {known}, now it is {current}): the stored offsets belong to the "
-            "old topic",
             START_AGAIN,
         )
 

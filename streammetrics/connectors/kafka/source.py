@@ -33,15 +33,18 @@ from streammetrics.connectors.kafka.errors import explained
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.patches import fast_fetch, fencing, join_fix, parked_records
+from streammetrics.connectors.kafka.quotas import QUOTA_FIX, held_back_seconds
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
-from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.source import Input, LogIds, PollResult, Record, SourceHealth
 from streammetrics.errors import GaveUp, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
 
 ACKNOWLEDGED_SECONDS = 1.0
 """How long `close` waits for the last acknowledgement. A static member's client would cancel it and log an error."""
+LATE_ANSWER_SECONDS = 4.0
+"""How long after a pause by a quota the answer to an earlier request may come."""
 REBUILDS_WITHOUT_RECORD_MAX = 3
 """The limit for clients that stalled while brokers answered. An outage has no such limit."""
 
@@ -54,19 +57,15 @@ class KafkaSource:
 
     A task that stays with this process through a rebalance is reported as revoked and assigned, and must be started again. While
     brokers are away, `poll` returns nothing and raises nothing; `health` shows the outage. `poll` raises StateError for positions
-    outside the log, for topics that were created again and for changed partition counts. It raises ConfigError when another process
-    joins with the same `group_instance_id`.
+    outside the log, for another cluster, for topics that were created again and for changed partition counts. It raises ConfigError
+    when another process joins with the same `group_instance_id`.
     """
 
     def __init__(self, settings: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
         topics = require_copartitioned(settings)
-        self.topic_ids: Mapping[str, str] = {name: topics[name].topic_id for name in settings.topics}
-        """Topic -> id at start-up ("" where the broker has none), to compare with stored ids."""
         self.partitions: int = topics[settings.topics[0]].partitions
         """The number of partitions of every input topic."""
-        self._identity = LogIdentity(settings, self.topic_ids, self.partitions)
-        self._start_offsets = StartOffsets(settings, self._identity)
         self._monitor = LivenessMonitor(clock())
         self._paused: set[Input] = set()
         self._next: dict[Input, int] = {}
@@ -76,10 +75,14 @@ class KafkaSource:
         self._assignment = TaskAssignment(settings.topics, self._hold)
         self._consumer: Any = None
         self._acknowledgement: Any = None
-        self._cluster: Any = None
+        self._cluster: Any
         self._as_records = False
         self._fenced = threading.Event()
         self._build()
+        self.logs = LogIds(self._cluster.cluster_id or "", {name: topics[name].topic_id for name in settings.topics})
+        """The ids at start-up, to compare with stored ones."""
+        self._identity = LogIdentity(settings, self.logs, self.partitions)
+        self._start_offsets = StartOffsets(settings, self._identity)
 
     # --- the Source protocol
 
@@ -89,6 +92,7 @@ class KafkaSource:
         if self._consumer is None:
             self._try_rebuild(timeout_s)
             return self._polled({})
+        self._note_quota(now)
         if self._monitor.poll_begins(now) and not self._check_brokers(now):
             return self._polled({})
         client_log().quiet = not self.health.reachable
@@ -166,14 +170,16 @@ class KafkaSource:
     def health(self) -> SourceHealth:
         """Return whether the brokers answer, and whether another program shares the group; see `SourceHealth`."""
         split, group = sorted(self._assignment.split), self._settings.group_id
+        has_quota = self._monitor.has_quota(self._clock())
+        found = replace(self._monitor.health, quota=f"a quota of the brokers slows reading down: {QUOTA_FIX}" if has_quota else "")
         if not split:
-            return self._monitor.health
+            return found
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
         conflict = (
             f"another member of consumer group {group!r} reads some of the topics of {tasks}, but one process must read all of them; "
             "`streammetrics doctor` names the member: give the other program another group id, or these workers another kafka.group_id"
         )
-        return replace(self._monitor.health, conflict=conflict)
+        return replace(found, conflict=conflict)
 
     @property
     def rebuilds(self) -> int:
@@ -275,6 +281,12 @@ class KafkaSource:
 
     # --- checks of the brokers
 
+    def _note_quota(self, now: float) -> None:
+        """Note whether a quota of the brokers holds the client back, and log it when it begins to."""
+        seconds = held_back_seconds(self._consumer)
+        if seconds and self._monitor.held_back(now, seconds):
+            log.warning("a quota of the brokers slows reading down", pause_seconds=round(seconds, 1), fix=QUOTA_FIX)
+
     def _log_recovery(self, now: float) -> None:
         """Log the end of an outage, if there was one."""
         if not self.health.reachable:
@@ -298,6 +310,9 @@ class KafkaSource:
             positions = {place: position for place in inputs if (position := position_of(self._consumer, place)) is not None}
         except KafkaError as error:
             reason = unreachable_reason(servers, 1.0)
+            self._note_quota(now := self._clock())
+            if reason is None and self._monitor.has_quota(now, LATE_ANSWER_SECONDS):
+                return True  # the answer waits for the end of the pause
             problem = reason or f"it accepts connections, but does not answer ({error})"
             if self.health.reachable:
                 log.warning("no Kafka broker answers", reason=problem)

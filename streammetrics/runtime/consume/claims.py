@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import structlog
 
 from streammetrics.connectors.clock import Clock
-from streammetrics.connectors.source import Input, Source
+from streammetrics.connectors.source import Input, LogIds, Source
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.task_state import TaskState
-from streammetrics.errors import StateError, UnfitStateError
+from streammetrics.errors import StateError
 from streammetrics.runtime.consume.owned_task import OwnedTask
 from streammetrics.runtime.consume.rules import WorkerRules
 
@@ -19,16 +19,14 @@ log = structlog.get_logger("streammetrics.runtime.consume.claims")
 
 
 class Claims:
-    """Claims the tasks of one worker. `topic_ids` are the broker's ids of the topics now, empty where it gives none.
+    """Claims the tasks of one worker. `logs` says which logs its source reads.
 
     `group_id` is the consumer group of this worker; it is stored with each claim.
     """
 
-    def __init__(
-        self, engine: Engine, source: Source, store: Store, clock: Clock, rules: WorkerRules, topic_ids: Sequence[str], group_id: str = ""
-    ) -> None:
+    def __init__(self, engine: Engine, source: Source, store: Store, clock: Clock, rules: WorkerRules, logs: LogIds, group_id: str) -> None:
         self._engine, self._source, self._store, self._clock, self._rules = engine, source, store, clock, rules
-        self._topic_ids, self._group_id = list(topic_ids), group_id
+        self._logs, self._group_id = logs, group_id
 
     def is_allowed(self, task: OwnedTask) -> bool:
         """Return whether this worker may claim the task now.
@@ -57,7 +55,7 @@ class Claims:
         state = self._engine.open(claim.control, claim.rows, claim.older)
         if state.changed:
             log.warning("experiments were switched on or off: their users' totals are dropped", task=task.number)
-        self._check_topics(task, state)
+        self._check_logs(state)
         stored = {origin: offset for origin, offset in zip(task.inputs, state.progress.offsets, strict=True) if offset is not None}
         starts = self._source.start(task.number, stored)
         if not starts:
@@ -66,17 +64,9 @@ class Claims:
         task.claimed(claim, state, self._clock.monotonic())
         return [origin for origin in task.inputs if origin not in stored]
 
-    def _check_topics(self, task: OwnedTask, state: TaskState) -> None:
-        """Refuse a topic that was deleted and created again: other records are at the stored offsets now.
-
-        An id that the broker does not give leaves the stored one.
-        """
-        for index, current in enumerate(self._topic_ids):
-            stored = state.progress.topic_ids[index]
-            if stored and current and stored != current:
-                raise UnfitStateError(
-                    f"topic {task.inputs[index].topic!r} was deleted and created again (its id was {stored}, now {current}): "
-                    "the stored offsets belong to the old one",
-                    "use a new redis.namespace",
-                )
-            state.progress.topic_ids[index] = current or stored
+    def _check_logs(self, state: TaskState) -> None:
+        """Refuse other logs than those of the stored offsets. An id that the broker does not give leaves the stored one."""
+        progress, logs, topics = state.progress, self._logs, self._engine.rules.topics
+        logs.require_same(LogIds(progress.cluster_id, dict(zip(topics, progress.topic_ids, strict=True))))
+        progress.cluster_id = logs.cluster_id or progress.cluster_id
+        progress.topic_ids = [logs.topic_ids.get(topic) or stored for topic, stored in zip(topics, progress.topic_ids, strict=True)]

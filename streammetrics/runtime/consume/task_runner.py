@@ -16,7 +16,7 @@ import structlog
 
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.dead_letters import DeadLetterSink
-from streammetrics.connectors.source import Record, Source
+from streammetrics.connectors.source import LogIds, Record, Source
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import StoreError
@@ -62,12 +62,12 @@ class TaskRunner:
         status: ProcessStatus,
         commits: Executor | None = None,
         misplaced: Callable[[int, Sequence[str]], AbstractSet[str]] | None = None,
-        topic_ids: Sequence[str] = (),
+        logs: LogIds | None = None,
         group_id: str = "",
         on_final: Callable[[list[FinalPane]], None] | None = None,
         topic_decoders: Mapping[str, RecordDecoder] = MappingProxyType({}),
     ) -> None:
-        """Take the parts of a worker. `topic_decoders` decode their topics; `decode` decodes all others."""
+        """Take the parts of a worker. The source reads `logs`. `topic_decoders` decode their topics; `decode` decodes all others."""
         self.engine, self.decode, self.source, self.store, self.letters = engine, decode, source, store, letters
         self.rules, self.clock, self.status = rules, clock, status
         self.tasks: dict[int, OwnedTask] = {}
@@ -75,7 +75,7 @@ class TaskRunner:
         self.rivals = RivalGroups(group_id)
         self._commits = commits or InlineExecutor()
         self._users = Prefetch(store)
-        self._claims = Claims(engine, source, store, clock, rules, topic_ids, group_id)
+        self._claims = Claims(engine, source, store, clock, rules, logs or LogIds(), group_id)
         self._idle_inputs = IdleInputs(source, store, clock, rules)
         self._misplaced = misplaced
         self._time_log = TimeLog()

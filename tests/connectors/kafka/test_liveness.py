@@ -8,6 +8,7 @@ from streammetrics.connectors.kafka.liveness import (
     AWAY_SECONDS,
     HUNG_SECONDS,
     QUIET_SECONDS,
+    QUOTA_SECONDS,
     STALL_SECONDS,
     STALL_SECONDS_PER_INPUT,
     LivenessMonitor,
@@ -19,6 +20,29 @@ PLACE, OTHER = Input("clicked", 0), Input("shown", 0)
 
 def stalled_at(monitor: LivenessMonitor, now: float, position: int = 3, end: int = 5) -> bool:
     return monitor.answered(now, {PLACE: end}, {PLACE: position}) == [PLACE]
+
+
+class TestQuota:
+    def test_checks_wait_until_the_pause_ends(self) -> None:
+        monitor = LivenessMonitor(0.0)
+        assert monitor.held_back(0.0, 9.0)
+        assert [monitor.poll_begins(now) for now in (3.0, 8.9, 9.0)] == [False, False, True]
+
+    def test_a_quota_is_new_once_a_minute_without_one_has_passed(self) -> None:
+        monitor = LivenessMonitor(0.0)
+        found = [monitor.held_back(now, 2.0) for now in (0.0, 1.0, 2.0 + QUOTA_SECONDS, 5.0 + 2 * QUOTA_SECONDS)]
+        assert found == [True, False, False, True]
+        assert [monitor.has_quota(7.0 + 2 * QUOTA_SECONDS + later) for later in (0.0, QUOTA_SECONDS, QUOTA_SECONDS + 0.1)] == [
+            True,
+            True,
+            False,
+        ]
+
+    def test_a_position_that_a_quota_holds_is_no_stall(self) -> None:
+        monitor = LivenessMonitor(0.0)
+        stalled_at(monitor, 0.0)
+        monitor.held_back(STALL_SECONDS - 1, 1.0)
+        assert not stalled_at(monitor, STALL_SECONDS)
 
 
 class TestStall:

@@ -11,8 +11,8 @@ from streammetrics.connectors.kafka import log_identity
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.log_identity import TOPIC_GONE_SECONDS, LogIdentity
 from streammetrics.connectors.kafka.topics import MissingTopic, Topic, TopicDescriptions
-from streammetrics.connectors.source import Input
-from streammetrics.errors import SourceError, StateError
+from streammetrics.connectors.source import Input, LogIds
+from streammetrics.errors import SourceError, StateError, UnfitStateError
 
 SETTINGS = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",))
 PLACE = Input("shown", 0)
@@ -21,8 +21,8 @@ PLACE = Input("shown", 0)
 class Cluster:
     """A fake of the client's metadata, for one topic."""
 
-    def __init__(self, partitions: int | None = 4, topic_id: str | None = "id-1") -> None:
-        self.partitions, self.id = partitions, topic_id
+    def __init__(self, partitions: int | None = 4, topic_id: str | None = "id-1", cluster_id: str | None = "here") -> None:
+        self.partitions, self.id, self.cluster_id = partitions, topic_id, cluster_id
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         return None if self.partitions is None else set(range(self.partitions))
@@ -32,7 +32,7 @@ class Cluster:
 
 
 def identity(topic_id: str = "id-1") -> LogIdentity:
-    return LogIdentity(SETTINGS, {"shown": topic_id}, partitions=4)
+    return LogIdentity(SETTINGS, LogIds("here", {"shown": topic_id}), partitions=4)
 
 
 def describe_as(monkeypatch: pytest.MonkeyPatch, answer: TopicDescriptions | Exception) -> None:
@@ -55,6 +55,11 @@ class TestCheck:
     def test_another_id_is_refused(self) -> None:
         with pytest.raises(StateError, match=r"created again \(its id was id-1, now it is id-2\).*start again with a new redis\.namespace"):
             identity().check(Cluster(topic_id="id-2"), 0.0)
+
+    def test_another_cluster_is_refused_and_an_unknown_one_is_not(self) -> None:
+        identity().check(Cluster(cluster_id=None), 0.0)
+        with pytest.raises(UnfitStateError, match=r"this is cluster there.*set the brokers of cluster here again"):
+            identity().check(Cluster(cluster_id="there"), 0.0)
 
     def test_another_partition_count_is_refused(self) -> None:
         with pytest.raises(StateError, match="now has 6 partitions, and had 4"):

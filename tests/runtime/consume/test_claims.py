@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from streammetrics.errors import StateError
+from streammetrics.connectors.source import LogIds
+from streammetrics.errors import StateError, UnfitStateError
 from streammetrics.runtime.consume.rival_groups import RECENT_SECONDS
 from tests.support.worker_bench import Bench, assert_exact
 
@@ -83,14 +84,16 @@ class TestClaims:
 
     def test_a_topic_that_was_deleted_and_created_again_is_refused(self) -> None:
         bench = Bench()
-        bench.replace_worker(topic_ids=["one", "two"])
+        bench.replace_worker(logs=LogIds("here", {"impressions": "one", "feedback": "two"}))
         bench.show(0)
         bench.turn()
-        bench.replace_worker(topic_ids=["", ""])  # without ids from the broker, the stored ones stay
+        bench.replace_worker(logs=LogIds())  # without ids from the broker, the stored ones stay
         bench.show(100)
         bench.turn()
-        with pytest.raises(StateError, match=r"'feedback' was deleted and created again \(its id was two, now other\)"):
-            bench.replace_worker(topic_ids=["one", "other"])
+        with pytest.raises(StateError, match=r"'feedback' was deleted and created again \(its id was two, now it is other\)"):
+            bench.replace_worker(logs=LogIds("", {"impressions": "one", "feedback": "other"}))
+        with pytest.raises(UnfitStateError, match="belong to cluster here, and this is cluster there"):
+            bench.replace_worker(logs=LogIds("there", {"impressions": "three", "feedback": "four"}))
 
     def test_a_store_that_lost_everything_is_not_mistaken_for_a_new_one(self) -> None:
         bench = Bench()
