@@ -182,6 +182,7 @@ _WEBHOOK: Final = _record(
 )
 _PULSE: Final = _record(
     missing=_list(_TEXT),
+    quota={"type": "string", "description": "Says that brokers slow the reading down by a quota; empty if they do not."},
     waiting=_list(_TEXT),
     webhook={"anyOf": [_WEBHOOK, {"type": "null"}], "description": "Null without a webhook."},
     marks=_list(_MARK),

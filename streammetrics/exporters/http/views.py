@@ -136,6 +136,7 @@ class HttpViews:
 
         `commit_age_seconds` is how long ago this process first saw the newest commit of a worker.
         `waiting` says what the first events must be, and is empty when there are some. `lag` is null if this process does not consume.
+        `quota` says that the brokers slow this process down, and is empty if they do not.
         `webhook` has the changes that wait, those that this process gave up, and the `problem` of a receiver that fails; null without one.
         Ages are in seconds, and null before the first report.
         """
@@ -152,6 +153,7 @@ class HttpViews:
         return {
             "missing": list(self._missing()),
             "webhook": self._webhook(),
+            "quota": status.quota,
             "waiting": self._waiting(),
             "marks": self.marks(),
             "publishes": self._publishes,
@@ -211,8 +213,8 @@ class HttpViews:
 
     def readiness(self) -> ReadinessFinding:
         """Whether everything that this process needs is available. The text has one line per problem."""
-        missing = list(self._missing())
-        return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing or ("ok", *self._waiting())))
+        missing, quota = list(self._missing()), filter(None, [self._status.quota])
+        return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing or ("ok", *quota, *self._waiting())))
 
     def _waiting(self) -> list[str]:
         """Return sentences about the first events, then example records; empty when there are events, or if it is not known."""

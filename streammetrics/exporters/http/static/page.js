@@ -106,9 +106,9 @@ function choose(event) {
 
 // State of the page
 
-/** Sentences about problems of the input, which make numbers wrong although everything runs, and of a webhook that fails. */
+/** Sentences about problems of the input, which make numbers wrong or late although everything runs, and of a webhook that fails. */
 function inputProblems(report) {
-  return [...(report?.warnings ?? []), ...(now.pulse?.webhook?.problem ? [now.pulse.webhook.problem] : [])];
+  return [...(report?.warnings ?? []), ...[now.pulse?.quota, now.pulse?.webhook?.problem].filter(Boolean)];
 }
 
 /** Return [kind, word, sentences, name of a runbook if the server can serve one] for the most important state. */

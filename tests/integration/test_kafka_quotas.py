@@ -1,0 +1,81 @@
+"""A quota of the brokers on reading: named as a quota, while the worker stays ready and loses nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
+
+from streammetrics.events.model import Impression
+from tests.servers.kafka import KafkaBroker
+from tests.servers.process import wait_until
+from tests.support.command_line import streammetrics
+from tests.support.native_json import native_json
+from tests.support.real_pipeline import PARTITIONS, Pipeline, start_ms
+
+CLIENT = "streammetrics"
+BYTES_PER_SECOND = 40_000
+LISTS = 400
+
+
+@pytest.fixture
+def broker() -> Iterator[KafkaBroker]:
+    """A broker of its own: a quota is for every client of that name."""
+    with KafkaBroker() as broker:
+        yield broker
+
+
+def set_quota(broker: KafkaBroker, bytes_per_second: float | None) -> None:
+    entry = AlterClientQuotasRequest.EntryData(
+        entity=[AlterClientQuotasRequest.EntryData.EntityData(entity_type="client-id", entity_name=CLIENT)],
+        ops=[
+            AlterClientQuotasRequest.EntryData.OpData(
+                key="consumer_byte_rate", value=bytes_per_second or 0.0, remove=bytes_per_second is None
+            )
+        ],
+    )
+    with broker.admin() as admin:
+        answer = admin._manager.run(admin._manager.send, AlterClientQuotasRequest(entries=[entry], validate_only=False))
+        assert [each.error_code for each in answer.entries] == [0]
+
+
+def test_a_worker_under_a_quota_stays_ready_and_names_it(broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    pipeline = Pipeline(broker, redis_url, topic_name, ["impressions", "feedback"])
+    began, items = start_ms(), tuple(f"item-{number:05}" for number in range(200))
+    with pipeline.service() as service:
+        assert "quota" not in service.get("/readyz").text
+        wait_until(lambda: len(service.samples().get("streammetrics_lag_records", {})) == 2 * PARTITIONS, what="every task is claimed")
+        set_quota(broker, BYTES_PER_SECOND)
+        with pipeline.producer() as producer:
+            for number in range(LISTS):
+                shown = native_json(Impression(f"r-{number}", f"user-{number}", began + number, items))
+                producer.send(pipeline.topics[0], shown, key=f"user-{number}".encode(), timestamp_ms=began + number)
+        answers = set()
+        deadline = time.monotonic() + 120
+        while pipeline.committed() < LISTS:
+            assert time.monotonic() < deadline, service.log[-3_000:]
+            answers.add(service.get("/readyz"))
+            time.sleep(0.5)
+        assert {answer.status for answer in answers} == {200}, answers
+        assert any("a quota of the brokers slows reading down: nothing is lost; raise consumer_byte_rate" in each.text for each in answers)
+        assert service.log.count("a quota of the brokers slows reading down") == 1
+        assert "no Kafka broker answers" not in service.log
+        assert "the Kafka client is being replaced" not in service.log
+        assert json.loads(service.get("/api/pulse").text)["quota"].startswith("a quota of the brokers")
+        doctor = streammetrics("doctor", "--config", service.config)
+        assert "warn  a quota of the brokers limits reading to 40,000 bytes per second for client-id streammetrics" in doctor.stdout
+        set_quota(broker, None)
+        pipeline.assert_exact()
+
+
+def test_quotas_of_others_do_not_concern_doctor(broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    pipeline = Pipeline(broker, redis_url, topic_name, ["impressions", "feedback"])
+    service = pipeline.service()
+    service.prepare()
+    try:
+        assert "quota" not in streammetrics("doctor", "--config", service.config).stdout
+    finally:
+        service.close()
