@@ -14,7 +14,8 @@ from streammetrics.config import load
 from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.control import decode_control, encode_control
+from streammetrics.engine.task_state import decode_control
+from streammetrics.state.codec import encode_json
 from streammetrics.windows.panes import Group
 from streammetrics.wiring.engine import build_engine
 from tests.servers.kafka import KafkaBroker
@@ -157,7 +158,7 @@ def test_the_limit_of_series_is_explained_before_it_is_met(
     store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
     store.announce(3)
     claim = store.claim(1, "token")
-    changes = replace(engine.save(engine.open(None)).changes, control=encode_control(control))
+    changes = replace(engine.save(engine.open(None)).changes, control=encode_json(control))
     assert store.commit(Commit(1, claim.epoch, "token", claim.seq + 1, changes)) is CommitOutcome.WRITTEN
     store.close()
     stored = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, **tight))
