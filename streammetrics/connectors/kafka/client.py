@@ -173,6 +173,11 @@ class Network:
         """The client's own metadata of topics and brokers, which it keeps up to date."""
         return self.made[-1].cluster
 
+    def held_back_seconds(self) -> float:
+        """Return how long a quota of the brokers still holds the client back; 0 if none does. They read no request meanwhile."""
+        client = self.made[-1]
+        return max((client.throttle_delay(broker.node_id) for broker in client.cluster.brokers()), default=0.0) / 1_000
+
     def close(self) -> None:
         for client in self.made:
             with contextlib.suppress(KafkaError, RuntimeError):

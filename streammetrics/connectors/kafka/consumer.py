@@ -12,7 +12,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import IllegalStateError, KafkaError, LogTruncationError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, starting
+from streammetrics.connectors.kafka.client import KafkaConnection, Network, connection_options, starting
 from streammetrics.connectors.source import Input
 
 REQUEST_MS = 2_000
@@ -24,8 +24,8 @@ FETCH_BYTES_MIN = 1 << 20
 """A broker that has this much answers a fetch at once. A worker with a backlog therefore never lingers."""
 
 
-def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[KafkaConsumer, Any]:
-    """Build a consumer that has not subscribed. Returns it and its metadata of topics and brokers, which it keeps up to date.
+def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[KafkaConsumer, Network]:
+    """Build a consumer that has not subscribed. Returns it and its network, which has the metadata of topics and brokers.
 
     The consumer never commits by itself and never chooses a start offset. Without `in_group` it needs no rights for the group. Raises
     SourceError. A failed start leaves nothing behind.
@@ -48,7 +48,7 @@ def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[Kafk
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
-    return consumer, network.cluster
+    return consumer, network
 
 
 def fetch_waits(settings: KafkaConnection) -> dict[str, int]:

@@ -134,8 +134,8 @@ class Repartitioner:
             undo.callback(self.close)
             with self._explained():
                 self._producer.init_transactions()  # ends what a former process of this name left open, before offsets are read
-            self._consumer, cluster = new_consumer(self._settings)
-            await_metadata(cluster)
+            self._consumer, network = new_consumer(self._settings)
+            await_metadata(network.cluster)
             self._consumer.subscribe(list(plan.outputs), listener=_Listener(self))
             undo.pop_all()
 

@@ -18,7 +18,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.connectors.kafka.assignment import TaskAssignment
-from streammetrics.connectors.kafka.client import KafkaConnection, unreachable_reason
+from streammetrics.connectors.kafka.client import KafkaConnection, Network, unreachable_reason
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.consumer import (
     await_done,
@@ -33,7 +33,7 @@ from streammetrics.connectors.kafka.errors import explained
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.patches import fast_fetch, fencing, join_fix, parked_records
-from streammetrics.connectors.kafka.quotas import QUOTA_FIX, held_back_seconds
+from streammetrics.connectors.kafka.quotas import QUOTA_FIX
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
 from streammetrics.connectors.source import Input, LogIds, PollResult, Record, SourceHealth
@@ -75,11 +75,11 @@ class KafkaSource:
         self._assignment = TaskAssignment(settings.topics, self._hold)
         self._consumer: Any = None
         self._acknowledgement: Any = None
-        self._cluster: Any
+        self._network: Network
         self._as_records = False
         self._fenced = threading.Event()
         self._build()
-        self.logs = LogIds(self._cluster.cluster_id or "", {name: topics[name].topic_id for name in settings.topics})
+        self.logs = LogIds(self._network.cluster.cluster_id or "", {name: topics[name].topic_id for name in settings.topics})
         """The ids at start-up, to compare with stored ones."""
         self._identity = LogIdentity(settings, self.logs, self.partitions)
         self._start_offsets = StartOffsets(settings, self._identity)
@@ -96,7 +96,7 @@ class KafkaSource:
         if self._monitor.poll_begins(now) and not self._check_brokers(now):
             return self._polled({})
         client_log().quiet = not self.health.reachable
-        self._identity.check(self._cluster, now)
+        self._identity.check(self._network.cluster, now)
         parked_records.release(self._consumer)
         with explained(self._consumer, self._settings, self._identity, self._monitor):
             if self._fenced.is_set():
@@ -189,13 +189,13 @@ class KafkaSource:
 
     def _build(self) -> None:
         """Build a consumer and subscribe. Raises SourceError. A failed start leaves nothing behind."""
-        consumer, self._cluster = new_consumer(self._settings)
+        consumer, self._network = new_consumer(self._settings)
         self._as_records = fast_fetch.install(consumer, self._settings.headers)
         join_fix.install(consumer)
         self._fenced = fencing.install(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(self._settings.topics), listener=self._assignment)
-        await_metadata(self._cluster)
+        await_metadata(self._network.cluster)
 
     def _hold(self, place: Any) -> None:
         """Pause a newly assigned partition, on the client's I/O thread. The seek keeps the client from looking up a start offset."""
@@ -283,7 +283,7 @@ class KafkaSource:
 
     def _note_quota(self, now: float) -> None:
         """Note whether a quota of the brokers holds the client back, and log it when it begins to."""
-        seconds = held_back_seconds(self._consumer)
+        seconds = self._network.held_back_seconds()
         if seconds and self._monitor.held_back(now, seconds):
             log.warning("a quota of the brokers slows reading down", pause_seconds=round(seconds, 1), fix=QUOTA_FIX)
 
