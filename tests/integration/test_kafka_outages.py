@@ -237,7 +237,7 @@ def test_requests_cancelled_by_closing_are_not_logged(kafka_broker: KafkaBroker,
     """The client may be refreshing its metadata at the moment it is closed."""
     with running(settings_for(kafka_broker, *topics)) as member, client_log_lines() as lines:
         turn_until(lambda: member.tasks == ALL_TASKS, member)
-        cluster = member.source._cluster
+        cluster = member.source._network.cluster
         kafka_broker.hang()
         cluster.request_update()
         wait_until(lambda: cluster.metadata_refresh_in_progress, what="the client has sent a request")

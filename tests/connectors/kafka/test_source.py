@@ -5,16 +5,23 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
 from streammetrics.connectors.kafka import source as kafka_source
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.client import KafkaConnection, Network
 from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.connectors.kafka.topics import Topic
 from streammetrics.connectors.source import PollResult
 from streammetrics.errors import SourceError
+
+
+class Unconnected(Network):
+    """The network of a client that knows no cluster."""
+
+    cluster = SimpleNamespace(cluster_id=None)
 
 
 class Clientless(KafkaSource):
@@ -24,6 +31,7 @@ class Clientless(KafkaSource):
 
     def _build(self) -> None:
         self.tries += 1
+        self._network = Unconnected()
         if self.tries:
             raise SourceError(f"the Kafka consumer cannot be started, try {self.tries}")
 
