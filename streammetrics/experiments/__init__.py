@@ -33,7 +33,7 @@ cell of that user, by the difference of the products.
 **An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that
 can be frozen now, from what is stored since the start. Store each of them once; the first writer wins.
 
-**A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state. `to_json` and `rows` print it.
+**A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state. `rows` has its series.
 Of the days, show the one that contains the time up to which everything is final in all tasks.
 
 A day's user records can be dropped when everything up to its end is final in the task. Its moments can be dropped when no other task

@@ -1,13 +1,13 @@
 """The report of one experiment in one scope: means, lifts, intervals, verdicts, as one frozen value. Nothing is computed here.
 
-`/api/report`, the terminal and the series all show this value, through `to_json` and `rows`.
+`/api/report`, the terminal and the series all show this value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
@@ -16,7 +16,6 @@ from streammetrics.experiments.preferences import PreferenceReport, PreferenceRo
 from streammetrics.experiments.proposals import Proposal
 from streammetrics.experiments.stage_values import StageReport, StageRow
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.experiments.words import Words
 
 SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment: since its start, and the latest UTC day with final lists."""
@@ -203,11 +202,6 @@ class ExperimentReport:
     treatments: int = 1
     proposal: Proposal | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the report as plain JSON values."""
-        plain: dict[str, Any] = _plain(self)
-        return plain
-
     def rows(self) -> Iterator[MeasureRow]:
         """Yield every series of this experiment and scope. Unknown values and unbounded ends are left out.
 
@@ -284,13 +278,3 @@ def _values_of(measure: MeasureReport) -> dict[str, float | None]:
         values["judged_lift_upper"] = measure.judged_lift_upper
     values["verdict"] = None if measure.verdict is None else measure.verdict.code
     return values
-
-
-def _plain(value: Any) -> Any:
-    """Convert dataclasses to dicts and tuples to lists. `asdict` would also copy each of the thousands of values: three times slower."""
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    names = getattr(type(value), "__slots__", None)
-    if names is None:
-        return value
-    return str(value) if isinstance(value, Words) else {name: _plain(getattr(value, name)) for name in names}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
@@ -15,12 +16,25 @@ LISTS_MIN: Final = 100
 """Live lists that each variant needs for a lift. With fewer, it says nothing."""
 
 
-class LiveLift(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LiveLift:
     """How a variant compares with the control in live lists. There is no interval: these lists still gather feedback."""
 
     variant: str
     lift: float
     lists: int
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """An experiment without a verdict as a report shows it, with sentences about when it comes and what its live lists say."""
+
+    experiment: str
+    first_verdict_ms: int | None
+    control: str | None
+    measure: str | None
+    live_lifts: tuple[LiveLift, ...]
+    sentences: tuple[str, ...]
 
 
 class AwaitedVerdict(NamedTuple):
@@ -66,15 +80,10 @@ still gather feedback, so this may change.
         lists = f"({each.lists:,} and {self.control_lists:,} lists of the last {span_text(self.window_ms)})"
         return f"{isolated(each.variant)} has {100 * abs(each.lift):.1f} % {word} {self.measure} than {isolated(str(self.control))} {lists}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "experiment": self.experiment,
-            "first_verdict_ms": None if self.first_ms is None else self.first_ms + self.wait.final_ms,
-            "control": self.control,
-            "measure": self.measure or None,
-            "live_lifts": [each._asdict() for each in self.lifts],
-            "sentences": [*self.sentences()],
-        }
+    def shown(self) -> Awaited:
+        """Return what a report shows."""
+        first_ms = None if self.first_ms is None else self.first_ms + self.wait.final_ms
+        return Awaited(self.experiment, first_ms, self.control, self.measure or None, self.lifts, tuple(self.sentences()))
 
 
 def awaited_verdicts(

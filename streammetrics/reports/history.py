@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -160,16 +160,10 @@ class History:
         names = {(each.experiment, each.scope) for each in other.series}
         return History(tuple(each for each in self.series if (each.experiment, each.scope) in names))
 
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return the history as plain JSON values. Points are arrays in the order of `Point`."""
-        plain = msgspec.to_builtins(self)
-        assert isinstance(plain, dict)
-        return [*plain["series"]]
-
     @classmethod
-    def from_json(cls, plain: object) -> History:
-        """Read the output of `to_json`. Raises msgspec.ValidationError for anything else."""
-        return cls(_bounded(msgspec.convert(plain, tuple[HistorySeries, ...])))
+    def of_series(cls, series: Iterable[HistorySeries]) -> History:
+        """Return the history of these series, within its bounds."""
+        return cls(_bounded(series))
 
 
 def snapshot_of(experiment: ExperimentReport) -> HistorySnapshot:

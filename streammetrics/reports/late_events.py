@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from streammetrics.engine.lateness import Lateness, TimeSetter, median_ms
+from streammetrics.engine.lateness import Lateness, median_ms
 from streammetrics.engine.task_state import Control
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.reports.text import counted, isolated
@@ -21,10 +20,19 @@ SENTENCES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LateInput:
-    """The late events of one input. `median_ms` and `greatest_ms` are how much too old they were.
+class WatermarkSetter:
+    """The event that moved a watermark."""
 
-    `setter` is the event that had moved the watermark for the latest of them; None: other inputs or the clock had moved it.
+    offset: int
+    user_id: str
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LateInput:
+    """The late events of one input. `late_by_median_ms` and `late_by_max_ms` are how much too old they were.
+
+    `watermark_set_by` is the event that had moved the watermark for the latest of them; None: other inputs or the clock had moved it.
     """
 
     topic: str
@@ -32,40 +40,27 @@ class LateInput:
     events: int
     late: int
     watermark_ms: int | None
-    median_ms: int
-    greatest_ms: int
-    setter: TimeSetter | None
+    late_by_median_ms: int
+    late_by_max_ms: int
+    watermark_set_by: WatermarkSetter | None
 
     @property
     def share(self) -> float:
         return self.late / self.events
 
-    def to_json(self) -> dict[str, Any]:
-        setter = self.setter
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "events": self.events,
-            "late": self.late,
-            "watermark_ms": self.watermark_ms,
-            "late_by_median_ms": self.median_ms,
-            "late_by_max_ms": self.greatest_ms,
-            "watermark_set_by": None if setter is None else {"offset": setter.offset, "user_id": setter.user, "ts": setter.ts},
-        }
-
     def sentence(self) -> str:
         """Describe the late events, their cause and what to do."""
-        setter = self.setter
+        setter = self.watermark_set_by
         where = f"{isolated(self.topic)} (partition {self.partition})"
         cause = (
             "the other inputs or the clock had moved the watermark while this input was idle"
             if setter is None
-            else f"the event of user {isolated(setter.user)} at offset {setter.offset}, dated {second_text(setter.ts)}, had moved the"
+            else f"the event of user {isolated(setter.user_id)} at offset {setter.offset}, dated {second_text(setter.ts)}, had moved the"
             " watermark"
         )
         return (
             f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}."
-            f" They are {span_text(self.median_ms)} too old (median), at most {span_text(self.greatest_ms)}: {cause}."
+            f" They are {span_text(self.late_by_median_ms)} too old (median), at most {span_text(self.late_by_max_ms)}: {cause}."
             f" The watermark is {'unknown' if self.watermark_ms is None else second_text(self.watermark_ms)}."
             " Check the clock of that sender, or raise join.lateness_ms if the events are right."
         )
@@ -88,7 +83,7 @@ def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
                     None if watermark == NEVER else watermark,
                     median_ms(dict(lateness.delays)),
                     lateness.greatest_ms,
-                    lateness.setter,
+                    None if (setter := lateness.setter) is None else WatermarkSetter(setter.offset, setter.user, setter.ts),
                 )
 
 

@@ -6,31 +6,16 @@ It is computed when a report is shown, because it costs milliseconds per variant
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.needed import with_needed
-from streammetrics.metrics import TallyLayout
-from streammetrics.reports.explanation import explanations
-from streammetrics.reports.headlines import headlines
 from streammetrics.reports.history import History, HistorySeries
-from streammetrics.reports.report import Report
 
 HOUR_MS: Final = 3_600_000
 RATE_MS_MIN: Final = 5 * 60_000
 """Shortest time in which new users are counted."""
-
-
-def report_json(report: Report, layout: TallyLayout, history: History) -> dict[str, Any]:
-    """Return the report with its history as plain JSON values, as `/api/report` serves it."""
-    shown = replace(report, experiments=with_outlook(report.experiments, history))
-    why = msgspec.to_builtins(explanations(report, layout))
-    lines = msgspec.to_builtins(headlines(shown.experiments))
-    return shown.to_json(layout) | {"headlines": lines, "explanations": why, "history": history.to_json()}
 
 
 def with_outlook(experiments: Iterable[ExperimentReport], history: History) -> tuple[ExperimentReport, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import PathsFound, WatchedPath
@@ -21,23 +22,27 @@ TaskRow: TypeAlias = tuple[str, WatchedPath, tuple[str, int, int, int, int]]
 """The topic, the path, and the counts of one task (see `engine.path_counts`)."""
 
 
-class PathCount(NamedTuple):
-    """One optional path of a mapping and one topic, over all tasks. `nearest` is a path that records have; empty: unknown.
+@dataclass(frozen=True, slots=True)
+class PathCount:
+    """One optional path of a mapping (see `WatchedPath`) and one topic. `nearest` is a path that records have; empty: unknown.
 
     `records` are all records of the mapping, and `found` those with a value. `missing_ms`: the path has had no value since this time,
     and was expected to; None otherwise.
     """
 
     topic: str
-    path: WatchedPath
-    nearest: str
-    records: int
-    found: int
+    mapping: str
+    field: str
+    path: str
+    format: str
+    nearest: str = ""
+    records: int = 0
+    found: int = 0
     missing_ms: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        own = {"topic": self.topic, **self.path._asdict(), "format": self.path.format or None}
-        return own | {"nearest": self.nearest or None, "records": self.records, "found": self.found, "missing_ms": self.missing_ms}
+    @property
+    def watched(self) -> WatchedPath:
+        return WatchedPath(self.mapping, self.field, self.path, self.format)
 
     @property
     def problem(self) -> str:
@@ -46,12 +51,12 @@ class PathCount(NamedTuple):
 
     @property
     def _name(self) -> str:
-        mapping, field, path, format = map(isolated, self.path)
-        return f"{mapping}{f' of the format {format}' if self.path.format else ''}: {field} ({path})"
+        of_format = f" of the format {isolated(self.format)}" if self.format else ""
+        return f"{isolated(self.mapping)}{of_format}: {isolated(self.field)} ({isolated(self.path)})"
 
     @property
     def advice(self) -> str:
-        own = f"copy the mappings of {self.path.format} into your configuration, and " if self.path.format else ""
+        own = f"copy the mappings of {self.format} into your configuration, and " if self.format else ""
         if self.nearest:
             return f"did you mean {isolated(self.nearest)}?" + (f" Then {own}correct the path" if own else "")
         return f"{own}correct the path, or take it out of the mapping"
@@ -60,7 +65,7 @@ class PathCount(NamedTuple):
         """Return a sentence if the path finds nothing.
 
         >>> path = WatchedPath("mapping 1", "experiments.ranker", "ab.rankr")
-        >>> print(PathCount("shop", path, "ab.ranker", 200, 0).sentence(ended=True))
+        >>> print(PathCount("shop", *path, nearest="ab.ranker", records=200).sentence(ended=True))
         mapping 1: experiments.ranker (ab.rankr) has no value in any of 200 records of shop; did you mean ab.ranker?
         """
         if self.found == 0 and self.records >= (1 if ended else RECORDS_MIN):
@@ -87,7 +92,7 @@ def _merged(topic: str, path: WatchedPath, rows: list[tuple[str, int, int, int, 
     busy = [row for row in rows if row[1] >= RECORDS_MIN]
     is_missing = since * share >= EXPECTED_MIN and all(row[3] * share >= EXPECTED_OF_TASK_MIN for row in busy)
     last_ms = max(row[4] for row in rows)
-    return PathCount(topic, path, nearest, records, found, last_ms if is_missing and last_ms > NEVER else None)
+    return PathCount(topic, *path, nearest, records, found, last_ms if is_missing and last_ms > NEVER else None)
 
 
 def counted_paths(topic: str, notes: Iterable[PathsFound]) -> tuple[PathCount, ...]:
@@ -95,11 +100,11 @@ def counted_paths(topic: str, notes: Iterable[PathsFound]) -> tuple[PathCount, .
     found: dict[WatchedPath, PathCount] = {}
     for note in notes:
         for path in note.found:
-            own = found.get(path, PathCount(topic, path, "", 0, 0))
-            found[path] = own._replace(records=own.records + 1, found=own.found + 1)
+            own = found.get(path, PathCount(topic, *path))
+            found[path] = replace(own, records=own.records + 1, found=own.found + 1)
         for path, nearest in note.absent:
-            own = found.get(path, PathCount(topic, path, "", 0, 0))
-            found[path] = own._replace(records=own.records + 1, nearest=nearest or own.nearest)
+            own = found.get(path, PathCount(topic, *path))
+            found[path] = replace(own, records=own.records + 1, nearest=nearest or own.nearest)
     return tuple(found.values())
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import asdict, dataclass, field
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from streammetrics.engine.task_state import Control
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
-from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve, examination_curve
+from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve, RankExamination, examination_curve
 from streammetrics.metrics.spec import Spec
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ItemCounts, VariantGrades, decode_counts, merged_counts
 
@@ -53,6 +53,37 @@ class VariantDcg:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownRank:
+    """A `RankExamination` as a report shows it: `why_not` is a sentence."""
+
+    rank: int
+    examination: float | None
+    lower: float | None
+    upper: float | None
+    shows: int
+    clicks: int
+    shared_shows: int
+    shared_clicks: int
+    why_not: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPositionBias:
+    """Position bias as a report shows it; see `PositionBias`. All of it is an estimate. `withheld` and `caution` are sentences."""
+
+    from_ms: int | None
+    withheld: str | None
+    caution: str | None
+    items: int
+    shared_items: int
+    sampled_share: float
+    confidence: float | None
+    ranks: tuple[ShownRank, ...]
+    variants: tuple[VariantDcg, ...]
+    is_estimate: Literal[True] = True
+
+
+@dataclass(frozen=True, slots=True)
 class PositionBias:
     """The examination curve of the final lists of experiments, from `from_ms` (None: no lists) to the newest that all tasks have entered.
 
@@ -67,45 +98,24 @@ class PositionBias:
     withheld: WithheldReason | None = None
     caution: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+    def shown(self) -> ShownPositionBias:
+        """Return what a report shows."""
         curve = self.curve
-        return {
-            "is_estimate": True,
-            "from_ms": self.from_ms,
-            "withheld": None if self.withheld is None else WITHHELD[self.withheld],
-            "caution": self.caution,
-            "items": 0 if curve is None else curve.items,
-            "shared_items": 0 if curve is None else curve.shared_items,
-            "sampled_share": self.sampled_share,
-            "confidence": None if curve is None else curve.confidence,
-            "ranks": []
-            if curve is None
-            else [
-                {
-                    "rank": each.rank,
-                    "examination": each.examination,
-                    "lower": each.lower,
-                    "upper": each.upper,
-                    "shows": each.shows,
-                    "clicks": each.clicks,
-                    "shared_shows": each.shared_shows,
-                    "shared_clicks": each.shared_clicks,
-                    "why_not": None if each.why_not is None else WHY_NOT[each.why_not],
-                }
-                for each in curve.ranks
-            ],
-            "variants": [
-                {
-                    "experiment": each.experiment,
-                    "variant": each.variant,
-                    "lists": each.lists,
-                    "dcg": dict(each.dcg),
-                    "corrected_dcg": dict(each.corrected_dcg),
-                }
-                for each in self.variants
-            ],
-        }
+        return ShownPositionBias(
+            from_ms=self.from_ms,
+            withheld=None if self.withheld is None else WITHHELD[self.withheld],
+            caution=self.caution,
+            items=0 if curve is None else curve.items,
+            shared_items=0 if curve is None else curve.shared_items,
+            sampled_share=self.sampled_share,
+            confidence=None if curve is None else curve.confidence,
+            ranks=() if curve is None else tuple(map(_shown_rank, curve.ranks)),
+            variants=self.variants,
+        )
+
+
+def _shown_rank(each: RankExamination) -> ShownRank:
+    return ShownRank(**{**asdict(each), "why_not": None if each.why_not is None else WHY_NOT[each.why_not]})
 
 
 @dataclass(slots=True)

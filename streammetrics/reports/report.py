@@ -12,9 +12,6 @@ from typing import Any
 
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.name_order import group_order
-from streammetrics.experiments.worst_first import worst_first
-from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
     NAMED_MIN,
@@ -34,7 +31,6 @@ from streammetrics.reports.position_bias import PositionBias
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
-from streammetrics.version import __version__
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
 
@@ -150,90 +146,3 @@ class Report:
         shown = {each.experiment for each in self.experiments}
         if self.ended or (self.totals and reasons["events"] >= NAMED_MIN):
             yield from experiment_sentences(named, sent, shown, ended=self.ended)
-
-    def to_json(self, layout: TallyLayout) -> dict[str, Any]:
-        """Return the report as plain JSON values. Times are epoch milliseconds; absent ones are null."""
-        reasons = counts_by_reason(self.counts)
-        return {
-            "warnings": self.warnings(),
-            "version": __version__,
-            "settings": dict(self.settings),
-            "rules": self.rules,
-            "tasks": self.tasks,
-            "tasks_committed": self.tasks_committed,
-            "watermark_ms": self.watermark_ms,
-            "final_ms": self.final_ms,
-            "ended": self.ended,
-            "late_inputs": [each.to_json() for each in self.late_inputs],
-            "inputs": [
-                {"topic": each.topic, "partition": each.partition, "offset": each.offset, "watermark_ms": each.watermark_ms}
-                for each in self.inputs
-            ],
-            "windows": [_window_json(window) for window in self.windows],
-            "totals": [
-                {
-                    "experiment": total.experiment,
-                    "variant": total.variant,
-                    "lists": layout.lists(total.tally),
-                    "lists_with_feedback": layout.lists_with_feedback(total.tally),
-                    "values": layout.means(total.tally, "zero"),
-                    "values_with_feedback": layout.means(total.tally, "with_feedback"),
-                }
-                for total in self.totals
-            ],
-            "counters": dict(sorted(reasons.items())),
-            "refused": refused_counts(reasons),
-            "counters_by_topic": [
-                {"reason": reason, "topic": topic, "count": count} for (reason, topic), count in sorted(self.counts.items())
-            ],
-            "users_open": self.users_open,
-            "sessions_open": self.sessions_open,
-            "windows_withheld": self.withheld,
-            "unknown_names": [each.to_json() for each in self.unknown_names],
-            "paths": [each.to_json() for each in self.paths],
-            "user_partitions": None if self.user_partitions is None else self.user_partitions.to_json(),
-            "experiments": [each.to_json() for each in worst_first(self.experiments)],
-            "awaited": [each.to_json() for each in self.awaited],
-            "experiments_entered_ms": self.entered_ms,
-            "position_bias": None if self.position_bias is None else self.position_bias.to_json(),
-            "user_windows": [_user_window_json(window) for window in self.user_windows],
-        }
-
-
-def _window_json(window: Window) -> dict[str, Any]:
-    return {
-        "window_ms": window.window_ms,
-        "view": window.view,
-        "end_ms": window.end_ms,
-        "complete": window.complete,
-        "groups": [
-            {
-                "experiment": values.group.experiment,
-                "variant": values.group.variant,
-                "segments": values.group.segments,
-                "lists": values.lists,
-                "lists_with_feedback": values.lists_with_feedback,
-                "values": dict(values.values),
-                "values_with_feedback": dict(values.values_with_feedback),
-            }
-            for values in sorted(window.groups, key=lambda each: group_order(each.group))
-        ],
-    }
-
-
-def _user_window_json(window: UniqueUserWindow) -> dict[str, Any]:
-    return {
-        "window_ms": window.window_ms,
-        "end_ms": window.end_ms,
-        "complete": window.complete,
-        "groups": [
-            {
-                "experiment": counts.arm[0],
-                "variant": counts.arm[1],
-                "users": counts.users,
-                "users_with_hit": {f"user_hit_rate@{k}": users for k, users in counts.users_with_hit.items()},
-                "values": {f"user_hit_rate@{k}": rate for k, rate in counts.hit_rates.items()},
-            }
-            for counts in sorted(window.arms, key=lambda each: group_order(each.arm))
-        ],
-    }

@@ -1,23 +1,31 @@
-"""Parts of a report, for a page that shows one experiment at a time: what a large deployment counts is megabytes, and a part is not. Pure.
+"""A part of a report, for a page that shows one experiment at a time: what a large deployment counts is megabytes, and a part is not. Pure.
 
-`state` has what changes with every commit. `experiments` has the headlines of all experiments, and the numbers of those that are chosen,
-of one window and one segment value. Both together have the fields of the whole report.
+It has the headlines of all experiments, and the numbers of those that are chosen, of one window and one segment value. The page has the
+rest from `published.report_state`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation import explanations
-from streammetrics.reports.headlines import headlines
-from streammetrics.reports.history import History
+from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.headlines import Headline, headlines
+from streammetrics.reports.history import History, HistorySeries
+from streammetrics.reports.published import (
+    GroupTotals,
+    Published,
+    UserWindow,
+    WindowNumbers,
+    totals_of,
+    user_windows_of,
+    windows_of,
+)
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, Window
 
@@ -39,18 +47,25 @@ class ReportChoice:
     day: bool = False
 
 
-def report_state(report: Report, layout: TallyLayout) -> dict[str, Any]:
-    """Return the report without windows, totals and experiments."""
-    bare = replace(report, windows=(), user_windows=(), totals=(), experiments=())
-    plain = bare.to_json(layout)
-    for name in ("windows", "user_windows", "totals", "experiments", "experiments_entered_ms"):
-        del plain[name]
-    return plain | {"warnings": report.warnings()}
+class ReportExperiments(Published, frozen=True):
+    """The headlines of all experiments, and the chosen numbers. The other fields are those of `PublishedReport`."""
+
+    experiment_names: tuple[str, ...]
+    segments: tuple[str, ...]
+    scopes: tuple[str, ...]
+    windows: tuple[WindowNumbers, ...]
+    user_windows: tuple[UserWindow, ...]
+    totals: tuple[GroupTotals, ...]
+    experiments: tuple[ExperimentReport, ...]
+    experiments_entered_ms: int | None
+    headlines: tuple[Headline, ...]
+    explanations: tuple[Explanation, ...]
+    history: tuple[HistorySeries, ...]
 
 
 def report_experiments(
     report: Report, layout: TallyLayout, history: History, experiments: Sequence[ExperimentReport], choice: ReportChoice
-) -> dict[str, Any]:
+) -> ReportExperiments:
     """Return the headlines of all experiments, and the chosen numbers. `experiments` are those of the report with their outlook."""
     names, segments = _names(report, experiments), _segments(report.windows)
     chosen = {*(choice.experiments or names[: 1 if len(names) > OPEN_MAX else None]), ""}
@@ -66,16 +81,19 @@ def report_experiments(
         ),
         totals=tuple(each for each in report.totals if each.experiment in chosen),
     )
-    plain = shown.to_json(layout)
-    fields = ("windows", "user_windows", "totals", "experiments", "experiments_entered_ms")
-    return {name: plain[name] for name in fields} | {
-        "experiment_names": names,
-        "segments": segments,
-        "scopes": sorted({each.scope for each in experiments}),
-        "headlines": msgspec.to_builtins(tuple(each for each in headlines(experiments) if (each.scope != SINCE_START) == choice.day)),
-        "explanations": msgspec.to_builtins(explanations(shown, layout)),
-        "history": [each for each in history.to_json() if each["experiment"] in chosen],
-    }
+    return ReportExperiments(
+        experiment_names=tuple(names),
+        segments=tuple(segments),
+        scopes=tuple(sorted({each.scope for each in experiments})),
+        windows=windows_of(shown.windows),
+        user_windows=user_windows_of(shown.user_windows),
+        totals=totals_of(shown.totals, layout),
+        experiments=tuple(worst_first(shown.experiments)),
+        experiments_entered_ms=report.entered_ms,
+        headlines=tuple(each for each in headlines(experiments) if (each.scope != SINCE_START) == choice.day),
+        explanations=tuple(explanations(shown, layout)),
+        history=tuple(each for each in history.series if each.experiment in chosen),
+    )
 
 
 def _names(report: Report, experiments: Sequence[ExperimentReport]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from streammetrics.events.unknown_names import nearest
 from streammetrics.reports.text import isolated
@@ -13,16 +14,14 @@ SHOWN_MAX: Final = 20
 """Names of each kind in a report, most frequent first. The rest are counted together."""
 
 
-class UnknownName(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class UnknownName:
     """One unknown name. `name` is None for all further names together. `meant` is the nearest known name, if one is close."""
 
     kind: str
     name: str | None
     events: int
     meant: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        return self._asdict()
 
     def __str__(self) -> str:
         """Return words for a terminal or a log.

@@ -6,7 +6,7 @@ The hash function of the producers does not matter, as long as all of them use t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 SHARE_MAX: Final = 0.01
 """A larger share of users on several partitions is a problem. A few shared ids, such as "anonymous", are not."""
@@ -22,7 +22,7 @@ FIX: Final = (
 class UserPartitions:
     """A sample of the users of all tasks: its size, and how many of them have events on several partitions."""
 
-    users: int
+    users_sampled: int
     on_several: int
 
     @property
@@ -32,7 +32,7 @@ class UserPartitions:
         >>> UserPartitions(200, 50).share, UserPartitions(200, 2).share
         (0.25, 0.0)
         """
-        return self.on_several / self.users if self.on_several >= USERS_MIN else 0.0
+        return self.on_several / self.users_sampled if self.on_several >= USERS_MIN else 0.0
 
     @property
     def problem(self) -> str:
@@ -45,21 +45,9 @@ class UserPartitions:
         """
         if self.share <= SHARE_MAX:
             return ""
-        return (
-            f"{100 * self.share:.1f} % of users have events on several partitions ({self.on_several} of {self.users} sampled users), "
-            "so their feedback may miss its list"
-        )
+        sample = f"{self.on_several} of {self.users_sampled} sampled users"
+        return f"{100 * self.share:.1f} % of users have events on several partitions ({sample}), so their feedback may miss its list"
 
     def sentences(self) -> list[str]:
         """Return the problem and its fix as sentences for readers of the report."""
         return [f"{self.problem}. Fix: {FIX}."] if self.problem else []
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON values. `problem` is null if there is none."""
-        return {
-            "users_sampled": self.users,
-            "on_several": self.on_several,
-            "share": self.share,
-            "problem": self.problem or None,
-            "fix": FIX if self.problem else None,
-        }

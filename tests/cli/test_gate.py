@@ -21,6 +21,8 @@ from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.gate_answer import answer_gate
+from streammetrics.reports.history import History
+from streammetrics.reports.published import plain, published
 from tests.experiments.samples import experiment
 from tests.servers.certificates import Authority
 from tests.servers.process import free_port
@@ -35,8 +37,8 @@ def now_ms() -> int:
 
 def saved(path: Path, *, age_ms: int = 0, **changed: Any) -> Path:
     """Write a report with the experiments good, bad and young, as /api/report gives it."""
-    plain = report_at(now_ms(), age_ms=age_ms).to_json(two_variants().engine.layout) | changed
-    path.write_text(json.dumps(plain))
+    report = published(report_at(now_ms(), age_ms=age_ms), two_variants().engine.layout, History())
+    path.write_text(json.dumps(plain(report) | changed))
     return path
 
 

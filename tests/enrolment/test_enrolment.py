@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 from hypothesis import given
@@ -19,6 +18,8 @@ from streammetrics.metrics import Scorer, Spec
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.history import History
+from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
@@ -344,7 +345,7 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     machine.store.announce(1)
     status = ProcessStatus()
     Publisher(builder=builder, store=machine.store, publish_ms=10, clock=SystemClock(), status=status, on_report=shown.append).publish()
-    document = json.loads(json.dumps(shown[0].to_json(machine.engine.layout)))
+    document = plain(published(shown[0], machine.engine.layout, History()))
     assert [each["scope"] for each in document["experiments"]] == [each.scope for each in shown[0].experiments]
     return {each.scope: each for each in shown[0].experiments}
 

@@ -9,6 +9,7 @@ import pytest
 
 from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_scales
 from streammetrics.experiments.stage_values import StageReport
+from streammetrics.reports.published import encoded
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import stored
 from tests.experiments.stage_samples import StageArm, Totals, ramp, stored_cells
@@ -195,6 +196,6 @@ def test_a_stage_that_is_left_out_says_why_in_the_json_too() -> None:
     found = report(STAGES, stored_cells([user for user in users if user]))
     left_out = found.stages[0].arms[1].left_out
     assert left_out == "treatment has 0 users in it, at least 10 are needed"
-    plain = msgspec.json.decode(msgspec.json.encode(found.to_json()))
+    plain = msgspec.json.decode(encoded(found))
     assert plain["stages"][0]["arms"][1]["left_out"] == left_out
     assert msgspec.convert(plain["stages"], tuple[StageReport, ...])[0].arms[1].left_out == left_out

@@ -9,6 +9,8 @@ import pytest
 
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.reports.awaited_verdicts import LISTS_MIN
+from streammetrics.reports.history import History
+from streammetrics.reports.published import plain, published
 from tests.support.command_line import called
 from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, shown
 
@@ -28,9 +30,9 @@ def test_lifts_are_those_of_live_lists_without_an_interval() -> None:
     report = fed(LISTS_MIN).move_on(START_MS + 5 * MINUTE_MS).report()
     (awaited,) = report.awaited
     assert (awaited.experiment, awaited.control, awaited.measure, awaited.control_lists) == ("ranker", "control", "ndcg@10", LISTS_MIN)
-    assert awaited.to_json()["first_verdict_ms"] == START_MS + FINAL_MS
-    ((variant, lift, lists),) = awaited.lifts
-    assert (variant, round(lift, 4), lists) == ("treatment", -0.3691, LISTS_MIN)  # 1 / log2(3) - 1
+    assert awaited.shown().first_verdict_ms == START_MS + FINAL_MS
+    (live_lift,) = awaited.lifts
+    assert (live_lift.variant, round(live_lift.lift, 4), live_lift.lists) == ("treatment", -0.3691, LISTS_MIN)  # 1 / log2(3) - 1
     first, live = awaited.sentences()
     assert first.startswith(
         "The first verdict comes between 2024-11-21 10:31 UTC and 2024-11-21 10:41 UTC, or later if users are few: lists"
@@ -59,5 +61,5 @@ def test_an_experiment_with_statistics_is_not_awaited(tmp_path: Path) -> None:
 
 def test_report_shows_what_is_awaited_and_finds_it_by_name() -> None:
     pipeline = fed(LISTS_MIN).move_on(START_MS + 5 * MINUTE_MS)
-    results = read_report(pipeline.report().to_json(pipeline.engine.layout), "here").only(["ranker"])
+    results = read_report(plain(published(pipeline.report(), pipeline.engine.layout, History())), "here").only(["ranker"])
     assert [(each.experiment, len(each.sentences)) for each in results.awaited] == [("ranker", 2)]

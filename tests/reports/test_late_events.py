@@ -6,6 +6,7 @@ from typing import Any
 
 from streammetrics.engine.batch import Batch
 from streammetrics.events.model import Feedback, Impression
+from streammetrics.reports.published import plain, report_state
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
 
@@ -22,7 +23,7 @@ def report_of(late: int, in_time: int) -> dict[str, Any]:
     shown += [Impression(f"s{number}", f"v{number}", NOW_MS + HOUR_MS, ("a",)) for number in range(in_time)]
     machine.take([Arrival("events", event) for event in shown])
     machine.finish(flush=True)
-    report: dict[str, Any] = machine.report().to_json(machine.engine.layout)
+    report: dict[str, Any] = plain(report_state(machine.report()))
     return report
 
 

@@ -23,7 +23,7 @@ def sentence(path: PathCount, *, ended: bool = False) -> str | None:
 
 def test_tasks_are_added_and_former_paths_are_left_out() -> None:
     rows: list[tuple[WatchedPath, Row]] = [(PATH, ("", 5, 2, 1, 7)), (PATH, ("x", 3, 3, 0, 9)), (OLD, ("", 9, 0, 9, 0))]
-    assert merge_paths([("shop", *row) for row in rows], [PATH]) == (PathCount("shop", PATH, "x", 8, 5),)
+    assert merge_paths([("shop", *row) for row in rows], [PATH]) == (PathCount("shop", *PATH, "x", 8, 5),)
 
 
 @pytest.mark.parametrize(("records", "ended", "is_reported"), [(99, False, False), (100, False, True), (1, True, True)])
@@ -32,7 +32,7 @@ def test_a_stream_needs_some_records(records: int, ended: bool, is_reported: boo
 
 
 def test_a_path_of_a_shipped_mapping_says_how_to_change_it() -> None:
-    price = PathCount("shop", WatchedPath("orders", "item_value", "price", "segment"), "", 200, 0)
+    price = PathCount("shop", "orders", "item_value", "price", "segment", records=200)
     assert sentence(price) == (
         "orders of the format segment: item_value (price) has no value in any of 200 records of shop;"
         " copy the mappings of segment into your configuration, and correct the path, or take it out of the mapping"
@@ -63,4 +63,4 @@ def test_a_short_or_usual_absence_is_not_reported(rows: list[Row]) -> None:
 
 def test_notes_of_a_sample_are_counted() -> None:
     notes = [PathsFound("lists", (PATH,), ((OLD, ""),)), PathsFound("lists", (), ((PATH, "ab.x"), (OLD, "new")))]
-    assert counted_paths("shop", notes) == (PathCount("shop", PATH, "ab.x", 2, 1), PathCount("shop", OLD, "new", 2, 0))
+    assert counted_paths("shop", notes) == (PathCount("shop", *PATH, "ab.x", 2, 1), PathCount("shop", *OLD, "new", 2, 0))

@@ -69,15 +69,14 @@ def test_a_task_that_is_one_period_ahead_is_read_where_the_others_are() -> None:
 def test_tasks_that_are_more_than_a_period_apart_have_no_curve() -> None:
     found = read({0: {9: stored(2, 1)}, 1: {}}, 9 * DAY_MS, 12 * DAY_MS, newest=13 * DAY_MS)
     assert (found.curve, found.withheld) == (None, "tasks_apart")
-    assert "more than a period apart" in str(found.to_json()["withheld"])
+    assert "more than a period apart" in str(found.shown().withheld)
 
 
 def test_without_a_context_the_numbers_come_with_a_caution() -> None:
     """A ranker that knows its users shows an item higher to those who like it, so the curve is then too steep."""
     by_query = ExaminationRules(ranks=2, period_ms=DAY_MS, context=("query",))
     cautions = [
-        read({0: {0: stored(40, 40, rules=rules)}}, 1, view=PositionBiasView(rules, (1,))).to_json()["caution"]
-        for rules in (RULES, by_query)
+        read({0: {0: stored(40, 40, rules=rules)}}, 1, view=PositionBiasView(rules, (1,))).shown().caution for rules in (RULES, by_query)
     ]
     assert cautions[0].startswith("position_bias.context is empty")
     assert cautions[1] is None
@@ -93,7 +92,7 @@ def test_counts_of_other_settings_have_no_curve() -> None:
 def test_before_every_task_has_events_there_is_no_curve(enrolled: tuple[int, ...]) -> None:
     found = read({0: {}, 1: {}}, *enrolled)
     assert (found.curve, found.withheld, found.from_ms) == (None, None, None)
-    assert found.to_json()["ranks"] == []
+    assert found.shown().ranks == ()
 
 
 def test_a_reader_without_a_view_shows_nothing() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.metrics import Scorer
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.published import plain, user_windows_of
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import WindowRules
 from streammetrics.windows.unique_user_panes import UNIQUE_USERS
@@ -309,7 +309,7 @@ def test_without_hit_rate_only_users_are_counted() -> None:
 def test_the_report_has_users_in_json() -> None:
     machine = machine_of()
     take(machine, shown("u", START_MS, RANKER), clicked("u", START_MS + 1), shown("v", START_MS + 1), shown("clock", START_MS + 900))
-    windows = json.loads(json.dumps(machine.report().to_json(machine.engine.layout)))["user_windows"]
+    windows = plain(user_windows_of(machine.report().user_windows))
     assert [(window["window_ms"], window["end_ms"], window["complete"]) for window in windows] == [
         (window_ms, START_MS + 400, True) for window_ms in SETTINGS.windows_ms
     ]

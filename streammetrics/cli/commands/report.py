@@ -15,7 +15,7 @@ from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.option_types import OutputFile, ReportFile
 from streammetrics.cli.output.output_paths import require_distinct
-from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, to_json
+from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, saved_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console, print_lines
 from streammetrics.cli.output.verdict_tables import verdict_lines
@@ -26,9 +26,9 @@ from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.outlook import report_json
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.pane_rows import PANE_COLUMNS, pane_rows
+from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import fit, isolated
 from streammetrics.version import __version__
@@ -52,13 +52,13 @@ def show_report(
     if panes is not None and (file is not None or settings.client.url):
         raise ConfigError([Problem("--panes", str(panes), "must not be given with FILE or client.url: panes are in Redis only")])
     configure_quiet_logs(settings.log.level, settings.log.format)
-    plain, where = read_plain(settings, file, panes)
-    results = read_report(plain, where).only(names)
+    report, where = read_plain(settings, file, panes)
+    results = read_report(report, where).only(names)
     if html is not None:
         with AtomicFile("--html", html) as page_file:
-            page_file.write(page_of(results, plain, where, whole=not names))
+            page_file.write(page_of(results, report, where, whole=not names))
     if form == "json":
-        print_json(to_json(results))
+        print_json(plain(saved_report(results)))
     else:
         is_of_exporter = file is None and bool(settings.client.url)
         age = ExporterClient(settings.client).age_line(results.at_ms, time.time_ns() // 1_000_000) if is_of_exporter else ""
@@ -84,14 +84,14 @@ def read_plain(settings: Settings, file: Path | None, panes: Path | None = None)
         raise StoreError(str(error), "or name a report FILE, or an exporter by client.url") from error
 
 
-def page_of(results: ExperimentResults, plain: object, where: str, *, whole: bool) -> bytes:
+def page_of(results: ExperimentResults, report: object, where: str, *, whole: bool) -> bytes:
     """Return the page with these results inside. `whole` adds the windows and counters of the report, if it is of this version."""
     from streammetrics.exporters.http.page_file import page_file  # noqa: PLC0415  text and JSON need no page
 
-    rest = dict(plain) if whole and isinstance(plain, Mapping) and plain.get("version") == __version__ else {}
+    rest = dict(report) if whole and isinstance(report, Mapping) and report.get("version") == __version__ else {}
     names = dict.fromkeys(each.experiment for each in results.experiments)
     title = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
-    return page_file({**rest, **to_json(results), "where": where, "empty_text": results.empty_text()}, title)
+    return page_file({**rest, **plain(saved_report(results)), "where": where, "empty_text": results.empty_text()}, title)
 
 
 def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
@@ -117,7 +117,8 @@ def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]
         report = builder.report(tasks)
         if panes is not None:
             write_stored_panes(panes, builder, report)
-        return report_json(report, engine.layout, decode_history(history_blob.read()))
+        found: dict[str, Any] = plain(published(report, engine.layout, decode_history(history_blob.read())))
+        return found
     finally:
         history_blob.close()
         store.close()

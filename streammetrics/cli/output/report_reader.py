@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -19,9 +19,10 @@ from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, P
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.words import percent
 from streammetrics.experiments.worst_first import worst_first
+from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.headlines import headlines
-from streammetrics.reports.history import History
+from streammetrics.reports.headlines import Headline, headlines
+from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
 
@@ -34,11 +35,42 @@ LATEST_MS: Final = TS_MAX + DAY_MS
 """Latest possible time in a report: the end of the longest pane after the last event time."""
 
 
-class Awaited(msgspec.Struct, frozen=True):
-    """An experiment without a verdict, and sentences about when it comes and what its live lists say."""
+class SavedReport(msgspec.Struct, frozen=True):
+    """The part of a report that is about experiments. Its fields are those of `PublishedReport`; all but `experiments` may be missing."""
 
-    experiment: str
-    sentences: tuple[str, ...]
+    experiments: tuple[ExperimentReport, ...]
+    version: str = ""
+    experiments_entered_ms: int | None = None
+    warnings: tuple[str, ...] = ()
+    headlines: tuple[Headline, ...] = ()
+    explanations: tuple[Explanation, ...] = ()
+    awaited: tuple[Awaited, ...] = ()
+    history: tuple[HistorySeries, ...] = ()
+
+
+class _Window(msgspec.Struct, frozen=True):
+    """The end of a window."""
+
+    end_ms: int | None = None
+
+
+class _Experiments(msgspec.Struct, frozen=True):
+    """The settings of experiments."""
+
+    enabled: bool = True
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """The settings of a report."""
+
+    experiments: _Experiments = _Experiments()
+
+
+class _WholeReport(SavedReport, frozen=True):
+    """What is read of a report beside its experiments."""
+
+    windows: tuple[_Window, ...] = ()
+    settings: _Settings = _Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,50 +125,39 @@ def read_report(plain: object, where: str) -> ExperimentResults:
     if not isinstance(plain, Mapping) or "experiments" not in plain:
         raise StreammetricsError(f"{where} is not a report with experiments; {REPORT_ADVICE}")
     try:
-        experiments = msgspec.convert(plain["experiments"], tuple[ExperimentReport, ...])
-        history = History.from_json(plain.get("history", []))
-        at_ms = msgspec.convert(plain.get("experiments_entered_ms"), int | None)
-        warnings = msgspec.convert(plain.get("warnings", []), tuple[str, ...])
-        awaited = msgspec.convert(plain.get("awaited", []), tuple[Awaited, ...])
-        explanations = msgspec.convert(plain.get("explanations", []), tuple[Explanation, ...])
+        report = msgspec.convert(plain, _WholeReport)
     except msgspec.ValidationError as error:
         raise StreammetricsError(f"{where} is a damaged report, or of another version: {error}") from error
-    at_ms = _newest_end(plain) if at_ms is None else at_ms
+    history, ends = History.of_series(report.history), (each.end_ms for each in report.windows if each.end_ms is not None)
+    at_ms = max(ends, default=None) if report.experiments_entered_ms is None else report.experiments_entered_ms
     times = [*([] if at_ms is None else [at_ms]), *(ms for series in history.series for ms, _ in series.snapshots.kept)]
     if invalid := [ms for ms in times if not EARLIEST_MS <= ms <= LATEST_MS]:
         raise StreammetricsError(f"{where} is a damaged report: the time {invalid[0]} is not from {EARLIEST_MS} to {LATEST_MS} epoch ms")
-    enabled = not _switched_off(plain.get("settings"))
     return ExperimentResults(
-        tuple(worst_first(experiments)),
-        history.matching(experiments),
+        tuple(worst_first(report.experiments)),
+        history.matching(report.experiments),
         at_ms,
-        str(plain.get("version", "")),
-        enabled,
-        warnings,
-        explanations,
-        awaited,
+        report.version,
+        report.settings.experiments.enabled,
+        report.warnings,
+        report.explanations,
+        report.awaited,
     )
 
 
-def _switched_off(settings: object) -> bool:
-    experiments = settings.get("experiments") if isinstance(settings, Mapping) else None
-    return isinstance(experiments, Mapping) and experiments.get("enabled") is False
-
-
-def to_json(results: ExperimentResults) -> dict[str, Any]:
-    """Convert to plain JSON values, with the field names of the report."""
-    return {
-        "warnings": list(results.warnings),
-        "version": results.version,
-        "experiments_entered_ms": results.at_ms,
-        "experiments": [each.to_json() for each in results.experiments],
-        "headlines": msgspec.to_builtins(headlines(results.experiments)),
-        "explanations": msgspec.to_builtins(results.explanations),
-        "awaited": msgspec.to_builtins(results.awaited),
-        "history": [
-            trail for trail in results.history.to_json() if any(trail["experiment"] == each.experiment for each in results.experiments)
-        ],
-    }
+def saved_report(results: ExperimentResults) -> SavedReport:
+    """Return the results as a report that can be read again."""
+    shown = {each.experiment for each in results.experiments}
+    return SavedReport(
+        results.experiments,
+        results.version,
+        results.at_ms,
+        results.warnings,
+        headlines(results.experiments),
+        results.explanations,
+        results.awaited,
+        tuple(each for each in results.history.series if each.experiment in shown),
+    )
 
 
 def lift_text(lift: float | None) -> str:
@@ -208,10 +229,3 @@ def confidence_text(experiment: ExperimentReport) -> str:
         f"Intervals have {100 - 100 * experiment.alpha:g} % confidence and are safe to check at any time. "
         f"A drop of up to {100 * experiment.margin:g} % is tolerated."
     )
-
-
-def _newest_end(plain: Mapping[str, Any]) -> int | None:
-    """Return the end of the newest window. After a replay, the experiments are complete up to it."""
-    windows = plain.get("windows", [])
-    ends = [window.get("end_ms") for window in windows if isinstance(window, Mapping)] if isinstance(windows, list) else []
-    return max((end for end in ends if isinstance(end, int)), default=None)

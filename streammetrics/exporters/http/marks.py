@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streammetrics.errors import CallerError, StreammetricsError
-from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.http.views import HttpViews, Marks
 from streammetrics.reports.marks import parse_marks
 
 MARKS_PATH = "/api/marks"
@@ -27,7 +27,7 @@ def marks_route(views: HttpViews) -> Route:
 
     async def marks(request: Request) -> Response:
         if request.method != "POST":
-            return _json({"marks": views.marks()})
+            return _json(views.marks())
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
             return _json({"error": f"content-type: send {JSON}"}, 415)
         if views.add_marks is None:
@@ -42,7 +42,7 @@ def marks_route(views: HttpViews) -> Route:
         except StreammetricsError as error:
             log.warning("a mark cannot be stored", error=str(error))
             return _json({"error": "the mark cannot be stored now; try again"}, 503)
-        return _json({"marks": [msgspec.to_builtins(mark) for mark in posted]}, 201)
+        return _json(Marks(marks=tuple(posted)), 201)
 
     return Route(MARKS_PATH, marks, methods=["GET", "POST"])
 

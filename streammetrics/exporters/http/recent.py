@@ -18,8 +18,9 @@ from streammetrics.events.event_time import FOREVER
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.builder import EARLIER_MAX, GROUPS_MAX
+from streammetrics.reports.published import Published
 from streammetrics.reports.report import Report
-from streammetrics.windows.panes import Group, GroupValues, Window
+from streammetrics.windows.panes import Group, GroupValues, Window, WindowView
 
 POINTS_MAX = EARLIER_MAX
 """Most points of a line."""
@@ -34,13 +35,16 @@ _MEASURE_FIELDS = ("mean", "error", "lift", "lift_lower", "lift_upper")
 """The stored fields of a measure, in the order of its line. The report uses the same names."""
 
 
+Numbers: TypeAlias = list[float | None]
+
+
 class UnknownChoiceError(ValueError):
     """The requested window, metric or choice of lists does not exist. The message has the allowed values."""
 
 
 class _WindowTrack(NamedTuple):
     window_ms: int
-    view: str
+    view: WindowView
 
 
 class _ExperimentTrack(NamedTuple):
@@ -65,6 +69,51 @@ class _Point(NamedTuple):
     @property
     def numbers(self) -> int:
         return sum(len(line) for line in self.lines.values())
+
+
+class GroupCurve(Published, frozen=True):
+    """A variant in one window. Numbers belong to the ends of the window; null where there is none."""
+
+    experiment: str
+    variant: str
+    segments: Mapping[str, str]
+    lists: Numbers
+    values: Numbers
+
+
+class WindowCurves(Published, frozen=True):
+    """One view of the window."""
+
+    view: WindowView
+    ends_ms: tuple[int, ...]
+    lines: tuple[GroupCurve, ...]
+
+
+class VariantCurve(Published, frozen=True):
+    """A measure of a variant in an experiment."""
+
+    variant: str
+    mean: Numbers
+    error: Numbers
+    lift: Numbers
+    lift_lower: Numbers
+    lift_upper: Numbers
+
+
+class ExperimentCurves(Published, frozen=True):
+    """An experiment in one scope."""
+
+    experiment: str
+    scope: str
+    ends_ms: tuple[int, ...]
+    lines: tuple[VariantCurve, ...]
+
+
+class Curves(Published, frozen=True):
+    """Recent points of one window and metric."""
+
+    windows: tuple[WindowCurves, ...]
+    experiments: tuple[ExperimentCurves, ...]
 
 
 class RecentPoints:
@@ -116,8 +165,8 @@ class RecentPoints:
                 self._add(points, point, _interval_ms(track, report))
         self._shrink()
 
-    def lines(self, window_ms: int, metric: str, lists: str) -> dict[str, Any]:
-        """Return both views of a window and all experiments, for one metric, as plain JSON values. Missing values are NaN.
+    def lines(self, window_ms: int, metric: str, lists: str) -> Curves:
+        """Return both views of a window and all experiments, for one metric. Missing values are NaN.
 
         Raises UnknownChoiceError if no report has such a window, metric or choice of lists. Before the first report all are allowed.
         """
@@ -125,18 +174,16 @@ class RecentPoints:
             self._add_last()
             tracks = {track: tuple(points) for track, points in self._tracks.items()}
         self._check(tracks, window_ms, metric, lists)
-        return {
-            "windows": [
-                {"view": track.view, **self._window_lines(points, metric, lists)}
+        return Curves(
+            windows=tuple(
+                self._window_curves(track.view, points, metric, lists)
                 for track, points in tracks.items()
                 if isinstance(track, _WindowTrack) and track.window_ms == window_ms
-            ],
-            "experiments": [
-                {"experiment": track.experiment, "scope": track.scope, **_experiment_lines(points, metric)}
-                for track, points in tracks.items()
-                if isinstance(track, _ExperimentTrack)
-            ],
-        }
+            ),
+            experiments=tuple(
+                _experiment_curves(track, points, metric) for track, points in tracks.items() if isinstance(track, _ExperimentTrack)
+            ),
+        )
 
     def _check(self, tracks: Mapping[Any, Sequence[_Point]], window_ms: int, metric: str, lists: str) -> None:
         if lists not in LISTS:
@@ -164,22 +211,20 @@ class RecentPoints:
             numbers.extend(values.get(metric, nan) for metric in self._metrics)
         return numbers
 
-    def _window_lines(self, points: Sequence[_Point], metric: str, lists: str) -> dict[str, Any]:
+    def _window_curves(self, view: WindowView, points: Sequence[_Point], metric: str, lists: str) -> WindowCurves:
         which = LISTS.index(lists)
         at = 2 + which * len(self._metrics) + self._metrics.index(metric) if metric in self._metrics else None
-        return {
-            "ends_ms": [point.end_ms for point in points],
-            "lines": [
-                {
-                    "experiment": group.experiment,
-                    "variant": group.variant,
-                    "segments": group.segments,
-                    "lists": _column(points, group, which),
-                    "values": _column(points, group, at),
-                }
-                for group in sorted({key for point in points for key in point.lines if isinstance(key, Group)})
-            ],
-        }
+        lines = tuple(
+            GroupCurve(
+                experiment=group.experiment,
+                variant=group.variant,
+                segments=group.segments,
+                lists=_column(points, group, which),
+                values=_column(points, group, at),
+            )
+            for group in sorted({key for point in points for key in point.lines if isinstance(key, Group)})
+        )
+        return WindowCurves(view=view, ends_ms=tuple(point.end_ms for point in points), lines=lines)
 
     def _add(self, points: deque[_Point], point: _Point, grain_ms: int) -> None:
         while points and points[-1].end_ms // grain_ms >= point.end_ms // grain_ms:  # a repeated end, or the store lost its newest state
@@ -241,15 +286,15 @@ def _measure_lines(experiment: ExperimentReport) -> Iterator[tuple[Hashable, arr
             yield name, array("d", (nan if value is None else value for value in values))
 
 
-def _experiment_lines(points: Sequence[_Point], metric: str) -> dict[str, Any]:
+def _experiment_curves(track: _ExperimentTrack, points: Sequence[_Point], metric: str) -> ExperimentCurves:
     keys = sorted({key for point in points for key in point.lines if isinstance(key, _Measured) and key.measure == metric})
-    return {
-        "ends_ms": [point.end_ms for point in points],
-        "lines": [{"variant": key.variant, **{name: _column(points, key, at) for at, name in enumerate(_MEASURE_FIELDS)}} for key in keys],
-    }
+    lines = tuple(
+        VariantCurve(variant=key.variant, **{name: _column(points, key, at) for at, name in enumerate(_MEASURE_FIELDS)}) for key in keys
+    )
+    return ExperimentCurves(experiment=track.experiment, scope=track.scope, ends_ms=tuple(point.end_ms for point in points), lines=lines)
 
 
-def _column(points: Iterable[_Point], key: Hashable, at: int | None) -> list[float]:
+def _column(points: Iterable[_Point], key: Hashable, at: int | None) -> Numbers:
     """Return one number of a line at every point; NaN where it is missing."""
     lines = (None if at is None else point.lines.get(key) for point in points)
     return [nan if line is None or at is None else line[at] for line in lines]

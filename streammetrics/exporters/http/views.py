@@ -8,9 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.exporters.http.recent import RecentPoints
@@ -20,9 +18,10 @@ from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, find_experiment
 from streammetrics.reports.history import History
 from streammetrics.reports.marks import Mark
-from streammetrics.reports.outlook import report_json, with_outlook
+from streammetrics.reports.outlook import with_outlook
+from streammetrics.reports.published import Count, Counts, Published, encoded, published, report_state
 from streammetrics.reports.report import Report, counts_by_reason
-from streammetrics.reports.report_parts import ReportChoice, report_experiments, report_state
+from streammetrics.reports.report_parts import ReportChoice, report_experiments
 from streammetrics.reports.time_text import span_text
 from streammetrics.runtime.status import Rate, Trouble
 
@@ -39,6 +38,56 @@ class ReadinessFinding(NamedTuple):
 
     is_well: bool
     text: str
+
+
+class Marks(Published, frozen=True):
+    """The marks on the curves, oldest first."""
+
+    marks: tuple[Mark, ...]
+
+
+class Webhook(Published, frozen=True):
+    """The changes that wait for the receiver, the time of the oldest, and those given up. `problem`: why it takes none; null if it does."""
+
+    waiting: Count
+    oldest_ms: int | None
+    given_up: Count
+    problem: str | None
+
+
+class Lag(Published, frozen=True):
+    """How far this process is behind one input. `seconds` is null if it is unknown."""
+
+    topic: str
+    partition: Count
+    records: Count
+    seconds: float | None
+
+
+class Pulse(Published, frozen=True):
+    """The state of this process: problems, age of the report, event rate, and lag of its inputs.
+
+    `commit_age_seconds` is how long ago this process first saw the newest commit of a worker. `waiting` says what the first events must
+    be, and is empty when there are some. `quota` says that the brokers slow this process down, and is empty if they do not. `lag` is null
+    if this process does not consume, and `webhook` without one. Ages are null before the first report.
+    """
+
+    missing: tuple[str, ...]
+    quota: str
+    waiting: tuple[str, ...]
+    webhook: Webhook | None
+    marks: tuple[Mark, ...]
+    publishes: bool
+    report_age_seconds: float | None
+    report_gap_seconds: float | None
+    commit_age_seconds: float | None
+    events_per_second: float | None
+    lag: tuple[Lag, ...] | None
+    paused_inputs: Count
+    commits: Counts
+    rebalances: Count
+    client_rebuilds: Count
+    dead_letters: Count
 
 
 def _wall_ms() -> int:
@@ -90,9 +139,9 @@ class HttpViews:
         self._events_per_second = self._rate.add(now_seconds, counts_by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
 
-    def marks(self) -> list[dict[str, Any]]:
-        """Return the marks on the curves as plain JSON values, oldest first."""
-        return [msgspec.to_builtins(mark) for mark in self._status.marks]
+    def marks(self) -> Marks:
+        """Return the marks on the curves, oldest first."""
+        return Marks(marks=tuple(self._status.marks))
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the text for Prometheus and its content type; see `Exposition.page`."""
@@ -106,7 +155,7 @@ class HttpViews:
                 return None
             report, history = shown
             if made is None or made[0][0] is not report or made[0][1] is not history:
-                made = self._report_json = (shown, msgspec.json.encode(report_json(report, self._exposition.layout, history)))
+                made = self._report_json = (shown, encoded(published(report, self._exposition.layout, history)))
             return made[1]
 
     def report_part(self, choice: ReportChoice | None) -> bytes | None:
@@ -119,55 +168,45 @@ class HttpViews:
             return None
         report, history = shown
         if choice is None:
-            return msgspec.json.encode(report_state(report, self._exposition.layout))
+            return encoded(report_state(report))
         with self._encoding:
             if self._outlook is None or self._outlook[0] is not report.experiments or self._outlook[1] is not history:
                 self._outlook = report.experiments, history, with_outlook(report.experiments, history)
             experiments = self._outlook[2]
-        return msgspec.json.encode(report_experiments(report, self._exposition.layout, history, experiments, choice))
+        return encoded(report_experiments(report, self._exposition.layout, history, experiments, choice))
 
     @property
     def why_no_report(self) -> str:
         """The reason for a missing report."""
         return UNREAD if self._publishes else "this process only consumes; use the exporter of its namespace"
 
-    def pulse(self) -> dict[str, Any]:
-        """Return the status of this process as plain JSON values: problems, age of the report, event rate, and lag of its inputs.
-
-        `commit_age_seconds` is how long ago this process first saw the newest commit of a worker.
-        `waiting` says what the first events must be, and is empty when there are some. `lag` is null if this process does not consume.
-        `quota` says that the brokers slow this process down, and is empty if they do not.
-        `webhook` has the changes that wait, those that this process gave up, and the `problem` of a receiver that fails; null without one.
-        Ages are in seconds, and null before the first report.
-        """
-        status, consumes = self._status, self._exposition.loop
-        now_seconds = self._monotonic()
-        age_seconds, commit_age_seconds = (
-            None if at is None else max(0.0, now_seconds - at) for at in (self._shown_seconds, self._changed_seconds)
-        )
+    def pulse(self) -> Pulse:
+        """Return the status of this process."""
+        status, now_seconds = self._status, self._monotonic()
         lag_seconds = dict(status.lag_seconds)
-        lag = [
-            {"topic": origin.topic, "partition": origin.partition, "records": records, "seconds": lag_seconds.get(origin)}
-            for origin, records in sorted(dict(status.lag_records).items())
-        ]
-        return {
-            "missing": list(self._missing()),
-            "webhook": self._webhook(),
-            "quota": status.quota,
-            "waiting": self._waiting(),
-            "marks": self.marks(),
-            "publishes": self._publishes,
-            "report_age_seconds": age_seconds,
-            "report_gap_seconds": self._gap_seconds,
-            "commit_age_seconds": commit_age_seconds,
-            "events_per_second": self._events_per_second,
-            "lag": lag if consumes else None,
-            "paused_inputs": status.paused_inputs,
-            "commits": dict(sorted(status.commits.items())),
-            "rebalances": status.rebalances,
-            "client_rebuilds": status.client_rebuilds,
-            "dead_letters": status.dead_letters,
-        }
+        return Pulse(
+            missing=tuple(self._missing()),
+            quota=status.quota,
+            waiting=tuple(self._waiting()),
+            webhook=self._webhook(),
+            marks=tuple(status.marks),
+            publishes=self._publishes,
+            report_age_seconds=None if self._shown_seconds is None else max(0.0, now_seconds - self._shown_seconds),
+            report_gap_seconds=self._gap_seconds,
+            commit_age_seconds=None if self._changed_seconds is None else max(0.0, now_seconds - self._changed_seconds),
+            events_per_second=self._events_per_second,
+            lag=tuple(
+                Lag(topic=origin.topic, partition=origin.partition, records=records, seconds=lag_seconds.get(origin))
+                for origin, records in sorted(dict(status.lag_records).items())
+            )
+            if self._exposition.loop
+            else None,
+            paused_inputs=status.paused_inputs,
+            commits=dict(sorted(status.commits.items())),
+            rebalances=status.rebalances,
+            client_rebuilds=status.client_rebuilds,
+            dead_letters=status.dead_letters,
+        )
 
     def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START, stage: str | None = None) -> GateAnswer | None:
         """Return the answer of the gate for an experiment; None before the first report. Raises UnknownExperimentError.
@@ -223,12 +262,12 @@ class HttpViews:
         sentences = self._first_events.sentences(self._report[0])
         return [*sentences, *self._first_events.advice()] if sentences else []
 
-    def _webhook(self) -> dict[str, Any] | None:
+    def _webhook(self) -> Webhook | None:
         backlog = self._status.webhook_backlog
         if backlog is None:
             return None
         given_up, problem = self._status.webhooks["given_up"], backlog.problem(self.wall_ms())
-        return {"waiting": backlog.waiting, "oldest_ms": backlog.oldest_ms, "given_up": given_up, "problem": problem or None}
+        return Webhook(waiting=backlog.waiting, oldest_ms=backlog.oldest_ms, given_up=given_up, problem=problem or None)
 
     def _missing(self) -> Iterator[str]:
         status = self._status

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from msgspec import Raw
+
 from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.dead_letters import DeadLetter
@@ -23,9 +25,9 @@ from streammetrics.offline.replay.shards import Shards, one_process_report, requ
 from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
-from streammetrics.reports.outlook import report_json
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.pane_rows import PANE_COLUMNS, PaneRow, pane_rows
+from streammetrics.reports.published import encoded, published
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import json_lines
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
@@ -110,8 +112,7 @@ class ReplayRun:
     def write_report(self, builder: ReportBuilder, report: Report, history: ReplayHistory | None) -> None:
         if self.report_file is not None:
             shown = History() if history is None else history.history(builder, report)
-            content = report_json(report, self.engine.layout, shown)
-            self.report_file.write(json_lines(content))
+            self.report_file.write(json_lines(Raw(encoded(published(report, self.engine.layout, shown)))))
 
 
 def replay(

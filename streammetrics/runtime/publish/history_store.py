@@ -14,7 +14,7 @@ import structlog
 from streammetrics.connectors.store import BlobStore
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import ExperimentReport
-from streammetrics.reports.history import History
+from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.report import Report
 
 HISTORY_KEY = "history"
@@ -25,7 +25,7 @@ log = structlog.get_logger("streammetrics.runtime.publish.history_store")
 
 def encode_history(history: History) -> bytes:
     """Encode a history for the blob store."""
-    return msgspec.json.encode(history.to_json())
+    return msgspec.json.encode(history.series)
 
 
 def decode_history(stored: bytes | None) -> History:
@@ -33,7 +33,7 @@ def decode_history(stored: bytes | None) -> History:
     if stored is None:
         return History()
     try:
-        return History.from_json(msgspec.json.decode(stored))
+        return History.of_series(msgspec.json.decode(stored, type=tuple[HistorySeries, ...]))
     except msgspec.DecodeError:
         return History()
 

@@ -121,7 +121,7 @@ class Publisher:
 
     def _warn_paths(self, report: Report) -> None:
         """Warn about each path of a mapping that finds nothing: once, and again if it has found something in between."""
-        missing = {each.path: sentence for each in report.paths if (sentence := each.sentence(ended=False)) is not None}
+        missing = {each.watched: sentence for each in report.paths if (sentence := each.sentence(ended=False)) is not None}
         for path, sentence in missing.items():
             if path not in self._paths_warned:
                 log.warning(sentence)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from http.client import HTTPConnection
-from math import isnan
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -14,6 +13,7 @@ import pytest
 from streammetrics.exporters.http import recent as module
 from streammetrics.exporters.http.recent import RecentPoints, UnknownChoiceError
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.published import plain
 from streammetrics.reports.report import Report
 from streammetrics.windows.panes import Group, GroupValues, Window
 from tests.support.committed_state import HOUR_MS, START_MS, Now, Pipeline, served, shown, two_variants
@@ -41,7 +41,7 @@ def views_of(pipeline: Pipeline) -> HttpViews:
 
 
 def live(recent: RecentPoints, metric: str = "ndcg@10", lists: str = "values") -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in recent.lines(HOUR_MS, metric, lists)["windows"] if each["view"] == "live")
+    found: dict[str, Any] = next(each for each in plain(recent.lines(HOUR_MS, metric, lists))["windows"] if each["view"] == "live")
     return found
 
 
@@ -49,7 +49,7 @@ def test_every_value_is_kept_in_both_views() -> None:
     recent = RecentPoints(METRICS)
     for step in range(3):
         recent.add_report(report(START_MS + step, a=10 + step))
-    found = recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]
+    found = plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]
     assert [each["view"] for each in found] == ["final", "live"]
     assert found[1]["ends_ms"] == [START_MS, START_MS + 1, START_MS + 2]
     assert found[0]["ends_ms"] == [end - HOUR_MS for end in found[1]["ends_ms"]]
@@ -57,14 +57,14 @@ def test_every_value_is_kept_in_both_views() -> None:
     assert live(recent, lists="values_with_feedback")["lines"][0]["values"] == [0.2, 0.22, 0.24]
 
 
-def test_a_missing_value_is_nan() -> None:
+def test_a_missing_value_is_null() -> None:
     recent = RecentPoints(METRICS)
     recent.add_report(report(START_MS, a=10))
     recent.add_report(report(START_MS + 1, b=20))
     first, second = live(recent)["lines"]
-    assert (first["values"][0], isnan(first["values"][1]), isnan(first["lists"][1])) == (0.1, True, True)
-    assert (isnan(second["values"][0]), second["values"][1]) == (True, 0.2)
-    assert isnan(live(recent, "mrr@10")["lines"][0]["values"][0])
+    assert (first["values"], first["lists"][1]) == ([0.1, None], None)
+    assert second["values"] == [None, 0.2]
+    assert live(recent, "mrr@10")["lines"][0]["values"][0] is None
 
 
 def test_a_repeated_end_replaces_the_point() -> None:
@@ -108,7 +108,7 @@ def test_windows_without_an_end_give_no_points() -> None:
     recent.add_report(
         replace(found, windows=(replace(found.windows[0], end_ms=None, groups=()), replace(found.windows[1], complete=False)))
     )
-    assert [each["ends_ms"] for each in recent.lines(HOUR_MS, "ndcg@10", "values")["windows"]] == [[], []]
+    assert [each["ends_ms"] for each in plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"]] == [[], []]
 
 
 def test_old_points_are_dropped_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_tracks_missing_from_the_report_are_dropped() -> None:
     recent = RecentPoints(METRICS)
     recent.add_report(report(START_MS, a=10))
     recent.add_report(replace(report(START_MS + 1, a=10), windows=()))
-    assert (recent.lines(HOUR_MS, "ndcg@10", "values")["windows"], recent.numbers) == ([], 0)
+    assert (plain(recent.lines(HOUR_MS, "ndcg@10", "values"))["windows"], recent.numbers) == ([], 0)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ class TestExperiments:
     def test_lifts_and_intervals_equal_the_reports_at_the_time_of_the_experiments(self, story: tuple[Story, RecentPoints]) -> None:
         latest = story[0].report()
         (measure,) = (each for each in latest.experiments[0].variants[1].measures if (each.metric, each.k) == ("ndcg", 10))
-        found = next(each for each in story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"] if each["scope"] == "start")
+        found = next(each for each in plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"] if each["scope"] == "start")
         (line,) = (each for each in found["lines"] if each["variant"] == "treatment")
         assert (found["experiment"], found["ends_ms"][-1]) == (EXPERIMENT, latest.entered_ms)
         assert latest.entered_ms != latest.final_ms
@@ -180,14 +180,14 @@ class TestExperiments:
         assert (line["mean"][-1], line["error"][-1]) == (measure.mean, measure.error)
 
     def test_a_measure_of_experiments_only_can_be_chosen(self, story: tuple[Story, RecentPoints]) -> None:
-        found = story[1].lines(HOUR_MS, "user_hit_rate@10", "values")
+        found = plain(story[1].lines(HOUR_MS, "user_hit_rate@10", "values"))
         assert {line["variant"] for line in found["experiments"][0]["lines"]} == {"control", "treatment"}
-        assert all(isnan(value) for line in found["windows"][0]["lines"] for value in line["values"])
+        assert all(value is None for line in found["windows"][0]["lines"] for value in line["values"])
 
     def test_experiments_keep_one_point_per_pane(self, story: tuple[Story, RecentPoints]) -> None:
-        before = story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"]
+        before = plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"][0]["ends_ms"]
         story[1].add_report(story[0].report())
-        assert story[1].lines(HOUR_MS, "ndcg@10", "values")["experiments"][0]["ends_ms"] == before
+        assert plain(story[1].lines(HOUR_MS, "ndcg@10", "values"))["experiments"][0]["ends_ms"] == before
 
 
 class TestPaths:
@@ -243,12 +243,12 @@ def test_a_new_process_has_the_curves_of_the_one_before() -> None:
     fresh = replace(reports[-1], earlier_windows=story.pipeline.builder.earlier_windows(reports[-1]))
     after.add_report(fresh)
     after.add_report(replace(reports[-1], counts={}))  # a later report with the same ends must not take their place
-    ours, theirs = ({each["view"]: each for each in one.lines(HOUR_MS, "ndcg@10", "values")["windows"]} for one in (after, before))
+    ours, theirs = ({each["view"]: each for each in plain(one.lines(HOUR_MS, "ndcg@10", "values"))["windows"]} for one in (after, before))
     for view, least in (("live", 40), ("final", 10)):
         lines = theirs[view]["lines"]
-        shown_at = [at for at, _ in enumerate(theirs[view]["ends_ms"]) if any(line["lists"][at] > 0 for line in lines)]
+        shown_at = [at for at, _ in enumerate(theirs[view]["ends_ms"]) if any(line["lists"][at] for line in lines)]
         assert len(shown_at) > least
         assert ours[view]["ends_ms"] == [theirs[view]["ends_ms"][at] for at in shown_at]
     final_at = shown_at
     for mine, other in zip(ours["final"]["lines"], theirs["final"]["lines"], strict=True):
-        assert mine["values"] == [pytest.approx(other["values"][at], nan_ok=True) for at in final_at]
+        assert mine["values"] == [pytest.approx(other["values"][at]) for at in final_at]

@@ -25,7 +25,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
-from streammetrics.reports.outlook import report_json
+from streammetrics.reports.published import plain, published
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
@@ -218,7 +218,7 @@ class TestReport:
         port.views.show(report, history)
         answer = port.ask("/api/report")
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-        wanted = report_json(report, port.pipeline.engine.layout, history)
+        wanted = plain(published(report, port.pipeline.engine.layout, history))
         assert json.loads(answer.body) == json.loads(json.dumps(wanted))
 
     def test_without_a_report_the_json_gives_the_reason(self, port: Port, worker_port: Port) -> None:
@@ -234,7 +234,7 @@ class TestReport:
         port.views.show(later.report())
         after = json.loads(port.ask("/api/report").body)
         assert (before["tasks_committed"], before["sessions_open"]) == (1, 1)
-        assert after == json.loads(json.dumps(report_json(later.report(), later.engine.layout, History())))
+        assert after == json.loads(json.dumps(plain(published(later.report(), later.engine.layout, History()))))
 
 
 class TestPulse:

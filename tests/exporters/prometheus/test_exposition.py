@@ -25,6 +25,7 @@ from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
+from streammetrics.reports.published import report_state
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import ProcessStatus, Trouble
@@ -237,7 +238,7 @@ class TestCounts:
         dropped: Counter[str] = Counter()
         for labels, number in named(samples(exposition), "dropped_total"):
             dropped[labels["reason"]] += int(number)
-        refused = replace(report, counts=counts).to_json(exposition.layout)["refused"]
+        refused = report_state(replace(report, counts=counts)).refused
         assert refused == +dropped
         assert {"late", "session_full", "bad_json"} <= refused.keys()
         assert not {"too_many_teams", "duplicate", "orphan", "events"} & refused.keys()

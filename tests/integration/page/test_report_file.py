@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 from playwright.sync_api import expect
 
@@ -15,6 +14,7 @@ from streammetrics.cli.commands.report import page_of
 from streammetrics.cli.output.report_reader import read_report
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.history import History
+from streammetrics.reports.published import encoded, published
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
 from tests.integration.page.visits import HOSTILE, MINUS, Open, Visit
@@ -41,8 +41,7 @@ class TestReportFile:
             stored = History()
             for minutes in range(20, 0, -1):
                 stored = stored.add(at_ms - minutes * MINUTE_MS, experiments)
-            report = with_experiments(reports[-1], *experiments).to_json(story.pipeline.engine.layout) | {"history": stored.to_json()}
-            plain = json.loads(msgspec.json.encode(report))
+            plain = json.loads(encoded(published(with_experiments(reports[-1], *experiments), story.pipeline.engine.layout, stored)))
             path = tmp_path / "report.html"
             path.write_bytes(page_of(read_report(plain, "report.json"), plain, "report.json", whole=True))
             return path

@@ -425,7 +425,7 @@ def test_a_path_that_finds_nothing_is_logged_once_until_it_finds_something() -> 
 
         def report(self, tasks: int) -> Report:
             path = WatchedPath("lists", "experiments.ranker", "ab.rankr")
-            return replace(super().report(tasks), paths=(PathCount("shop", path, "ab.ranker", 200, self.found),))
+            return replace(super().report(tasks), paths=(PathCount("shop", *path, "ab.ranker", 200, self.found),))
 
     store = MemoryStore()
     machine = committed(store)

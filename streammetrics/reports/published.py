@@ -1,0 +1,262 @@
+"""The report as `/api/report` serves it: typed values. What writes and reads reports, and the description of the API, share them. Pure.
+
+Times are epoch milliseconds of event time; absent ones are null. A field that is not known here is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.name_order import group_order
+from streammetrics.experiments.words import Words
+from streammetrics.experiments.worst_first import worst_first
+from streammetrics.metrics import TallyLayout
+from streammetrics.reports.awaited_verdicts import Awaited
+from streammetrics.reports.explanation import explanations
+from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.headlines import Headline, headlines
+from streammetrics.reports.history import History, HistorySeries
+from streammetrics.reports.late_events import LateInput
+from streammetrics.reports.outlook import with_outlook
+from streammetrics.reports.path_counts import PathCount
+from streammetrics.reports.position_bias import ShownPositionBias
+from streammetrics.reports.report import InputPosition, Report, Total, counts_by_reason, refused_counts
+from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.reports.user_partitions import UserPartitions
+from streammetrics.version import __version__
+from streammetrics.windows.panes import Window, WindowView
+from streammetrics.windows.unique_users import UniqueUserWindow
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Counts: TypeAlias = Mapping[str, Count]
+Means: TypeAlias = Mapping[str, float]
+
+
+class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A value of the API, with exactly its fields."""
+
+
+class GroupTotals(Published, frozen=True):
+    """All final lists of a variant. Both names are empty for all traffic."""
+
+    experiment: str
+    variant: str
+    lists: Count
+    lists_with_feedback: Count
+    values: Means
+    values_with_feedback: Means
+
+
+class GroupNumbers(GroupTotals, frozen=True):
+    """The lists of a variant in one window, in total or of one segment value."""
+
+    segments: Mapping[str, str]
+
+
+class WindowNumbers(Published, frozen=True):
+    """One window in one view."""
+
+    window_ms: Count
+    view: WindowView
+    end_ms: int | None
+    complete: bool
+    groups: tuple[GroupNumbers, ...]
+
+
+class GroupUsers(Published, frozen=True):
+    """The unique users of a variant in one window, users with a hit, and the rate of both, by `user_hit_rate@k`."""
+
+    experiment: str
+    variant: str
+    users: Count
+    users_with_hit: Counts
+    values: Means
+
+
+class UserWindow(Published, frozen=True):
+    """The unique users of one window."""
+
+    window_ms: Count
+    end_ms: int | None
+    complete: bool
+    groups: tuple[GroupUsers, ...]
+
+
+class TopicCount(Published, frozen=True):
+    """The events of a topic with one outcome."""
+
+    reason: str
+    topic: str
+    count: Count
+
+
+class ReportState(Published, frozen=True):
+    """What a report says about the pipeline, without the numbers of experiments. `settings` are those that change numbers."""
+
+    warnings: tuple[str, ...]
+    version: str
+    settings: Mapping[str, Any]
+    rules: str
+    tasks: Count
+    tasks_committed: Count
+    watermark_ms: int | None
+    final_ms: int | None
+    ended: bool
+    late_inputs: tuple[LateInput, ...]
+    inputs: tuple[InputPosition, ...]
+    counters: Counts
+    refused: Counts
+    counters_by_topic: tuple[TopicCount, ...]
+    users_open: Count
+    sessions_open: Count
+    windows_withheld: Count
+    unknown_names: tuple[UnknownName, ...]
+    paths: tuple[PathCount, ...]
+    user_partitions: UserPartitions | None
+    awaited: tuple[Awaited, ...]
+    position_bias: ShownPositionBias | None
+
+
+class PublishedReport(ReportState, frozen=True):
+    """The whole report."""
+
+    windows: tuple[WindowNumbers, ...]
+    user_windows: tuple[UserWindow, ...]
+    totals: tuple[GroupTotals, ...]
+    experiments: tuple[ExperimentReport, ...]
+    experiments_entered_ms: int | None
+    headlines: tuple[Headline, ...]
+    explanations: tuple[Explanation, ...]
+    history: tuple[HistorySeries, ...]
+
+
+def published(report: Report, layout: TallyLayout, history: History) -> PublishedReport:
+    """Return the report with its history, as `/api/report` serves it."""
+    experiments = with_outlook(report.experiments, history)
+    return PublishedReport(
+        **msgspec.structs.asdict(report_state(report)),
+        windows=windows_of(report.windows),
+        user_windows=user_windows_of(report.user_windows),
+        totals=totals_of(report.totals, layout),
+        experiments=tuple(worst_first(experiments)),
+        experiments_entered_ms=report.entered_ms,
+        headlines=tuple(headlines(experiments)),
+        explanations=tuple(explanations(report, layout)),
+        history=history.series,
+    )
+
+
+def report_state(report: Report) -> ReportState:
+    """Return the report without windows, totals and experiments."""
+    reasons = counts_by_reason(report.counts)
+    return ReportState(
+        warnings=tuple(report.warnings()),
+        version=__version__,
+        settings=report.settings,
+        rules=report.rules,
+        tasks=report.tasks,
+        tasks_committed=report.tasks_committed,
+        watermark_ms=report.watermark_ms,
+        final_ms=report.final_ms,
+        ended=report.ended,
+        late_inputs=report.late_inputs,
+        inputs=report.inputs,
+        counters=dict(sorted(reasons.items())),
+        refused=refused_counts(reasons),
+        counters_by_topic=tuple(
+            TopicCount(reason=reason, topic=topic, count=count) for (reason, topic), count in sorted(report.counts.items())
+        ),
+        users_open=report.users_open,
+        sessions_open=report.sessions_open,
+        windows_withheld=report.withheld,
+        unknown_names=report.unknown_names,
+        paths=report.paths,
+        user_partitions=report.user_partitions,
+        awaited=tuple(each.shown() for each in report.awaited),
+        position_bias=None if report.position_bias is None else report.position_bias.shown(),
+    )
+
+
+def totals_of(totals: Iterable[Total], layout: TallyLayout) -> tuple[GroupTotals, ...]:
+    """Return the values of totals."""
+    return tuple(
+        GroupTotals(
+            experiment=each.experiment,
+            variant=each.variant,
+            lists=layout.lists(each.tally),
+            lists_with_feedback=layout.lists_with_feedback(each.tally),
+            values=layout.means(each.tally, "zero"),
+            values_with_feedback=layout.means(each.tally, "with_feedback"),
+        )
+        for each in totals
+    )
+
+
+def windows_of(windows: Iterable[Window]) -> tuple[WindowNumbers, ...]:
+    """Return windows with their groups in the order of names."""
+    return tuple(
+        WindowNumbers(
+            window_ms=window.window_ms,
+            view=window.view,
+            end_ms=window.end_ms,
+            complete=window.complete,
+            groups=tuple(
+                GroupNumbers(
+                    experiment=each.group.experiment,
+                    variant=each.group.variant,
+                    segments=each.group.segments,
+                    lists=each.lists,
+                    lists_with_feedback=each.lists_with_feedback,
+                    values=dict(each.values),
+                    values_with_feedback=dict(each.values_with_feedback),
+                )
+                for each in sorted(window.groups, key=lambda each: group_order(each.group))
+            ),
+        )
+        for window in windows
+    )
+
+
+def user_windows_of(windows: Iterable[UniqueUserWindow]) -> tuple[UserWindow, ...]:
+    """Return windows of users with their variants in the order of names."""
+    return tuple(
+        UserWindow(
+            window_ms=window.window_ms,
+            end_ms=window.end_ms,
+            complete=window.complete,
+            groups=tuple(
+                GroupUsers(
+                    experiment=each.arm[0],
+                    variant=each.arm[1],
+                    users=each.users,
+                    users_with_hit={f"user_hit_rate@{k}": users for k, users in each.users_with_hit.items()},
+                    values={f"user_hit_rate@{k}": rate for k, rate in each.hit_rates.items()},
+                )
+                for each in sorted(window.arms, key=lambda each: group_order(each.arm))
+            ),
+        )
+        for window in windows
+    )
+
+
+def plain(value: object) -> Any:
+    """Return a value of the API as plain JSON values."""
+    return msgspec.json.decode(_encode(value))
+
+
+def encoded(value: object) -> bytes:
+    """Return a value of the API as JSON."""
+    return _encode(value)
+
+
+def _without_parts(value: Any) -> str:
+    if isinstance(value, Words):
+        return value.text
+    raise TypeError(f"no value of a report: {type(value).__name__}")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_without_parts).encode
