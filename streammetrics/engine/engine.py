@@ -112,23 +112,24 @@ class Engine:
         due: Sequence[str] = (),
         idle: frozenset[int] = frozenset(),
         tick_ms: int | None = None,
-        flush: bool = False,
+        ended_until: int | None = None,
     ) -> BatchResult:
         """Take a batch of one input, or none. Write the rejected events as dead letters before the next commit.
 
         All users in `needs` must have been loaded. Lists are joined here and tallied by `save`.
 
         `idle` are the inputs (by topic index) that are caught up and silent, never the batch's own. If all inputs are idle, `tick_ms` is
-        the time up to which they are known to be silent. `flush` ends the task's input: everything becomes final.
+        the time up to which they are known to be silent. `ended_until` ends the task's input: sessions close and lists become final up to
+        this time (ms), and at FOREVER all of them.
         """
         loop = Loop(self.rules, state)
         if idle:
             state.progress.advance_idle(idle, tick_ms)
         if batch is not None:
             loop.take(batch, idle)
-        if flush:
-            state.labels.runs.drop_ended(state.progress.closed_before)
-            state.progress.flush()
+        if ended_until is not None:
+            state.labels.runs.end_input(state.progress.closed_before)
+            state.progress.end(ended_until)
         state.sessions.close_due(due, state.progress.closed_before)
         state.enrolments.forget_records(user for user in due if user in state.sessions.put_off)
         state.on_final(state.sessions.take_final())

@@ -45,6 +45,7 @@ class InputProgress:
     the newest event that a session took. `counts` is by (reason, topic index). `changed` says that a commit has something to write.
     `record_times` are timestamps of the last records themselves; only ticks use them. `setters` are the events that last moved the
     times, and `lateness` says how late the late events were. The watermark of the task does not go beyond `hold` (ms): see `hold_at`.
+    `ended_until`: the inputs have ended, and sessions close up to this time (ms): see `end`.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class InputProgress:
         "changed",
         "cluster_id",
         "counts",
+        "ended_until",
         "hold",
         "lateness",
         "newest",
@@ -78,6 +80,7 @@ class InputProgress:
         self.lateness = [Lateness() for _ in rules.topics]
         self.watermark = NEVER
         self.hold = FOREVER
+        self.ended_until = NEVER
         self.newest = NEVER
         self.counts: Counter[tuple[str, int]] = Counter()
         self.changed = False
@@ -114,11 +117,11 @@ class InputProgress:
     @property
     def closed_before(self) -> int:
         """No event before this time (ms) is admitted any more."""
-        return close_bound(self.watermark, self._rules.lateness_ms)
+        return close_bound(max(self.watermark, self.ended_until), self._rules.lateness_ms)
 
     def final_before(self, wait_ms: int) -> int:
         """No list of a pane that ends at or before this time (ms) is still waiting, if lists wait this long after their pane's end."""
-        return final_bound(self.watermark, self._rules.lateness_ms, wait_ms)
+        return final_bound(max(self.watermark, self.ended_until), self._rules.lateness_ms, wait_ms)
 
     def least_other(self, topic: int, idle: AbstractSet[int]) -> int:
         """Return the bound that the other live inputs and `hold` set to the watermark of the task; FOREVER if there is none."""
@@ -167,7 +170,12 @@ class InputProgress:
         began = [supported.began - self._rules.out_of_orderness_ms for supported in self.supported if supported.began != NEVER]
         return min(began, default=self.ended_at())
 
-    def flush(self) -> None:
-        """End the input: no event will follow, so everything is final."""
-        self.watermark = FOREVER
+    def end(self, until_ms: int) -> None:
+        """End the inputs: no event will follow, so sessions close and lists become final up to a time (ms). FOREVER: all of them.
+
+        Before FOREVER the watermark stays, so no old pane expires.
+        """
+        self.ended_until = until_ms
+        if until_ms == FOREVER:
+            self.watermark = FOREVER
         self.changed = True

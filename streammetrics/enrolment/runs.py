@@ -117,6 +117,7 @@ class ExperimentRuns:
         self._changed: set[tuple[int, int]] = set()
         self._gone: set[tuple[int, int]] = set()
         """Scopes to write with the next commit, and scopes to delete."""
+        self._input_ended = False
 
     def part(self, run: ExperimentRun, name: PartName) -> ScopeHolder:
         """Return the part of a run with a name. A new part is created."""
@@ -194,15 +195,20 @@ class ExperimentRuns:
     def drop_ended(self, bound: int) -> list[ExperimentRun]:
         """Drop and return the runs that no admitted list can extend any more: those with last + idle < bound.
 
-        Their sums go with them. Users' totals of these runs are dropped when the users are next due. FOREVER drops none: the end of the
-        input does not end an experiment.
+        Their sums go with them. Users' totals of these runs are dropped when the users are next due. After the end of the input, or at
+        FOREVER, it drops none: the end of the input does not end an experiment.
         """
-        if bound == FOREVER:
+        if self._input_ended or bound == FOREVER:
             return []
         ended = [run for run in self if run.last + self.idle_ms < bound]
         for run in ended:
             self._drop(run)
         return ended
+
+    def end_input(self, bound: int) -> None:
+        """Drop the runs that have ended, and no others from now on."""
+        self.drop_ended(bound)
+        self._input_ended = True
 
     def _drop(self, run: ExperimentRun) -> None:
         del self.of_number[run.number]

@@ -19,6 +19,7 @@ from streammetrics.connectors.store import Commit
 from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.task_state import TaskState
+from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.runtime.consume.commit_room import CommitRoom
@@ -144,7 +145,7 @@ class Timed:
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), state.sessions.users)
         answered = time.process_time()
         due = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
-        engine.step(state, batch, due, flush=flush)
+        engine.step(state, batch, due, ended_until=FOREVER if flush else None)
         self.step_seconds += time.process_time() - answered + asked - began
 
     def save(self) -> None:

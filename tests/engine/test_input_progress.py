@@ -74,7 +74,7 @@ def test_idle_inputs_do_not_hold_the_watermark_and_it_never_goes_back(idle: set[
 
 def test_a_flush_makes_everything_final() -> None:
     progress = progress_of(20, NEVER)
-    progress.flush()
+    progress.end(FOREVER)
     assert progress.closed_before == progress.final_before(1_000) == FOREVER
     assert progress.changed
 

@@ -25,7 +25,7 @@ from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival, Settings, Step
-from tests.support.brute_force import FOR_EVER_MS, scopes_of
+from tests.support.brute_force import FOR_EVER_MS, assert_equals_brute_force, scopes_of
 from tests.support.enrolments import (
     DAY_MS,
     DUE_MAX,
@@ -90,6 +90,20 @@ def test_commits_without_sessions_show_what_whole_commits_show(
     part.finish(flush=True)
     assert found(part) == expected(case, part, rules, flush=True)
     assert not part.state.sessions.users
+
+
+@given(st.one_of(cases(), cases(exposures=True)), RULES, DUE_MAX, st.lists(st.integers(0, 200), max_size=5))
+def test_an_input_that_ends_step_by_step_shows_what_one_that_ends_at_once_shows(
+    case: Case, rules: ExperimentRules, due_max: int, waits: list[int]
+) -> None:
+    machine = machine_for(case, rules, due_max)
+    machine.take(case.steps)
+    for wait_ms in sorted(waits):
+        machine.end(max(machine.state.progress.watermark, 0) + wait_ms)
+        machine.enrol()
+    machine.finish(flush=True)
+    assert found(machine) == expected(case, machine, rules, flush=True)
+    assert_equals_brute_force(machine, case, flush=True)
 
 
 def test_a_user_who_is_due_too_early_is_not_written_again() -> None:

@@ -37,6 +37,37 @@ def test_snapshots_do_not_depend_on_the_input_or_on_commits(tmp_path: Path) -> N
     assert users_and_scale(begun)[0] < users_and_scale(report)[0]
 
 
+def test_the_end_of_a_log_has_as_many_snapshots_as_its_middle(tmp_path: Path) -> None:
+    """The treatment becomes bad in the last half hour. Its drop is a curve, and the same one as in a log that goes on."""
+
+    waits = [f"--set={name}" for name in ("join.gap_ms=1800000", "join.attribution_ms=1800000", "experiments.patience_ms=0")]
+
+    def lines(minutes: int) -> str:
+        found = []
+        for number in range(minutes * 20):
+            ts, arm = NOON_MS + number * 3_000, ("control", "treatment")[number % 2]
+            shown = {"type": "impression", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts, "items": ["a", "b", "c"]}
+            item = "c" if arm == "treatment" and number >= 90 * 20 else ("a", "b")[number // 2 % 2]
+            click = {"type": "feedback", "impression_id": f"r{number}", "user_id": f"u{number}", "ts": ts + 500, "action": "click"}
+            found += [json.dumps({**shown, "experiments": {"ranker": arm}}), json.dumps({**click, "item_id": item})]
+        return "\n".join(found)
+
+    def lifts(minutes: int, *words: str) -> dict[int, float | None]:
+        path = tmp_path / "events.ndjson"
+        path.write_text(lines(minutes))
+        _, report, _ = replayed(tmp_path, path, words=[*waits, *words])
+        (start,) = [each for each in report["history"] if each["scope"] == "start"]  # type: ignore[attr-defined]
+        return {at: snapshot[2][0][3] for at, snapshot in start["looks"]["kept"] if snapshot[2]}
+
+    found, end_ms = lifts(120), NOON_MS + 120 * 60_000
+    last = {at: lift for at, lift in found.items() if at > end_ms - 30 * 60_000}
+    assert last == {at: lift for at, lift in lifts(240).items() if end_ms - 30 * 60_000 < at < end_ms}
+    assert len(last) >= 10
+    assert all(later < earlier for earlier, later in zip(list(last.values()), list(last.values())[1:], strict=False))
+    assert lifts(120, "--jobs", "2") == found
+    assert max(lifts(120, "--no-flush")) < min(last)
+
+
 def test_snapshots_belong_to_the_latest_run_of_an_experiment(tmp_path: Path) -> None:
     first, again = (Traffic(users=300, seed=4, impressions_per_second=3, start_ms=NOON_MS + days * DAY_MS) for days in (0, 3))
     words = ["--set", "experiments.idle_days=1"]

@@ -68,13 +68,13 @@ class JournaledEngine(Engine):
         due: Sequence[str] = (),
         idle: frozenset[int] = frozenset(),
         tick_ms: int | None = None,
-        flush: bool = False,
+        ended_until: int | None = None,
     ) -> BatchResult:
         if batch is not None or idle:
             offsets = () if batch is None else tuple(record[0] for record in batch.records)
             entry = Entry(idle, None if batch is None else batch.topic, offsets, tick_ms)
             self._states[id(state)] = state, (self._states[id(state)][1], entry)
-        return super().step(state, batch, due, idle, tick_ms, flush)
+        return super().step(state, batch, due, idle, tick_ms, ended_until)
 
     def save(self, state: TaskState, *, with_sessions: bool = True) -> SaveResult:
         saved = super().save(state, with_sessions=with_sessions)

@@ -15,6 +15,7 @@ from streammetrics.engine.engine import Engine
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.enrolment.rules import ExperimentRules
+from streammetrics.events.event_time import FOREVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import Scorer, Spec, parse_metric
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
@@ -151,12 +152,12 @@ class Machine:
             self._idle = frozenset(range(len(inputs)))
             self._step(None, tick_ms=step.now_ms - self.settings.idle_ms - self.settings.out_of_orderness_ms)
 
-    def _step(self, batch: Batch | None, tick_ms: int | None = None, flush: bool = False) -> None:
+    def _step(self, batch: Batch | None, tick_ms: int | None = None, ended_until: int | None = None) -> None:
         needs = self.engine.needs(self.state, batch)
         due_wanted = None if needs.due_before_ms is None else due_before(needs.due_before_ms, self.due_max)
         loaded = with_due(self.store, 0, self.store.load(0, needs.users, due_wanted, needs.totals), self.state.sessions.users)
         due = self.engine.take(self.state, needs, loaded.users, loaded.due, loaded.next_due_ms, totals=loaded.totals)
-        self.engine.step(self.state, batch, due, self._idle, tick_ms, flush)
+        self.engine.step(self.state, batch, due, self._idle, tick_ms, ended_until)
 
     def commit(self) -> None:
         """Commit, and drop every user from memory, or those that `evict` drops, so that the next batch loads them."""
@@ -185,10 +186,14 @@ class Machine:
         self._saved_position, self._saved_finals, self._saved_idle = self.position, len(self.finals), self._idle
         self.evict()
 
+    def end(self, until_ms: int) -> None:
+        """End the input: sessions close and lists become final up to a time."""
+        self._step(None, ended_until=until_ms)
+
     def finish(self, flush: bool) -> None:
         """End the input, and process due users until none is left."""
         if flush:
-            self._step(None, flush=True)
+            self.end(FOREVER)
         self.commit()
         while self.engine.needs(self.state, None).due_before_ms is not None:
             self._step(None)

@@ -114,16 +114,27 @@ class SnapshotHolds:
                 self.take(worker)
             worker.hold(next(self._times))
 
-    def take(self, worker: Worker) -> None:
-        """Enrol what is due, and take a snapshot if a list with an experiment or an exposure was read.
+    def after_end(self, worker: Worker, *, flush: bool) -> None:
+        """Take the last snapshots. With `flush`, let the last lists become final step by step, as if the inputs went on in silence.
 
-        Also called once at the end of the inputs.
+        Then there are as many snapshots as for inputs that go on. The state after the last list is not taken: the final report has it.
         """
+        self.take(worker)
+        state = worker.tasks[0].state if 0 in worker.tasks else None
+        if not flush or self._times is None:
+            return
+        while self._watch.seen and state is not None and state.enrolments.enrolled_before <= state.progress.newest_supported():
+            worker.end(state.progress.hold)
+            self.take(worker)
+            worker.hold(next(self._times))
+
+    def take(self, worker: Worker) -> None:
+        """Enrol what is due, and take a snapshot if a list with an experiment or an exposure was read."""
         state = worker.tasks[0].state if 0 in worker.tasks else None
         if state is None or not self._watch.seen:
             return
         worker.enrol()
-        if (enrolled_ms := state.enrolments.enrolled_before) != NEVER:
+        if NEVER < (enrolled_ms := state.enrolments.enrolled_before) <= state.progress.newest_supported():
             view = self._store.view([0], {}, tables=SUMS)[0]
             is_changed, self._sums = view.rows != self._sums, view.rows
             self._on_snapshot(Snapshot(enrolled_ms, view, is_changed))

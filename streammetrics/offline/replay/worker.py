@@ -97,7 +97,7 @@ class ReplayWorker:
     def read_all(self, on_snapshot: OnSnapshot | None, progress: ReplayProgress, *, flush: bool) -> None:
         """Read the files in step: the input furthest behind in event time is next, so that few sessions are open at once.
 
-        `on_snapshot` is called at the times of snapshots of experiments and once at the end (see `SnapshotHolds`).
+        `on_snapshot` is called at the times of snapshots of experiments (see `SnapshotHolds`).
         """
         worker, source = self._worker, self.source
         holds = None if on_snapshot is None else SnapshotHolds(self._watch, self.store, on_snapshot)
@@ -109,7 +109,7 @@ class ReplayWorker:
             source.prefer(worker.inputs_by_event_time())
             progress(source.bytes_read, source.bytes_total)
         if holds is not None:
-            holds.take(worker)
+            holds.after_end(worker, flush=flush)
         worker.drain(flush)
 
     @property

@@ -14,6 +14,7 @@ import structlog
 
 from streammetrics.connectors.source import Input, Record
 from streammetrics.errors import GaveUp, SourceError, StoreError
+from streammetrics.events.event_time import FOREVER
 from streammetrics.runtime.consume.commit_room import CommitRoom
 from streammetrics.runtime.consume.lag import LagTracker
 from streammetrics.runtime.consume.owned_task import Assignment, OwnedTask
@@ -94,11 +95,17 @@ class Worker:
             if task.state is not None:
                 task.state.progress.hold_at(until_ms, task.activity.idle)
 
+    def end(self, until_ms: int) -> None:
+        """End the inputs: sessions close and lists become final up to a time (ms). FOREVER: all of them."""
+        for task in self.tasks.values():
+            if task.state is not None:
+                self.runner.step(task, None, ended_until=until_ms)
+
     def drain(self, flush: bool) -> None:
         """Commit all that was processed and close all sessions that are due. `flush` makes everything final."""
+        if flush:
+            self.end(FOREVER)
         for task in self.tasks.values():
-            if flush and task.state is not None:
-                self.runner.step(task, None, flush=True)
             while task.state is not None and (task.backlog or task.has_uncommitted or self.runner.has_due_users(task)):
                 self.runner.advance(task, commit_now=True)
 

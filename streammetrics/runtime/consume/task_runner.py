@@ -124,7 +124,7 @@ class TaskRunner:
         """Return whether due users must be read. False while a commit is in flight, because it changes which users are due."""
         return task.state is not None and task.commits.in_flight is None and self.engine.needs(task.state, None).due_before_ms is not None
 
-    def step(self, task: OwnedTask, chunk: Chunk | None, tick_ms: int | None = None, flush: bool = False) -> Chunk | None:
+    def step(self, task: OwnedTask, chunk: Chunk | None, tick_ms: int | None = None, ended_until: int | None = None) -> Chunk | None:
         """Process a chunk, or as much of it as the next commit has room for; returns the rest."""
         engine, state = self.engine, task.state
         assert state is not None
@@ -145,7 +145,7 @@ class TaskRunner:
             chunk, rest = task.room.split(chunk, state.sessions.dirty.keys())
             batch = None if chunk is None else chunk.batch
         idle = task.activity.idle
-        result = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, flush)
+        result = engine.step(state, batch, due, idle - {batch.topic} if batch else idle, tick_ms, ended_until)
         if chunk is not None:
             topic = chunk.batch.topic
             last_refusal = result.refused[-1].detail if result.refused else ""
