@@ -83,8 +83,8 @@ SINCE = "Regressed since 1970-01-01 00:00:00 +0000 UTC."
 NDCG_FELL = "ndcg@10 since the experiment began: -12.3 % against control, certainly worse by 7 %. "
 
 
-def regressed(severity: str, measures: str, since: str = SINCE) -> Fired:
-    more = " by more than 5 %" if severity == "critical" else ""
+def regressed(severity: str, measures: str, since: str = SINCE, where: str = "") -> Fired:
+    more = f" by more than 5 %{where}" if severity == "critical" else ""
     return fired(severity, f"treatment of ranker ranks worse than control{more}", f"{measures}{since}", **OF_TREATMENT)
 
 
@@ -151,6 +151,33 @@ RANKING = (
                 severity,
                 "ndcg@10 since the experiment began: +25 % against control over all stages, "
                 "certainly worse by 7 % in one stage, 4120 users. ",
+                where=" in one stage",
+            )
+            for severity in ("critical", "warning")
+        ),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
+        "for all stages together, when they fell more than one stage did",
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **verdict(-1, *MRR),
+            **judged("-0.07", "0.25"),
+            **of_experiment("lift_upper", "0.4", *NDCG),
+            **of_experiment("lift", "-0.2", *MRR),
+            **of_experiment("judged_lift_upper", "-0.08", *MRR),
+            **of_experiment("lift_upper", "-0.08", *MRR),
+            **STAGES,
+            **paging(),
+            **paging("mrr"),
+        },
+        "5m",
+        tuple(
+            regressed(
+                severity,
+                "mrr@10 since the experiment began: -20 % against control, certainly worse by 8 %. "
+                "ndcg@10 since the experiment began: +25 % against control over all stages, certainly worse by 7 % in one stage. ",
             )
             for severity in ("critical", "warning")
         ),

@@ -35,12 +35,12 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def links(case: Case, fired: Fired) -> dict[str, str]:
     """The annotations that are the same for every firing, with the labels in them."""
     (rule,) = [alerting_rule(each, RuleOptions()) for each in ALERTS if (each.name, each.severity) == (case.alert, fired.severity)]
-    dashboard = rule["annotations"]["dashboard_url"]
+    dashboard, card = rule["annotations"]["dashboard_url"], "".join(rule["annotations"]["page_url"].partition("#")[1:])
     for label, value in fired.labels.items():
-        dashboard = dashboard.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value))
-    assert "{{" not in dashboard
+        dashboard, card = (text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for text in (dashboard, card))
+    assert "{{" not in dashboard + card
     page = "http://exporter:9464/" if any("streammetrics_tasks{" in series for series in case.series) else "http:///"
-    return {"runbook_url": rule["annotations"]["runbook_url"], "dashboard_url": dashboard, "page_url": page}
+    return {"runbook_url": rule["annotations"]["runbook_url"], "dashboard_url": dashboard, "page_url": page + card}
 
 
 def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:

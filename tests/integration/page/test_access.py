@@ -38,7 +38,7 @@ class TestWithoutAMouse:
         live(page)
         expect(page.locator(".plot canvas")).to_have_count(3)
         reached = []
-        for _ in range(32):
+        for _ in range(33):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(FOCUSED))
         reached = [TABLE if each.startswith(TABLE) else each for each in reached]
@@ -60,6 +60,7 @@ class TestWithoutAMouse:
             "Standard errors and effective users",
             "Contributions by segment and rank",
             "treatment",
+            "What is margin?",
             "Lift of NDCG@10 against control, since the start, by time",
             "Zoom in",
             "Curves as numbers",
@@ -107,6 +108,8 @@ class TestWithoutAMouse:
         expect(box).to_contain_text("The word for a comparison")
         page.get_by_role("button", name="What is verdict?").click()
         expect(box).to_be_hidden()
+        page.get_by_role("button", name="What is margin?").click()
+        expect(box).to_have_text("marginThe relative drop that is tolerated.")
 
     def test_the_glossary_and_the_runbook_of_a_banner_come_from_the_same_server(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
 from playwright.sync_api import expect
@@ -78,7 +79,7 @@ class TestManyVariants:
         assert measure.lift_upper is not None
         assert measure.lift_upper < 0
         expect(notes).to_have_text(
-            ["ranker-08, NDCG@10: the interval excludes 0, but the verdict is open: the drop may be within the margin of 1\u00a0%."]
+            ["ranker-08, NDCG@10: the interval excludes 0, but the verdict is open: the drop may be within the margin? of 1\u00a0%."]
         )
 
     def test_experiments_with_numbers_in_their_names_are_in_the_order_of_these(self, show: Callable[..., Visit]) -> None:
@@ -176,6 +177,29 @@ class TestManyVariants:
         found.section("six-variants").locator(".fold").click()
         expect(found.section("six-variants").locator(".rows")).to_have_count(0)
         expect(found.section("six-variants").locator(".verdict")).to_be_visible()
+
+    def test_the_link_of_an_alert_opens_the_card_of_its_experiment(self, show: Callable[..., Visit]) -> None:
+        name = 'new "ranker" + 1 %'
+        found = show(*many_experiments(), experiment({"control": 0.5, "treatment": 0.5}, name=name), path=f"#experiment-{quote_plus(name)}")
+        expect(found.section(name).locator(".rows").first).to_be_visible()
+        expect(found.section(name).locator("h2")).to_be_in_viewport()
+        found.page.evaluate("location.hash = '#experiment-surface-07'")
+        expect(found.section("surface-07").locator(".rows").first).to_be_visible()
+        found.page.evaluate("location.hash = '#experiment-that-ended'")
+        expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(3)
+
+    def test_print_all_reads_every_card_first(self, show: Callable[..., Visit]) -> None:
+        page = show(*many_experiments()).page
+        page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.rows.variants').length; }")
+        expect(page.locator(".rows.variants")).to_have_count(1)
+        page.get_by_role("button", name="Print all").click()
+        page.wait_for_function("window.printed !== undefined")
+        assert page.evaluate("window.printed") == 10
+        page.emulate_media(media="print")
+        expect(page.get_by_role("button", name="Print all")).to_be_hidden()
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        expect(page.locator(".rows.variants")).to_have_count(1)
 
     @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
     @pytest.mark.parametrize("case", ["two", "six", "twenty", "ten experiments", "mixed"])

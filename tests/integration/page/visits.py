@@ -111,7 +111,7 @@ DRAWN = """async (id) => (await import("/plot.js")).drawn(id)"""
 
 
 CURVES = "async (id) => { try { return (await import('/plot.js')).drawn(id).ends.length > 1; } catch { return false; } }"
-"""Return whether a chart has several points: a new page has one, until the server sends the recent ones."""
+"""Return whether a chart is drawn: it waits for the recent points of the server."""
 
 
 @dataclass(slots=True)

@@ -3,8 +3,10 @@
 
 import { isOpen, make, table } from "./elements.js";
 import { draw, sweep } from "./plot.js";
+import { help } from "./terms.js";
 import { MISSING, isNumber, joined, timeText } from "./text.js";
 
+const READING = "Reading the curve …";
 const ZOOM_FACTOR = 2;
 const MARKS_SHOWN = 12;
 const charts = new Map(); // chart id -> what it shows
@@ -14,9 +16,10 @@ const switched = new Map(); // chart id -> keys of the lines that the reader swi
 
 /**
  * Make a figure from {id, title, note, waiting, lines, changing, references, bounds, format}. `waiting` stands for a curve without two points.
+ * With `isReading` the points are being read, so nothing is drawn.
  * A line is {key, label, color, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
  * are hidden until the reader switches them on. Titles and labels are text or parts of text. `changing` is the event time after which
- * nothing is final. `marks` are moments, or alerts with an end: [{at, end, text}]. `references` are horizontal lines: [{value, label, dash}]. `bounds` are the least and greatest possible value, or null.
+ * nothing is final. `marks` are moments, or alerts with an end: [{at, end, text}]. `references` are horizontal lines: [{value, label, dash, term}], with a term of the glossary or none. `bounds` are the least and greatest possible value, or null.
  */
 export function chart(given) {
   const all = [...new Set(given.lines.flatMap((line) => line.points.filter((point) => isNumber(point.value)).map((point) => point.end)))];
@@ -27,11 +30,11 @@ export function chart(given) {
   known.zoom = zoomOf(known);
   known.marks = marksOf(given.marks ?? [], all);
   charts.set(given.id, known);
-  const drawable = all.length >= 2;
+  const drawable = all.length >= 2 && !given.isReading;
   return make("figure", { id: given.id, "aria-labelledby": `${given.id}-title` },
     make("figcaption", { id: `${given.id}-title` }, given.title),
     legend(known),
-    drawable ? plot(known) : make("p", { class: "waiting" }, given.waiting),
+    drawable ? plot(known) : make("p", { class: "waiting" }, given.isReading ? READING : given.waiting),
     markList(known.marks),
     make("p", { class: "fine" }, given.note),
     known.lines.length ? numbers(known) : null);
@@ -130,7 +133,7 @@ function cursorIndex(known) {
 function legend(known) {
   const items = known.lines.map((line) => make("li", {},
     make("button", { type: "button", class: "switch", name: "line", value: line.key, "aria-pressed": String(!line.hidden) }, key(`line color-${line.color}${line.live ? " live" : ""}`), make("span", {}, line.label))));
-  const references = (known.references ?? []).map((each) => make("li", {}, key("reference", each.dash.join(" ")), each.label));
+  const references = (known.references ?? []).map((each) => make("li", {}, key("reference", each.dash.join(" ")), each.label, each.term ? help(each.term) : null));
   const changing = isNumber(known.changing) && known.changing < known.ends.at(-1)
     ? make("li", {}, make("span", { class: "key changing", "aria-hidden": "true" }), "still changing") : [];
   return make("ul", { class: "legend" }, items, references, changing);

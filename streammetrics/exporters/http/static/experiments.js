@@ -66,6 +66,22 @@ export function unfold(event) {
   return Boolean(button || link);
 }
 
+/** Open the card that the fragment of an address leads to, such as #experiment-ranker-v7. Return its id; null if there is no such card. */
+export function unfoldLinked(fragment, names) {
+  const name = names.find((each) => `#experiment-${each}` === decoded(fragment));
+  if (name === undefined) return null;
+  unfolded.set(cardId(name), true);
+  return cardId(name);
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text.replaceAll("+", " ")); // links in alerts have a plus for a space
+  } catch {
+    return text;
+  }
+}
+
 function card(view, experiment, headline, isOpen) {
   const id = cardId(experiment);
   const open = isUnfolded(id, isOpen);
@@ -74,7 +90,7 @@ function card(view, experiment, headline, isOpen) {
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
     experiment ? verdict(view, experiment, headline) : null,
-    !open ? null : headline && !stats ? make("p", { class: "note" }, "The page reads the numbers of an experiment when its card is opened.")
+    !open ? null : headline && !stats ? make("p", { class: "note" }, "The page reads the numbers of an experiment when its card is opened. To print all cards, use the button of the overview.")
       : body(view, id, experiment, stats));
 }
 

@@ -2,7 +2,7 @@
 // With a report inside, as `streammetrics report --html` writes it, it shows that report and asks no server.
 
 import { act, drawCharts } from "./chart.js";
-import { opened, sections, summary, unfold, unfoldAll } from "./experiments.js";
+import { opened, sections, summary, unfold, unfoldAll, unfoldLinked } from "./experiments.js";
 import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, headlineOf } from "./lookup.js";
@@ -13,6 +13,7 @@ import { byName, isNumber, metricKey, metricName, named, plain, roundCountText, 
 import { spoken } from "./verdicts.js";
 
 const POLL_MS = 2000;
+const CHOICES_KNOWN = 1000;
 const TIMEOUT_MS = 10000;
 const PAUSE_MS = 10000; // after a longer pause the page loads the recent points again
 const REPORT_OLD_SECONDS = 30;
@@ -37,6 +38,10 @@ let polling = false;
 let lastAsked = null; // the query of the last request for the report
 let query = new URLSearchParams(location.search); // the choices of the reader
 let filled = null; // the choice with loaded recent points; null to load them again
+const tried = new Set(); // choices whose recent points came, or failed to come: until then a curve would have only its last points
+let answered = null; // the query of the report that is shown
+let printing = false; // whether the reader waits for all cards to be read and printed
+let linked = location.hash; // the card that a link leads to, until it is shown
 
 const find = (id) => document.getElementById(id);
 const inside = find("report"); // the report of a file; null for the live page
@@ -202,6 +207,7 @@ function draw() {
   const below = !now.report.counters ? null : inside === null ? pipeline(view) : folded("state-then", "State of the pipeline", () => pipeline(view));
   patchChildren(find("cards"), [...sections(view), positionBias(now.report), below].filter(Boolean));
   drawCharts(later);
+  show();
   for (const name of experimentNames(now.report)) {
     const headline = headlineOf(now.report, name, selection.scope);
     if (headline) announce(`experiment ${name} ${selection.scope}`, headline.verdict, spoken(headline));
@@ -210,8 +216,19 @@ function draw() {
 }
 
 function viewOf() {
-  const selection = chosen();
-  return { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choiceName(selection)), wholeHistory: inside !== null };
+  const [selection, wholeHistory] = [chosen(), inside !== null];
+  const choice = choiceName(selection);
+  return { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choice), wholeHistory, readsCurves: !wholeHistory && !tried.has(choice) };
+}
+
+/** Open the card that a link leads to, and scroll to it once. */
+function show() {
+  if (!linked) return;
+  const id = unfoldLinked(linked, experimentNames(now.report));
+  linked = "";
+  if (!id) return;
+  later();
+  requestAnimationFrame(() => requestAnimationFrame(() => find(id)?.scrollIntoView()));
 }
 
 function showWaiting(text) {
@@ -225,6 +242,20 @@ function choiceName(selection) {
 function printed(isPrinting) {
   unfoldAll(isPrinting);
   draw();
+}
+
+/** Read all cards, and print when they are there: a browser does not wait for what a page asks for while it prints. */
+function printAll() {
+  printing = true;
+  printed(true);
+  askAgain();
+  printWhenRead();
+}
+
+function printWhenRead() {
+  if (!printing || (inside === null && now.problem === null && answered !== reportQuery())) return;
+  printing = false;
+  requestAnimationFrame(() => requestAnimationFrame(() => print())); // the charts are drawn by then
 }
 
 /** Draw with the next frame, once for all events until then. */
@@ -283,8 +314,11 @@ async function refresh() {
     if (now.problem !== null || now.unready || Date.now() - now.pulseMs > PAUSE_MS) filled = null;
     Object.assign(now, { problem: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
-    if (status === 200) take(report);
-    if (!asked && !ASKED.some((name) => query.has(name))) lastAsked = reportQuery(); // the server has chosen what the page shows first
+    if (status === 200) {
+      take(report);
+      answered = asked;
+    }
+    if (!asked && !ASKED.some((name) => query.has(name))) answered = lastAsked = reportQuery(); // the server has chosen what the page shows first
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
     now.problem = PROBLEMS[error.name] ?? error.message;
@@ -295,6 +329,7 @@ async function refresh() {
   fill();
   if (!document.hidden) timer = setTimeout(refresh, POLL_MS);
   askAgain();
+  printWhenRead();
 }
 
 /** What the page shows of the report: the experiments of open cards, one window and one segment. Before the first report the server chooses. */
@@ -337,10 +372,12 @@ async function fill() {
     const [status, recent] = await request(`/api/curves?${query}`);
     if (status !== 200) throw new Error(`status ${status}`);
     history.addServer(choice, recent, now.report.settings.pane_ms);
-    draw();
   } catch {
     filled = null; // try again with the next report
   }
+  if (tried.size > CHOICES_KNOWN) tried.clear();
+  tried.add(choice);
+  draw();
 }
 
 // Events
@@ -358,6 +395,12 @@ document.addEventListener("click", (event) => event.target.closest?.("[data-acti
 document.addEventListener("toggle", () => now.report && draw(), true);
 document.addEventListener("visibilitychange", () => !document.hidden && refresh());
 find("content").addEventListener("keydown", (event) => act(event) && draw());
+addEventListener("hashchange", () => {
+  linked = location.hash;
+  if (now.report) draw();
+  askAgain();
+});
+find("content").addEventListener("click", (event) => event.target.closest("button[name=print]") && printAll());
 find("content").addEventListener("click", (event) => explain(event) || ((unfold(event) || act(event)) && (draw(), askAgain())));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => now.report && later());
 new ResizeObserver(() => now.report && draw()).observe(find("content"));

@@ -103,7 +103,7 @@ function apart(stats, groups, treatments) {
   const notes = groups.flatMap(({ metric }) => treatments.map((variant) => {
     const measure = measureOf(stats, variant, metric);
     const why = measure && openAlthoughClear(stats, measure);
-    return why ? make("li", {}, make("strong", {}, named(variant)), ", ", metricText(measure.metric, measure.k), `: the interval excludes 0, but the verdict is open: ${why}.`) : null;
+    return why ? make("li", {}, make("strong", {}, named(variant)), ", ", metricText(measure.metric, measure.k), ": the interval excludes 0, but the verdict is open: ", why, ".") : null;
   })).filter(Boolean);
   return notes.length ? make("ul", { class: "reasons" }, notes) : null;
 }
@@ -113,7 +113,7 @@ function openAlthoughClear(stats, measure) {
   const rose = isNumber(lower) && lower > 0;
   if (measure.verdict?.word !== "inconclusive" || !(rose || (isNumber(upper) && upper < 0))) return null;
   const least = rose ? lower : -upper;
-  if (rose === lowerIsBetter && least < stats.margin) return `the drop may be within the margin of ${percentText(stats.margin)}`;
+  if (rose === lowerIsBetter && least < stats.margin) return ["the drop may be within the margin", help("margin"), ` of ${percentText(stats.margin)}`];
   const deciding = measured(stats, (one) => one.paging).length;
   const sharing = [stats.treatments > 1 ? countedText(stats.treatments, "treatment") : null, deciding > 1 ? countedText(deciding, "deciding measure") : null].filter(Boolean);
   return sharing.length && measure.paging ? `${sharing.join(" and ")} share the error` : "a verdict asks for a little more evidence than the interval";

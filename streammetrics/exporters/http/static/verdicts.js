@@ -99,6 +99,7 @@ export function overview(experiments, isWhole) {
       make("span", { class: "line-text" }, headline ? words(headline.brief) : "no user of this experiment has a final list"));
   });
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
-    make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`)),
+    make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`),
+      make("button", { type: "button", class: "print", name: "print" }, "Print all")),
     make("ul", { class: experiments.length > WHOLE_LINES && !isWhole ? "lines many" : "lines" }, lines));
 }

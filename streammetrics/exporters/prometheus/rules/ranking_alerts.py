@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streammetrics.exporters.prometheus.rules.model import Alert
-from streammetrics.exporters.prometheus.rules.templates import REGRESSED_MEASURES, regressed_measures, regressed_since
+from streammetrics.exporters.prometheus.rules.templates import REGRESSED_MEASURES, in_one_stage, regressed_measures, regressed_since
 
 _INVALID = "and on (job, experiment, scope) job_experiment:streammetrics_experiment_verdict:min == -2"
 _SCOPE = '{{ if eq $labels.scope "day" }}since midnight UTC{{ else }}since it began{{ end }}'
@@ -42,7 +42,7 @@ RANKING_ALERTS = (
         "  streammetrics_experiment_judged_lift_upper\n"
         f"  and on (job, instance, experiment, variant, metric, k, scope) {REGRESSED_MEASURES}\n"
         ") < -@regressed_critical",
-        "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control by more than @regressed_critical",
+        "{{ $labels.variant }} of {{ $labels.experiment }} ranks worse than control by more than @regressed_critical" + in_one_stage(),
         f"{regressed_measures()}{regressed_since()}",
         "experiment",
         keeps="15m",

@@ -47,7 +47,7 @@ def alerting_rule(alert: Alert, options: RuleOptions) -> dict[str, Any]:
             "description": options.annotation(alert.description),
             "runbook_url": f"{options.runbooks}{alert.name}.md",
             "dashboard_url": f"{options.grafana}/d/streammetrics-{alert.dashboard}?{_variables(alert)}",
-            "page_url": f"{options.page or options.annotation(_SCRAPED_PAGE)}/",
+            "page_url": f"{options.page or options.annotation(_SCRAPED_PAGE)}/{_card(alert)}",
         },
     }
 
@@ -56,6 +56,11 @@ def _variables(alert: Alert) -> str:
     """Return the query string of the link to the dashboard. Labels come from outside, so they are quoted."""
     labels = ["job", *(["experiment"] if alert.dashboard == "experiment" else [])]
     return "&".join(f"var-{label}={{{{ $labels.{label} | urlquery }}}}" for label in labels)
+
+
+def _card(alert: Alert) -> str:
+    """Return the fragment that opens the card of the alert's experiment on the page."""
+    return "#experiment-{{ $labels.experiment | urlquery }}" if alert.dashboard == "experiment" else ""
 
 
 class _Dumper(yaml.SafeDumper):

@@ -15,12 +15,6 @@ _OF_MEASURE: Final = f"{_OF_VARIANT}, metric=%[4]q, k=%[5]q, scope=%[6]q"
 _LABELS: Final = "$labels.job $labels.experiment $labels.variant"
 _LIFT: Final = f"streammetrics_experiment_lift{{{_OF_MEASURE}}}"
 _JUDGED: Final = f"streammetrics_experiment_judged_lift_upper{{{_OF_MEASURE}}}"
-_BOUND_OF_ONE_STAGE: Final = (
-    f"{_JUDGED} and on (instance) streammetrics_experiment_stage_current{{job='%[1]s', experiment=%[2]q, scope=%[6]q}}"
-    f" unless on (instance) ({_JUDGED} == on (instance) streammetrics_experiment_lift_upper{{{_OF_MEASURE}}})"
-    f" unless on (instance) ({_JUDGED} == on (instance) -1 * streammetrics_experiment_lift_lower{{{_OF_MEASURE}}})"
-)
-"""The bound that decides, if it is of one stage: neither end of the interval over all stages. The lower end decides if lower is better."""
 
 
 def rates(counter: str, label: str, span: str) -> str:
@@ -65,7 +59,7 @@ def regressed_measures() -> str:
     measure = "{{ $one.Labels.metric }}{{ if $one.Labels.k }}@@{{ $one.Labels.k }}{{ end }}"
     since = '{{ if eq $one.Labels.scope "day" }}since midnight UTC{{ else }}since the experiment began{{ end }}'
     sort = '| sortByLabel "k" | sortByLabel "scope" | sortByLabel "metric"'
-    one_stage = f"{{{{ $stage := {_of_measure(_BOUND_OF_ONE_STAGE)} }}}}"
+    one_stage = f"{{{{ $stage := {_of_measure(_bounds_of_one_stage(_OF_MEASURE))} }}}}"
     over_all, in_one = (f"{{{{ if $stage }}}} {where}{{{{ end }}}}" for where in ("over all stages", "in one stage"))
     lift = _found(f"max(100 * {_LIFT})", f': {{{{ printf "%+.3g" . }}}} % against control{over_all}')
     bound = _found(f"min(-100 * {_JUDGED}) and max({_LIFT})", f', certainly worse by {{{{ printf "%.3g" . }}}} %{in_one}')
@@ -75,6 +69,23 @@ def regressed_measures() -> str:
         f'{{{{ range $one := query (printf "{regressed}" {_LABELS}) {sort} }}}}{one_stage}'
         f"{measure} {since}{lift}{bound}{no_lift}{users}. {{{{ end }}}}"
     )
+
+
+def in_one_stage() -> str:
+    """Return an annotation template that says so if the bound that is the alert's value is of one stage of a rollout."""
+    query = f"({_bounds_of_one_stage(_OF_VARIANT)}) == %[4]g"
+    return f'{{{{ if query (printf "{query}" {_LABELS} $value) }}}} in one stage{{{{ end }}}}'
+
+
+def _bounds_of_one_stage(which: str) -> str:
+    """Return a query for the bounds that decide, as far as they are of one stage: neither end of the interval over all stages.
+
+    The lower end decides if lower is better.
+    """
+    bounds, measure = f"streammetrics_experiment_judged_lift_upper{{{which}}}", "on (instance, metric, k, scope)"
+    ends = (f"{sign}streammetrics_experiment_lift_{end}{{{which}}}" for sign, end in (("", "upper"), ("-1 * ", "lower")))
+    stages = "streammetrics_experiment_stage_current{job='%[1]s', experiment=%[2]q}"
+    return " unless ".join([f"{bounds} and on (instance, scope) {stages}", *(f"{measure} ({bounds} == {measure} {end})" for end in ends)])
 
 
 def regressed_since() -> str:
