@@ -56,13 +56,18 @@ def items_reader(rule: MappingRule, access: Access, limits: EventLimits) -> tupl
     else:
         gets = [access.whole(path) for path in paths]
     first, ids_of = gets[0] if len(gets) == 1 else first_of(gets, absent), _ids(rule, inside, limits)
-    is_checked, is_usual = access.is_checked, absent == {""}  # the parser takes no empty texts
+    is_quick, join = access.is_checked and absent == {""}, "".join  # the parser takes no empty texts
     name, may_be_absent = str(rule.items), len(paths) < len(rule.items.alternatives)
 
     def several(record: Any) -> tuple[Sequence[Any], Sequence[str]]:
         elements = first(record)
-        if is_checked and type(elements) is tuple and _are_texts(elements) and (is_usual or absent.isdisjoint(elements)):
-            return elements, elements
+        if is_quick and type(elements) is tuple:
+            try:
+                join(elements)
+            except TypeError:  # some of them are numbers
+                pass
+            else:
+                return elements, elements
         if type(elements) is str and rule.item_separator is None and type(inside_text := json_in_text(elements)) is list:
             elements = inside_text
         if type(elements) not in _ARRAYS:
