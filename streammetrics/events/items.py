@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Generic, TypeVar
+from itertools import islice
+from operator import attrgetter, lt
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -23,6 +25,9 @@ class Item(Struct, Generic[IdT, TeamT], frozen=True, gc=False):
     team: TeamT | None = None
 
 
+_columns: Final = attrgetter("id", "position", "team")
+
+
 def ranked(
     items: Sequence[str | Item[str, str]], fragment: bool, limits: EventLimits
 ) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
@@ -38,15 +43,18 @@ def ranked(
     >>> ranked([Item("b", 4), Item("a", 2, "new")], False, EventLimits(first_place=1))
     (('', 'a', '', 'b'), None, ('', 'new', '', ''))
     """
-    ids = [item if isinstance(item, str) else item.id for item in items]
-    positions = [None if isinstance(item, str) else item.position for item in items]
-    teams = ["" if isinstance(item, str) else item.team or "" for item in items]
+    columns = [(item, None, None) if isinstance(item, str) else _columns(item) for item in items]
+    ids, positions, sent_teams = zip(*columns, strict=True) if columns else ((), (), ())
+    teams = tuple([team or "" for team in sent_teams]) if any(sent_teams) else ()
+    if are_ascending(positions) and limits.first_place is None:
+        return ids, positions if fragment else None, teams
+    teams = teams or ("",) * len(ids)
     placed = sorted((position, name, team) for position, name, team in zip(positions, ids, teams, strict=True) if position is not None)
     if len(placed) < len(ids) and (placed or fragment):
         rule = "every item of a fragment must have a position" if fragment else "either all items have a position or none"
         raise malformed("bad_position", rule, None, "send items as objects with id and position")
     if not placed:
-        return tuple(ids), () if fragment else None, tuple(teams) if any(teams) else ()
+        return ids, () if fragment else None, teams if any(teams) else ()
     if len({position for position, _, _ in placed}) < len(placed):
         raise malformed("bad_position", "positions in a list must be distinct", None, "send each position once")
     if limits.first_place is not None:
@@ -56,6 +64,15 @@ def ranked(
             placed = [(place, *named.get(place, ("", ""))) for place in range(placed[-1][0] + 1)]
     names, in_order = tuple(name for _, name, _ in placed), tuple(team for _, _, team in placed) if any(teams) else ()
     return names, tuple(position for position, _, _ in placed) if fragment else None, in_order
+
+
+def are_ascending(positions: Sequence[Any]) -> bool:
+    """Return whether there are positions, of all items, each greater than the one before.
+
+    >>> are_ascending((1, 2, 9)), are_ascending((1, 1)), are_ascending((None, 2)), are_ascending(())
+    (True, False, False, False)
+    """
+    return bool(positions) and None not in positions and all(map(lt, positions, islice(positions, 1, None)))
 
 
 def moved(places: tuple[int, ...], by: int, limits: EventLimits) -> tuple[int, ...]:

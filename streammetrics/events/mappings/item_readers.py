@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
-from operator import lt
 from typing import Any, Final, TypeAlias
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
-from streammetrics.events.items import Item, moved, ranked
+from streammetrics.events.items import Item, are_ascending, moved, ranked
 from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.nearest import nearest_path
 from streammetrics.events.mappings.paths import Access, Path, PlainAccess, is_field
@@ -169,7 +167,7 @@ def ranker(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[
         if remembers and positions in ascending:
             return tuple(ids), None, ()
         checked = [checked_position(where, position, absent) for position in positions]
-        if order_is_enough and _are_ascending(checked):
+        if order_is_enough and are_ascending(checked):
             if remembers and len(ascending) < ORDERS_MAX:
                 ascending.add(positions)
             return tuple(ids), None, ()
@@ -213,10 +211,6 @@ def page_shift(rule: MappingRule, access: Access, limits: EventLimits) -> Callab
 def _is_hashable(alternative: object) -> bool:
     """Return whether the typed parser makes single values only of what an alternative finds."""
     return not isinstance(alternative, Path) or is_field(alternative)
-
-
-def _are_ascending(positions: Sequence[Any]) -> bool:
-    return bool(positions) and None not in positions and all(map(lt, positions, islice(positions, 1, None)))
 
 
 def _without_position(rule: MappingRule, element: Any) -> MalformedEvent:
