@@ -17,7 +17,7 @@ from streammetrics.cli.command import command
 from streammetrics.cli.commands.report import read_plain
 from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
-from streammetrics.cli.output.report_reader import REPORT_ADVICE, read_report
+from streammetrics.cli.output.report_reader import read_whole
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.tables import UNLABELLED
 from streammetrics.cli.output.terminal import FittingTable, output_console
@@ -32,7 +32,6 @@ from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import second_text
 from streammetrics.wiring.logs import configure_quiet_logs
 
-_NEEDED: Final = frozenset({"settings", "counters", "counters_by_topic", "windows", "totals", "experiments", "final_ms", "ended"})
 _PANES_ADVICE: Final = "give a file from `replay --panes`, `report --panes` or kafka.results_topic"
 
 
@@ -59,10 +58,7 @@ def read_side(settings: Settings, file: Path | None, panes: Path | None, option:
         plain, name = client.report(), client.url
     else:
         plain, name = read_plain(settings, file)
-    read_report(plain, name)  # raises for what is no report
-    if not isinstance(plain, Mapping) or not plain.keys() >= _NEEDED:
-        raise StreammetricsError(f"{name} is not a whole report; {REPORT_ADVICE}")
-    return ComparedSide(name, plain, None if panes is None else _read_panes(panes, option))
+    return ComparedSide(name, read_whole(plain, name), None if panes is None else _read_panes(panes, option))
 
 
 def _read_panes(path: Path, option: str) -> PaneSums:

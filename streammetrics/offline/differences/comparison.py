@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from streammetrics.errors import StreammetricsError
 from streammetrics.offline.differences.causes import Causes
 from streammetrics.offline.differences.counts import changed_counts, changed_inputs
 from streammetrics.offline.differences.found import ChangedGroup, FoundDifferences, SideSpan
 from streammetrics.offline.differences.groups import changed_panes, changed_values, values_of, values_of_experiments
 from streammetrics.offline.differences.pane_sums import PaneSums
 from streammetrics.offline.differences.setting_changes import changed_settings
+from streammetrics.reports.published import PublishedReport
 from streammetrics.reports.text import counted
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """One side: its name for messages, its report as plain JSON values, and its panes if it has them."""
+    """One side: its name for messages, its report, and its panes if it has them."""
 
     name: str
-    report: Mapping[str, Any]
+    report: PublishedReport
     panes: PaneSums | None = None
 
 
@@ -39,22 +38,14 @@ class _Notes:
 
 
 def find_differences(online: ComparedSide, offline: ComparedSide) -> FoundDifferences:
-    """Compare two sides. Raises StreammetricsError for a report that is damaged or of another version.
+    """Compare two sides.
 
     Panes are compared over their common span. Totals and experiments are compared only if both reports end at the same event time, and
     windows only if both have the same window.
     """
-    try:
-        return _found(online, offline)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        names = f"{online.name} or {offline.name}"
-        raise StreammetricsError(f"{names} is a damaged report, or of another version ({type(error).__name__}: {error})") from error
-
-
-def _found(online: ComparedSide, offline: ComparedSide) -> FoundDifferences:
     ours, theirs = online.report, offline.report
-    settings = changed_settings(ours["settings"], theirs["settings"])
-    counters = changed_counts(ours["counters"], theirs["counters"])
+    settings = changed_settings(ours.settings, theirs.settings)
+    counters = changed_counts(ours.counters, theirs.counters)
     same_end, notes, spans = _same_end(ours, theirs), _Notes(), _Spans(online, offline)
     if spans.common is not None:
         assert online.panes is not None
@@ -67,7 +58,7 @@ def _found(online: ComparedSide, offline: ComparedSide) -> FoundDifferences:
         notes.left_out.append(spans.trouble)
     _add_totals(notes, ours, theirs, same_end)
     _add_windows(notes, ours, theirs)
-    inputs = changed_inputs(ours["counters_by_topic"], theirs["counters_by_topic"])
+    inputs = changed_inputs(ours.counters_by_topic, theirs.counters_by_topic)
     causes = Causes(settings, counters, inputs, same_end)
     groups = tuple(causes.explain(group) for group in notes.groups)
     return FoundDifferences(
@@ -87,33 +78,31 @@ def _found(online: ComparedSide, offline: ComparedSide) -> FoundDifferences:
     )
 
 
-def _same_end(online: Mapping[str, Any], offline: Mapping[str, Any]) -> bool:
+def _same_end(online: PublishedReport, offline: PublishedReport) -> bool:
     """Return whether both reports are about the same lists: both inputs have ended, or both are final up to the same time."""
-    return bool(online["ended"] == offline["ended"] and online["final_ms"] == offline["final_ms"])
+    return online.ended == offline.ended and online.final_ms == offline.final_ms
 
 
-def _add_totals(notes: _Notes, online: Mapping[str, Any], offline: Mapping[str, Any], same_end: bool) -> None:
+def _add_totals(notes: _Notes, online: PublishedReport, offline: PublishedReport, same_end: bool) -> None:
     if not same_end:
         notes.left_out.append("totals and experiments: the reports end at different event times")
         return
-    notes.add("totals", changed_values("totals", values_of(online["totals"]), values_of(offline["totals"])))
-    ours, theirs = values_of_experiments(online["experiments"]), values_of_experiments(offline["experiments"])
+    notes.add("totals", changed_values("totals", values_of(online.totals), values_of(offline.totals)))
+    ours, theirs = values_of_experiments(online.experiments), values_of_experiments(offline.experiments)
     for scope in sorted(ours.keys() | theirs.keys(), reverse=True):
         place = f"experiments since {'their start' if scope == 'start' else f'the start of the {scope}'}"
         notes.add(place, changed_values(place, ours.get(scope, {}), theirs.get(scope, {})))
 
 
-def _add_windows(notes: _Notes, online: Mapping[str, Any], offline: Mapping[str, Any]) -> None:
+def _add_windows(notes: _Notes, online: PublishedReport, offline: PublishedReport) -> None:
     """Compare the final windows that both sides have. Live windows depend on the moment of reading."""
-    sides = [
-        {(one["window_ms"], one["end_ms"]): one for one in report["windows"] if one["view"] == "final"} for report in (online, offline)
-    ]
-    shared = sorted(sides[0].keys() & sides[1].keys())
+    sides = [{(one.window_ms, one.end_ms): one for one in report.windows if one.view == "final"} for report in (online, offline)]
+    shared = sorted(sides[0].keys() & sides[1].keys(), key=lambda each: (each[0], each[1] or 0))
     for window_ms, end_ms in shared:
         ours, theirs = (side[window_ms, end_ms] for side in sides)
-        if ours["complete"] and theirs["complete"]:
+        if ours.complete and theirs.complete:
             place = f"window of {window_ms // 1_000:,} s that ends at {end_ms}"
-            notes.add(place, changed_values(place, values_of(ours["groups"]), values_of(theirs["groups"])))
+            notes.add(place, changed_values(place, values_of(ours.groups), values_of(theirs.groups)))
     if others := len(sides[0].keys() ^ sides[1].keys()):
         notes.left_out.append(f"{counted(others, 'window')} that only one report has")
 
@@ -149,7 +138,7 @@ class _Spans:
 
     def _span(self, side: ComparedSide) -> SideSpan:
         report, panes = side.report, side.panes
-        span = SideSpan(report["watermark_ms"], report["final_ms"], report["ended"])
+        span = SideSpan(report.watermark_ms, report.final_ms, report.ended)
         if panes is None or not panes.panes:
             return span
         outside = panes.panes.keys() - self.starts(panes) if self.common is not None else set()

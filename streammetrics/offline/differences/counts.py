@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from streammetrics.events.outcomes import LABELS, MALFORMED, NOT_REFUSED, UNMATCHED
 from streammetrics.offline.differences.found import ChangedCount, ChangedInput
+from streammetrics.reports.published import TopicCount
 
 EVENTS: Final = "events"
 _EXPLAINS: Final = {
@@ -36,7 +37,7 @@ def changed_counts(online: Mapping[str, int], offline: Mapping[str, int]) -> tup
     return tuple(sorted(found, key=lambda each: (each.reason != EVENTS, -abs(each.online - each.offline))))
 
 
-def changed_inputs(online: Iterable[Mapping[str, Any]], offline: Iterable[Mapping[str, Any]]) -> tuple[ChangedInput, ...]:
+def changed_inputs(online: Iterable[TopicCount], offline: Iterable[TopicCount]) -> tuple[ChangedInput, ...]:
     """Return the inputs whose number of events differs, from `counters_by_topic` of both reports.
 
     A file stands for the topic of the other side that its name begins with, up to a dot. Files in different folders have their names
@@ -67,8 +68,8 @@ def _explains(reason: str) -> str:
     return "the list counts in all traffic, but not under this label" if reason in LABELS else _HARMLESS
 
 
-def _events(counts: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    return Counter({one["topic"]: one["count"] for one in counts if one["reason"] == EVENTS})
+def _events(counts: Iterable[TopicCount]) -> Counter[str]:
+    return Counter({one.topic: one.count for one in counts if one.reason == EVENTS})
 
 
 def _named_as(events: Counter[str], topics: Iterable[str]) -> Counter[str]:

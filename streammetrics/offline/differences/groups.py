@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.name_order import group_order
 from streammetrics.offline.differences.found import ChangedGroup, ChangedNumber
 from streammetrics.offline.differences.pane_sums import DENOMINATOR, GroupName, PaneSums, Sums
+from streammetrics.reports.published import GroupNumbers, GroupTotals
 
 PANES: Final = "panes"
 _COUNTS: Final = ("lists", "lists_with_feedback")
-Values = dict[GroupName, dict[str, Any]]
+Values = dict[GroupName, dict[str, float]]
 
 
 def changed_panes(online: PaneSums, offline: PaneSums, starts: Collection[int]) -> Iterator[ChangedGroup]:
@@ -47,43 +50,39 @@ def changed_values(place: str, online: Values, offline: Values) -> Iterator[Chan
         ours, theirs = online.get(group), offline.get(group)
         names = [name for name in (ours or theirs or {}) if ours is None or theirs is None or (name in ours and name in theirs)]
         if numbers := _numbers(ours or {}, theirs or {}, names):
-            lists = (theirs or {}).get("lists", 0) - (ours or {}).get("lists", 0)
+            lists = int((theirs or {}).get("lists", 0) - (ours or {}).get("lists", 0))
             yield ChangedGroup(place, *group, numbers, max(0, lists), max(0, -lists))
 
 
-def values_of(groups: Iterable[Mapping[str, Any]]) -> Values:
+def values_of(groups: Iterable[GroupTotals]) -> Values:
     """Return the numbers of groups of a window, or of totals, by group."""
     return {
-        GroupName(one["experiment"], one["variant"], _segments(one.get("segments", {}))): {
-            **{name: one[name] for name in _COUNTS},
-            **one["values"],
-            **{f"{name} with feedback": value for name, value in one["values_with_feedback"].items()},
+        GroupName(one.experiment, one.variant, _segments(one.segments if isinstance(one, GroupNumbers) else {})): {
+            "lists": one.lists,
+            "lists_with_feedback": one.lists_with_feedback,
+            **one.values,
+            **{f"{name} with feedback": value for name, value in one.values_with_feedback.items()},
         }
         for one in groups
     }
 
 
-def values_of_experiments(experiments: Iterable[Mapping[str, Any]]) -> dict[str, Values]:
+def values_of_experiments(experiments: Iterable[ExperimentReport]) -> dict[str, Values]:
     """Return users, lists and means of each variant, by scope."""
     found: dict[str, Values] = {}
     for one in experiments:
-        of_scope = found.setdefault(one["scope"], {})
-        for variant in one["variants"]:
-            means = {_name(measure): measure["mean"] for measure in variant["measures"]}
-            counts = {name: variant[name] for name in ("lists", "users")}
-            of_scope[GroupName(one["experiment"], variant["variant"], "")] = {**counts, **means}
+        of_scope = found.setdefault(one.scope, {})
+        for variant in one.variants:
+            means = {measure_text(each.metric, each.k): each.mean for each in variant.measures}
+            of_scope[GroupName(one.experiment, variant.variant, "")] = {"lists": variant.lists, "users": variant.users, **means}
     return found
-
-
-def _name(measure: Mapping[str, Any]) -> str:
-    return f"{measure['metric']}@{measure['k']}" if measure["k"] else str(measure["metric"])
 
 
 def _segments(segments: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(segments.items()))
 
 
-def _numbers(online: Mapping[str, Any], offline: Mapping[str, Any], names: Iterable[str]) -> tuple[ChangedNumber, ...]:
+def _numbers(online: Mapping[str, float], offline: Mapping[str, float], names: Iterable[str]) -> tuple[ChangedNumber, ...]:
     """Return the numbers that differ. A denominator that is the number of lists is left out."""
     found = []
     for name in names:

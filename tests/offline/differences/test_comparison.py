@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.offline.differences.comparison import ComparedSide, find_differences
@@ -14,17 +15,24 @@ from streammetrics.offline.differences.counts import changed_counts, changed_inp
 from streammetrics.offline.differences.found import FoundDifferences
 from streammetrics.offline.differences.groups import changed_panes
 from streammetrics.offline.differences.pane_sums import GroupName, PaneSums
+from streammetrics.reports.history import History
+from streammetrics.reports.published import GroupTotals, PublishedReport, TopicCount, published
+from tests.oracle import Settings
+from tests.support.machine import Machine, engine_of
 
 ALL = GroupName("", "", "")
 PANE_MS = 1_000
 OTHER_NUMBERS = "the other numbers in 1 pane with as many lists on both sides"
 
 
-def report(**changed: Any) -> dict[str, Any]:
+EMPTY = published(Machine(engine_of(Settings()), Settings()).report(), engine_of(Settings()).layout, History())
+
+
+def report(**changed: Any) -> PublishedReport:
     counts = changed.pop("counters", {"events": 100})
-    by_topic = [{"reason": reason, "topic": "events", "count": count} for reason, count in counts.items()]
-    empty: dict[str, Any] = {"windows": [], "totals": [], "experiments": [], "counters": counts, "counters_by_topic": by_topic}
-    return empty | {"settings": {"grades": "click=1"}, "watermark_ms": None, "final_ms": None, "ended": True} | changed
+    by_topic = tuple(TopicCount(reason=reason, topic="events", count=count) for reason, count in counts.items())
+    sides = {"settings": {"grades": "click=1"}, "windows": (), "watermark_ms": None, "final_ms": None, "ended": True}
+    return replace(EMPTY, **{"counters": counts, "counters_by_topic": by_topic, **sides, **changed})
 
 
 def line(start_ms: int, lists: int, total: int = 0, **changed: Any) -> dict[str, Any]:
@@ -110,22 +118,18 @@ def test_more_records_explain_nothing_if_the_reports_end_at_different_times() ->
     running = report(ended=False, final_ms=1_000, counters={"events": 40})
     (group,) = compared([line(0, 3)], [line(0, 5)], running).groups
     assert group.unexplained == "2 lists"
-    (of_values,) = compared([line(0, 3, 7)], [line(0, 3, 8)], running | {"counters": {"events": 40, "matched": 9}}).groups
+    (of_values,) = compared([line(0, 3, 7)], [line(0, 3, 8)], replace(running, counters={"events": 40, "matched": 9})).groups
     assert (of_values.explained, of_values.unexplained) == ((), OTHER_NUMBERS)
-    unread = replace_topic(report(), "other")
+    unread = report(counters_by_topic=(events(100, "other"),))
     (of_input,) = compared(
-        [line(0, 3)], [line(0, 5)], running, unread | {"counters_by_topic": [*unread["counters_by_topic"], events(40)]}
+        [line(0, 3)], [line(0, 5)], running, replace(unread, counters_by_topic=(*unread.counters_by_topic, events(40)))
     ).groups
     assert of_input.explained == ("up to 100 lists, because online has not read the input other",)
     assert of_input.unexplained is None
 
 
-def events(count: int) -> dict[str, Any]:
-    return {"reason": "events", "topic": "events", "count": count}
-
-
-def replace_topic(plain: dict[str, Any], topic: str) -> dict[str, Any]:
-    return plain | {"counters_by_topic": [{**one, "topic": topic} for one in plain["counters_by_topic"]]}
+def events(count: int, topic: str = "events") -> TopicCount:
+    return TopicCount(reason="events", topic=topic, count=count)
 
 
 def test_panes_of_other_lengths_and_no_common_span_are_not_compared() -> None:
@@ -145,9 +149,9 @@ def test_metrics_of_one_side_or_another_scale_are_left_out() -> None:
 
 
 def test_totals_are_compared_only_if_both_end_at_the_same_time() -> None:
-    def ended(lists: int, **changed: Any) -> dict[str, Any]:
-        total = {"experiment": "a", "variant": "b", "lists": lists, "lists_with_feedback": 0, "values": {}, "values_with_feedback": {}}
-        return report(totals=[total], **changed)
+    def ended(lists: int, **changed: Any) -> PublishedReport:
+        total = GroupTotals(experiment="a", variant="b", lists=lists, lists_with_feedback=0, values={}, values_with_feedback={})
+        return report(totals=(total,), **changed)
 
     both = find_differences(ComparedSide("x", ended(3)), ComparedSide("y", ended(4)))
     assert [(each.place, each.variant, each.unexplained) for each in both.groups] == [("totals", "b", "1 list")]
@@ -176,17 +180,12 @@ def test_lines_records_and_rows_of_a_pane_are_the_same() -> None:
 def test_counters_and_inputs_that_differ() -> None:
     found = changed_counts({"events": 5, "late": 4, "same": 1}, {"events": 4, "same": 1, "new_reason": 2})
     assert [(each.reason, each.online, each.offline) for each in found] == [("events", 5, 4), ("late", 4, 0), ("new_reason", 0, 2)]
-    files = [{"reason": "events", "topic": name, "count": 3} for name in ("/in/events.ndjson", "events.2.ndjson", "more.csv")]
+    files = [events(3, name) for name in ("/in/events.ndjson", "events.2.ndjson", "more.csv")]
     assert [(one.name, one.online, one.offline) for one in changed_inputs([events(6)], files)] == [("more.csv", 0, 3)]
 
 
 def test_inputs_with_unrelated_names_are_not_compared() -> None:
-    assert changed_inputs([events(6)], [{**events(5), "topic": "export.ndjson"}]) == ()
-
-
-def test_a_damaged_report_is_named() -> None:
-    with pytest.raises(StreammetricsError, match="x or y is a damaged report"):
-        find_differences(ComparedSide("x", {}), ComparedSide("y", report()))
+    assert changed_inputs([events(6)], [events(5, "export.ndjson")]) == ()
 
 
 NUMBERS = st.dictionaries(st.integers(0, 4), st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=5)
