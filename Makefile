@@ -142,13 +142,13 @@ story: setup servers ## simulated experiments through real servers: a drop, no e
 	@mkdir -p .cache/story
 	@$(RUN) tests.story .cache/story
 
-FAULTS = $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
-
 simulate: setup ## the whole process in simulated schedules of faults, compared with the oracle: make simulate SEEDS=10000
 	@$(RUN) tests.simulation --seeds $(SEEDS)
 
 fuzz: setup ## damaged records and files of every form through the decoders and a worker: make fuzz RECORDS=1000000
 	@$(RUN) tests.fuzz $(RECORDS) --seed $(or $(SEED),1)
+
+FAULTS = $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 partitions: setup servers ## links between real brokers, Redis and workers are cut, one-way, lossy and slow; then numbers equal a replay: MINUTES=30
 	@$(RUN) tests.faults partitions $(FAULTS)

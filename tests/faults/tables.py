@@ -9,6 +9,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from streammetrics.reports.text import counted
 from tests.faults.deployment import Deployment
 from tests.faults.watch import LAG_SECONDS_MAX, RECOVERY_SECONDS_MAX, FaultError, Held, Sample, Suffered
 
@@ -35,9 +36,9 @@ def recovery_line(suffered: Sequence[Suffered]) -> str:
     """Return how long recovery took over all faults."""
     times = sorted(each.recovered for each in suffered if each.recovered is not None)
     noticed = [each for each in suffered if each.lag_max > LAG_SECONDS_MAX]
+    took = f"recovered after {median(times):.1f} s (median), {times[-1]:.1f} s (longest)" if times else "none recovered"
     return (
-        f"{len(suffered)} faults; {len(noticed)} raised the lag above {LAG_SECONDS_MAX:g} s; "
-        f"recovered after {median(times):.1f} s (median), {times[-1]:.1f} s (longest); 0: before the fault ended"
+        f"{counted(len(suffered), 'fault')}; {len(noticed)} raised the lag above {LAG_SECONDS_MAX:g} s; {took}; 0: before the fault ended"
     )
 
 

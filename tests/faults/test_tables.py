@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.schedule import Fault
-from tests.faults.tables import graph, require_flat, require_recovered
+from tests.faults.tables import graph, recovery_line, require_flat, require_recovered
 from tests.faults.watch import LAG_SECONDS_MAX, FaultError, Held, Sample, Suffered, on_time
 
 LATE = LAG_SECONDS_MAX + 1
@@ -28,6 +28,8 @@ def test_a_fault_without_recovery_is_a_failure() -> None:
     with pytest.raises(FaultError, match="after 'kill redis' the numbers were late for 120 s"):
         require_recovered(each)
     require_recovered(each._replace(recovered=7.0))
+    assert "1 fault; 1 raised the lag above 5 s; none recovered" in recovery_line([each])
+    assert "recovered after 3.5 s (median), 7.0 s (longest)" in recovery_line([each._replace(recovered=back) for back in (0.0, 7.0)])
 
 
 def test_the_graph_marks_the_faults_below_the_greatest_lags() -> None:
