@@ -26,7 +26,7 @@ from streammetrics.engine.task_state import Control, decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.enrolment.stage_changes import stage_changes
 from streammetrics.errors import ConfigError, UnfitStateError
-from streammetrics.exporters.http.limits import tls_context
+from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions

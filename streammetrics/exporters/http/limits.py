@@ -1,4 +1,4 @@
-"""Limits on connections of the HTTP port: their number, their time, and their TLS. Requests are handled elsewhere.
+"""Limits on connections of the HTTP port: their number and their time. Requests are handled elsewhere.
 
 Handshakes, incomplete requests, unread responses and idle connections all time out. So slow clients cannot use up the file
 descriptors that the consumer needs.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import ssl
 import time
 import weakref
 from collections.abc import Iterable
@@ -19,8 +18,6 @@ from typing import Any
 import h11
 import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from streammetrics.connectors.tls import CertificateFiles
 
 log = structlog.get_logger("streammetrics.http")
 
@@ -52,17 +49,6 @@ class HttpRules:
     @property
     def idle_seconds(self) -> float:
         return min(IDLE_SECONDS_MAX, self.request_seconds)
-
-
-def tls_context(rules: HttpRules) -> ssl.SSLContext | None:
-    """Return the TLS context of the port; None without a certificate. Raises ConfigError with the name of an unusable file."""
-    if rules.ssl_certfile is None:
-        return None
-    own = CertificateFiles(section="http", certfile=rules.ssl_certfile, keyfile=rules.ssl_keyfile, password=rules.ssl_password)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2  # some distributions leave it to the configuration of OpenSSL
-    own.load_into(context)
-    return context
 
 
 class LimitedListener(socket.socket):

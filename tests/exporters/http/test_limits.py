@@ -17,7 +17,8 @@ from structlog.testing import capture_logs
 
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.exporters.http.auth import Login
-from streammetrics.exporters.http.limits import HttpRules, tls_context
+from streammetrics.exporters.http.certificate import tls_context
+from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.runtime.publish.mark_store import MarkStore
@@ -319,6 +320,25 @@ class TestTls:
         context = tls_context(HttpRules(ssl_certfile=str(identity.bothfile)))
         assert context is not None
         assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+    def test_a_renewed_certificate_is_used_without_a_restart(self, views: HttpViews, tmp_path: Path) -> None:
+        former = Authority(tmp_path / "files")
+        own = former.server()
+        (tmp_path / "former.pem").write_bytes(former.cafile.read_bytes())
+        with serving(views, HttpRules(ssl_certfile=str(own.certfile), ssl_keyfile=str(own.keyfile))) as server:
+            assert asked_by_tls(server, former.cafile) == b"ok\n"
+            former_certificate = own.certfile.read_bytes()
+            renewed = Authority(tmp_path / "files")
+            renewed.server()
+            key = own.keyfile.read_bytes()
+            own.keyfile.write_bytes(b"half written")
+            with capture_logs() as logged:
+                assert asked_by_tls(server, tmp_path / "former.pem") == b"ok\n", "the former one stays until both files fit"
+                assert asked_by_tls(server, tmp_path / "former.pem") == b"ok\n"
+            assert [line["event"] for line in logged] == ["the renewed certificate cannot be used; the former one stays in use"]
+            own.keyfile.write_bytes(key)
+            assert asked_by_tls(server, renewed.cafile) == b"ok\n"
+            assert own.certfile.read_bytes() != former_certificate
 
     def test_a_client_without_tls_gets_no_response(self, sealed: HttpServer) -> None:
         with connected(sealed) as client:
