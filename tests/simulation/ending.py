@@ -17,8 +17,6 @@ CLAIM_SECONDS = 400.0
 """Longer than a claim on a message lasts, and than the longest wait before its next try."""
 FAULTY_ROUNDS = 2
 ROUNDS_MAX = 100
-QUIET_ROUNDS = 10
-"""Rounds without a change after which all is sent and written. A process that starts first compares files that are right already."""
 MORE_TURNS = 5
 """Turns in which all that is due after the last record is processed."""
 
@@ -81,12 +79,10 @@ def _show(world: World) -> None:
     world.fate.is_calm = False
     _deliver(world, FAULTY_ROUNDS)
     world.fate.is_calm = True
-    quiet = 0
     for _ in range(ROUNDS_MAX):
-        before = len(world.topic.records), dict(world.disk.files)
+        before = [exporter.done for exporter in world.exporters]
         _deliver(world, 1)
-        quiet = quiet + 1 if before == (len(world.topic.records), world.disk.files) else 0
-        if quiet == QUIET_ROUNDS:
+        if before == [exporter.done for exporter in world.exporters]:
             break
     else:
         raise AssertionError("an exporter sends and writes for ever")

@@ -17,11 +17,16 @@ from tests.simulation.kafka import random_record
 from tests.simulation.schedule import SETTINGS, Event, other_rules
 from tests.simulation.states import state_of
 from tests.simulation.world import EXPERIMENTS, World
+from tests.support.faults import DelayedCall
 from tests.support.machine import engine_of
 
 WORKERS_MAX = 3
 UNFIT = replace(SETTINGS, gap_ms=SETTINGS.gap_ms + 1)
 PATIENCE_SECONDS = 0.2
+COMMIT_SECONDS = 0.02
+"""The longest time between two commits."""
+STALL_TURNS_MAX = 5
+"""Most turns of the next owner while a worker stalls. It needs one to claim the task, and one to read it."""
 
 
 def happen(world: World, event: Event) -> None:
@@ -82,6 +87,37 @@ def move(world: World) -> None:
         world.inform(number)
 
 
+def stall(world: World) -> bool:
+    """Let a worker stall with a commit on its way. Another takes its task over and works on it. Then the commit arrives.
+
+    The worker that stalled goes on until it learns that the task is not its own any more.
+    """
+    number = world.owner[world.any_task()]
+    other = (number + 1) % len(world.workers)
+    on_way = [] if other == number else _commits_on_their_way(world, number)
+    if not on_way:
+        return False
+    task, reply = world.chance.choice(on_way)
+    world.owner[task] = other
+    world.inform(other)
+    for _ in range(world.chance.randint(1, STALL_TURNS_MAX)):
+        world.run_worker(other)
+    reply.arrive()
+    world.run_worker(number)
+    return True
+
+
+def _commits_on_their_way(world: World, number: int) -> list[tuple[int, DelayedCall]]:
+    """Return the tasks of a worker with a commit that has not arrived yet. Without one, the worker works on."""
+    for _ in range(STALL_TURNS_MAX):
+        if on_way := world.commits_on_their_way(number):
+            return on_way
+        write(world)
+        world.clock.advance(COMMIT_SECONDS)
+        world.run_worker(number)
+    return world.commits_on_their_way(number)
+
+
 def kill_worker(world: World) -> None:
     number = world.any_worker()
     world.workers[number] = world.new_worker(number)
@@ -124,7 +160,7 @@ def start_unfit(world: World) -> bool:
     owned = {task for task, owner in world.owner.items() if owner == number}
     if not owned or not owned <= readable:
         return False
-    engine = JournaledEngine.of(engine_of(UNFIT, experiments=EXPERIMENTS))
+    engine = JournaledEngine.of(engine_of(UNFIT, experiments=EXPERIMENTS, quantiles=False))
     worker = world.new_worker(number, engine)
     written = len(world.store.written)
     with contextlib.suppress(UnfitStateError, ProcessDied, StateError):
@@ -179,6 +215,7 @@ EVENTS: Final[Mapping[str, Callable[[World], object]]] = {
     "time passes": pass_time,
     "a commit arrives": lambda world: world.network.let_one_arrive(),
     "a task gets another owner": move,
+    "a worker stalls with a commit on its way": stall,
     "a member learns its tasks": lambda world: world.inform(world.any_worker()),
     "a producer sends again": write_again,
     "the worker dies": kill_worker,

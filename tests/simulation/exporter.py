@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
@@ -80,6 +82,11 @@ class Exporter:
         """How many messages wait to be sent."""
         backlog = self._status.webhook_backlog
         return 0 if backlog is None else backlog.waiting
+
+    @property
+    def done(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """How much it has sent, written and compared. A process that starts first compares files that are right already."""
+        return dict(self._status.results), dict(self._status.result_files)
 
     def turn(self) -> None:
         """Publish once."""

@@ -7,6 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from random import Random
 
+CALLS_MAX = 100_000
+"""Most calls of a run, about 60 times as many as any makes. A run with more would never end."""
+
 
 class ProcessDied(BaseException):
     """A simulated process died in the middle of a call."""
@@ -23,6 +26,7 @@ class Fate:
         """How often a task was in each state before a turn."""
         self.is_calm = False
         self._shares = shares
+        self._calls = 0
 
     def begin(self, seed: int) -> None:
         """Begin an event. What is chosen in it depends on its own seed alone."""
@@ -30,7 +34,9 @@ class Fate:
         random.seed(seed)  # the jitter of the product's own waiting times
 
     def strikes(self, fault: str) -> bool:
-        """Return whether a fault happens now."""
+        """Return whether a fault happens now. Raises AssertionError after CALLS_MAX calls."""
+        self._calls += 1
+        assert self._calls <= CALLS_MAX, f"no end after {CALLS_MAX:,} calls: something is tried again for ever"
         if self.is_calm or self.chance.random() >= self._shares[fault]:
             return False
         self.seen[fault] += 1

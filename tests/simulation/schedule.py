@@ -19,6 +19,7 @@ EVENTS: Final[Mapping[str, int]] = {
     "a commit arrives": 5,
     "a task gets another owner": 4,
     "a member learns its tasks": 4,
+    "a worker stalls with a commit on its way": 4,
     "a producer sends again": 2,
     "the worker dies": 2,
     "the worker stops": 1,

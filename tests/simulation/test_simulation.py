@@ -9,7 +9,8 @@ from collections import Counter
 import pytest
 
 from tests.simulation.coverage import NAMES
-from tests.simulation.schedule import schedule_of
+from tests.simulation.fate import CALLS_MAX, Fate
+from tests.simulation.schedule import FAULTS, schedule_of
 from tests.simulation.search import quiet_logs, run
 from tests.support.paths import ROOT
 
@@ -38,6 +39,15 @@ def test_every_schedule_keeps_every_law(part: int) -> None:
 def test_a_seed_always_gives_the_same_run(seed: int) -> None:
     quiet_logs()
     assert run(schedule_of(seed)) == run(schedule_of(seed))
+
+
+def test_a_run_that_never_ends_fails() -> None:
+    fate = Fate(FAULTS)
+    fate.is_calm = True
+    for _ in range(CALLS_MAX):
+        fate.may_die()
+    with pytest.raises(AssertionError, match="no end after 100,000 calls"):
+        fate.may_die()
 
 
 def test_some_schedules_together_cover_every_fault() -> None:

@@ -38,7 +38,7 @@ class World:
         self.letters, self.topic = Letters(self.fate), ResultsTopic(self.fate)
         self.disk, self.receiver = SimulatedDisk(self.fate), SimulatedReceiver(self.fate)
         self.network = SlowNetwork(self.chance)
-        self.engine = JournaledEngine.of(engine_of(SETTINGS, experiments=EXPERIMENTS, unique_users=UNIQUE_USERS))
+        self.engine = JournaledEngine.of(engine_of(SETTINGS, experiments=EXPERIMENTS, unique_users=UNIQUE_USERS, quantiles=False))
         self.rules: WorkerRules = replace(RULES, **schedule.rules)
         self.now = START_MS
         """The time of the newest events."""
@@ -92,6 +92,12 @@ class World:
             self.workers[number] = self.new_worker(number)
         finally:
             self._running.discard(number)
+
+    def commits_on_their_way(self, number: int) -> list[tuple[int, DelayedCall]]:
+        """Return the tasks of a worker whose commit has not arrived yet, with the call that brings it."""
+        in_flight = {task: owned.commits.in_flight for task, owned in self.workers[number].tasks.items()}
+        replies = [(task, sent.reply) for task, sent in in_flight.items() if sent is not None]
+        return [(task, reply) for task, reply in replies if isinstance(reply, DelayedCall) and not reply.has_begun]
 
     def _waits_for_ever(self, worker: Worker) -> bool:
         """Whether a commit of a worker is in the middle of arriving, further down in this thread. The worker might wait for its reply."""

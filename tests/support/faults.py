@@ -322,7 +322,7 @@ class DelayedCall(Future[Any]):
         super().__init__()
         self._call = call
         self._chance = chance
-        self._has_begun = False
+        self.has_begun = False
 
     def done(self) -> bool:
         if not super().done() and self._chance.random() < 0.5:
@@ -330,17 +330,18 @@ class DelayedCall(Future[Any]):
         return super().done()
 
     def result(self, timeout: float | None = None) -> Any:
+        assert not self.is_arriving, "a call waits for its own result"
         self.arrive()
         return super().result(timeout)
 
     @property
     def is_arriving(self) -> bool:
         """Whether the call is running now. In a single thread, code that waits for it never goes on."""
-        return self._has_begun and not super().done()
+        return self.has_begun and not super().done()
 
     def arrive(self) -> None:
-        if not self._has_begun:
-            self._has_begun = True
+        if not self.has_begun:
+            self.has_begun = True
             try:
                 self.set_result(self._call())
             except StreammetricsError as error:

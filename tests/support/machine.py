@@ -49,9 +49,13 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
     experiments: ExperimentRules | None = None,
     unique_users: UniqueUserRules | None = None,
     engagement: bool = True,
+    quantiles: bool = True,
     examination: ExaminationRules | None = None,
 ) -> Engine:
-    """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know."""
+    """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know.
+
+    Without `quantiles` there is no histogram, which is half of all columns.
+    """
     rules = EngineRules(
         topics=settings.inputs,
         grades=parse_grades(grades),
@@ -85,7 +89,7 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
         examination=examination,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
-    metrics = [parse_metric(name) for name in (*ENGAGEMENT, "time_to_first_click_p90")]
+    metrics = [parse_metric(name) for name in (*ENGAGEMENT, *["time_to_first_click_p90"] * quantiles)]
     return Engine(rules, scorer, EngagementLayout(metrics, settings.satisfied_min, _assessment()) if engagement else None)
 
 

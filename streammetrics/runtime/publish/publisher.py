@@ -82,10 +82,10 @@ class Publisher:
             return None
         self._tasks = tasks
         last, self._last = self._last, None  # an error may come after a part was read
-        has_news = read_committed(self._store, self._builder, tasks)
-        has_news = freeze_due_scales(self._store, self._builder, tasks) or has_news
-        report = self._newest(tasks) if has_news or last is None else last
-        self._last = report
+        if read_committed(self._store, self._builder, tasks) or last is None:
+            freeze_due_scales(self._store, self._builder, tasks)
+            last = self._newest(tasks)
+        self._last = report = last
         self._warn_withheld(report)
         self._warn_partitions(report)
         self._warn_unknown_names(report)

@@ -134,6 +134,20 @@ def test_the_report_stays_the_same_object_until_something_is_committed() -> None
     assert later.counts["events", "events"] == 3
 
 
+def test_experiments_are_merged_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, merged = MemoryStore(), []
+    machine = committed(store)
+    monkeypatch.setattr(MergedExperiments, "scale_changes", lambda self, tasks: merged.append(tasks) or {})
+    publisher = publisher_of(store, [])[0]
+    publisher.publish()
+    publisher.publish()
+    assert merged == [1]
+    machine.take([Arrival("events", Impression("z", "u", 31, ("a",)))])
+    machine.commit()
+    publisher.publish()
+    assert merged == [1, 1]
+
+
 def test_a_read_that_failed_halfway_is_seen_in_the_next_report() -> None:
     class Interrupted(MemoryStore):
         fails = False
