@@ -2,7 +2,7 @@
 garbage collector leaves alone.
 
 Property tests draw new examples in each local run, and more of them with `--hypothesis-profile=deep` (about an hour). CI draws the
-same examples for the same code, so that a change fails for what it changed.
+same examples for the same code, so that a change fails for what it changed. `tests.mutants` also draws those, and shrinks none.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile("quick", max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", max_examples=40, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("deep", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate), database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "quick")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for what a script runs in the background: its children would ignore it, too
