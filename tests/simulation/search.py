@@ -6,8 +6,8 @@ import logging
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from multiprocessing import Pool
 
 import structlog
 
@@ -98,9 +98,6 @@ def run_all(seeds: range, jobs: int) -> Iterator[Outcome]:
         for part in parts:
             yield from run_seeds(part)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        try:
-            for done in as_completed([pool.submit(run_seeds, part) for part in parts]):
-                yield from done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    with Pool(jobs) as pool:  # it ends its processes when a search stops early
+        for outcomes in pool.imap_unordered(run_seeds, parts):
+            yield from outcomes
