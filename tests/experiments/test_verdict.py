@@ -153,6 +153,21 @@ def test_the_closed_test_equals_all_intersections_and_is_never_later_than_bonfer
         assert values[at] < 60 * (1 + 1e-9) or found[name].word in ("regressed", "mixed")
 
 
+def test_no_measure_pages_beside_two_that_contradict_each_other() -> None:
+    """Also not a third one that regressed for itself. One that is safe stays safe."""
+    policy = Policy(paging=("ndcg@10", "hit_rate@10", "item_hit_rate@10"))
+    gain = Measure("dcg", 10, "mean", 2, 1, 32)
+    found = judge(
+        policy,
+        [compared(-0.1), compared(0.1, measure=gain), compared(-0.1, measure=HITS), compared(0.0, 0.0005, ITEM_HITS)],
+    )
+    words = {"ndcg@10": "mixed", "hit_rate@10": "mixed", "item_hit_rate@10": "safe", "dcg@10": "mixed"}
+    assert {name: each.word for name, each in found.items()} == words
+    contradiction = found["ndcg@10"].reason
+    assert contradiction.startswith("10 % lower ndcg@10 than control, but 10 % higher dcg@10 than control")
+    assert found["hit_rate@10"].reason == f"10 % fewer lists with a hit in the first 10 than control; also {contradiction}"
+
+
 def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe() -> None:
     def word(*words: str) -> str:
         return combined([Verdict(each, each) for each in words]).word  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Change the modules that decide, one small change at a time, and show which changes no test of their folder notices.
 
 mutmut makes the changes and runs the tests, in a copy of the project. A change that no test notices is a survivor: a missing test, or a
-change without an effect.
+change without an effect. survivors.md, beside this file, says which are known, and why they live.
 """
 
 from __future__ import annotations
