@@ -33,7 +33,7 @@ cell of that user, by the difference of the products.
 **An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that
 can be frozen now, from what is stored since the start. Store each of them once; the first writer wins.
 
-**A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state. `rows` has its series.
+**A report.** `build_report(measures, policy, Stored(...), scales)` is the whole report of merged state.
 Of the days, show the one that contains the time up to which everything is final in all tasks.
 
 A day's user records can be dropped when everything up to its end is final in the task. Its moments can be dropped when no other task
@@ -61,17 +61,16 @@ from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, cre
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users, subtract, zero
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.preferences import PreferenceReport, PreferenceRow
+from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.report import (
     SINCE_START,
     THIS_DAY,
     ExperimentReport,
     MeasureReport,
-    MeasureRow,
     role_of,
 )
 from streammetrics.experiments.scales import choose_scales
-from streammetrics.experiments.stage_values import StageReport, StageRow
+from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key
 from streammetrics.experiments.stored import Cell, Stored, StoredStage
 
@@ -86,14 +85,11 @@ __all__ = [
     "ExperimentUnit",
     "Joined",
     "MeasureReport",
-    "MeasureRow",
     "Measures",
     "Policy",
     "PreferenceReport",
-    "PreferenceRow",
     "Stage",
     "StageReport",
-    "StageRow",
     "Stored",
     "StoredStage",
     "add",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from streammetrics.experiments.health import Health, toml_control
 from streammetrics.experiments.interleaving import credit_levels, preference, reversed_credit
@@ -38,17 +37,6 @@ class PreferenceReport:
     plain_credit: float = 0.0
     first_share: float = 0.5
     action: str = ""
-
-
-class PreferenceRow(NamedTuple):
-    """One series of a preference: its name after `streammetrics_interleaving_`, its labels, its value."""
-
-    series: str
-    experiment: str
-    team: str
-    against: str
-    scope: str
-    value: float
 
 
 def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple[PreferenceReport, ...], tuple[PreferenceReport, ...]]:

@@ -1,20 +1,19 @@
 """The report of one experiment in one scope: means, lifts, intervals, verdicts, as one frozen value. Nothing is computed here.
 
-`/api/report`, the terminal and the series all show this value.
+`/api/report`, the terminal and Prometheus all show this value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.preferences import PreferenceReport, PreferenceRow
+from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.proposals import Proposal
-from streammetrics.experiments.stage_values import StageReport, StageRow
+from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
 
 SINCE_START, THIS_DAY = "start", "day"
@@ -153,18 +152,6 @@ class VariantReport:
     exposed_users: int = 0
 
 
-class MeasureRow(NamedTuple):
-    """One series: its name after `streammetrics_experiment_`, its labels, its value."""
-
-    series: str
-    experiment: str
-    variant: str
-    metric: str
-    k: str
-    scope: str
-    value: float
-
-
 @dataclass(frozen=True, slots=True)
 class ExperimentReport:
     """One experiment in one scope.
@@ -202,79 +189,7 @@ class ExperimentReport:
     treatments: int = 1
     proposal: Proposal | None = None
 
-    def rows(self) -> Iterator[MeasureRow]:
-        """Yield every series of this experiment and scope. Unknown values and unbounded ends are left out.
-
-        The verdict without variant, metric and k is the whole experiment's. It is present even with too few users, so that an
-        invalid experiment is seen at once. `paging` is 1 for each deciding measure, without a variant.
-        """
-        if self.health.sample_ratio_p is not None:
-            yield self._row("srm_p_value", self.health.sample_ratio_p)
-        yield self._row("multi_exposed_users", self.multi_exposed_users)
-        yield self._row("verdict", self.verdict.code)
-        if self.gate is not None:
-            yield self._row("gate", self.gate.code)
-        for metric, k in dict.fromkeys((each.metric, each.k) for variant in self.variants for each in variant.measures if each.paging):
-            yield self._row("paging", 1, metric=metric, k=str(k or ""))
-        for variant in self.variants:
-            yield from self._variant_rows(variant)
-
-    def _row(self, series: str, value: float, variant: str = "", metric: str = "", k: str = "") -> MeasureRow:
-        return MeasureRow(series, self.experiment, variant, metric, k, self.scope, value)
-
-    def _variant_rows(self, variant: VariantReport) -> Iterator[MeasureRow]:
-        name = variant.variant
-        yield self._row("users", variant.users, name)
-        if variant.exposed_users:
-            yield self._row("exposed_users", variant.exposed_users, name)
-        if variant.gate is not None:
-            yield self._row("gate", variant.gate.code, name)
-        if variant.users:
-            yield self._row("effective_users", variant.effective_users, name)
-            yield self._row("largest_user_share_max", variant.largest_user_share_max, name)
-        for each in variant.measures:
-            for series, value in _values_of(each).items():
-                if value is not None:
-                    yield self._row(series, value, name, each.metric, str(each.k or ""))
-
     @property
     def current_stage(self) -> tuple[int, StageReport] | None:
         """The number (from 1) and the report of the stage that runs now; None without stages, or before the first."""
         return next(((number, each) for number, each in enumerate(self.stages, 1) if each.current), None)
-
-    def stage_rows(self) -> Iterator[StageRow]:
-        """Yield every series of the stages."""
-        for each in self.stages:
-            values = [("current", "", float(each.current))]
-            if each.sample_ratio_p is not None:
-                values.append(("srm_p_value", "", each.sample_ratio_p))
-            values += [("users", arm.variant, arm.users) for arm in each.arms]
-            for series, variant, value in values:
-                yield StageRow(series, self.experiment, each.stage, variant, self.scope, value)
-
-    def preference_rows(self) -> Iterator[PreferenceRow]:
-        """Yield every series of the preferences between teams. Unknown values are left out."""
-        for each in self.preferences:
-            values = {
-                "credit": each.credit,
-                "credit_lower": each.credit_lower,
-                "credit_upper": each.credit_upper,
-                "users": each.users,
-                "lists": each.lists,
-                "verdict": each.verdict.code,
-            }
-            for series, value in values.items():
-                if value is not None:
-                    yield PreferenceRow(series, self.experiment, each.team, each.against, self.scope, value)
-
-
-def _values_of(measure: MeasureReport) -> dict[str, float | None]:
-    """Return the value of each series of a measure of a variant."""
-    values = {"mean": measure.mean, "lift": measure.lift, "lift_lower": measure.lift_lower, "lift_upper": measure.lift_upper}
-    if measure.reduced is not None:
-        values |= {f"reduced_{name}": getattr(measure.reduced, name) for name in tuple(values)}
-        values["variance_reduction"] = measure.reduced.variance_reduction
-    if measure.paging:
-        values["judged_lift_upper"] = measure.judged_lift_upper
-    values["verdict"] = None if measure.verdict is None else measure.verdict.code
-    return values

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,3 @@ class StageReport:
     arms: tuple[StageArm, ...]
     sample_ratio_p: float | None
     multi_exposed_users: int
-
-
-class StageRow(NamedTuple):
-    """One series of a stage: its name after `streammetrics_experiment_stage_`, its labels, its value."""
-
-    series: str
-    experiment: str
-    stage: str
-    variant: str
-    scope: str
-    value: float

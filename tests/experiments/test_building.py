@@ -22,6 +22,7 @@ from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict
+from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
 from streammetrics.metrics import Scorer
 from streammetrics.reports.published import encoded
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
@@ -191,7 +192,7 @@ def test_other_measures_do_not_decide() -> None:
         found = report_of(Policy(paging=paging), stored(moments))
         words = {f"{each.metric}@{each.k}": each.verdict and each.verdict.word for each in found.variants[1].measures}
         assert (words["ndcg@10"], words["hit_rate@5"], found.verdict.word) == (ndcg, hit_rate, word), paging
-        assert [f"{row.metric}@{row.k}" for row in found.rows() if row.series == "paging"] == sorted(paging, key=list(words).index)
+        assert [f"{row.metric}@{row.k}" for row in measure_rows(found) if row.series == "paging"] == sorted(paging, key=list(words).index)
 
 
 CLICKED = Measures(Scorer(["ndcg@10", "dcg@10", "item_hit_rate@10"]).columns)
@@ -218,7 +219,7 @@ def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained()
         assert ndcg.verdict is not None
         assert ndcg.verdict.word == "mixed"
         assert -0.45 < (ndcg.lift or 0) < -0.25
-        assert -1 not in [row.value for row in found.rows() if row.series == "verdict"]
+        assert -1 not in [row.value for row in measure_rows(found) if row.series == "verdict"]
     assert "more hits among the items shown in the first 10" in build_report(CLICKED, Policy(), stored(moments), scales).verdict.reason
     alone = build_report(CLICKED, Policy(paging=("item_hit_rate@10",)), stored(moments), scales)
     assert alone.verdict.word == "improved"
@@ -252,7 +253,7 @@ def test_without_enough_effective_users_no_interval_and_no_verdict_counts() -> N
     assert (found.verdict.word, treatment.verdict and treatment.verdict.word) == ("inconclusive", "inconclusive")
     assert found.verdict.reason.startswith("treatment: a few users dominate treatment: its 601 users count as ")
     assert found.verdict.reason.endswith(" % of its lists")
-    rows = {(row.series, row.variant): row.value for row in found.rows() if row.series.startswith(("effective", "largest"))}
+    rows = {(row.series, row.variant): row.value for row in measure_rows(found) if row.series.startswith(("effective", "largest"))}
     assert rows["effective_users", "treatment"] == treatment.effective_users
     assert rows["largest_user_share_max", "treatment"] == treatment.largest_user_share_max
 
@@ -300,7 +301,7 @@ def test_without_shares_the_split_is_not_checked_and_never_invalid() -> None:
         assert (found.health.sample_ratio_p, found.health.troubles) == (None, ())
         (note,) = found.health.notes
         assert note.startswith("split not checked: no shares configured. To check it, set under [experiments.named.ranker]: shares = { ")
-        assert "srm_p_value" not in {row.series for row in found.rows()}
+        assert "srm_p_value" not in {row.series for row in measure_rows(found)}
 
 
 def test_every_arm_shares_alpha_also_without_shares() -> None:
@@ -338,7 +339,7 @@ def test_series_and_json_agree_with_the_report() -> None:
     found = report_of(
         Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, multi_exposed_users=3, joined=Joined(900, 100))
     )
-    rows = list(found.rows())
+    rows = list(measure_rows(found))
     assert len({row[:-1] for row in rows}) == len(rows)
     by_name: dict[str, list[tuple[str, str, str]]] = {}
     for row in rows:
@@ -383,12 +384,14 @@ def test_variance_reduction_narrows_the_interval_and_is_reported() -> None:
     assert None not in (measure.reduced.lift_upper, measure.reduced.lift_lower, measure.lift_upper, measure.lift_lower)
     assert measure.reduced.lift_upper - measure.reduced.lift_lower < 0.85 * (measure.lift_upper - measure.lift_lower)  # type: ignore[operator]
     rows = {
-        row.series: row.value for row in found.rows() if (row.variant, row.metric, row.k) == ("treatment", measure.metric, str(measure.k))
+        row.series: row.value
+        for row in measure_rows(found)
+        if (row.variant, row.metric, row.k) == ("treatment", measure.metric, str(measure.k))
     }
     assert rows["variance_reduction"] == measure.reduced.variance_reduction
     assert rows["judged_lift_upper"] == measure.lift_upper
     reduced = build_report(WITH_COVARIATES, Policy(cuped_verdict=True), stored(moments), scales)
-    judged = [row.value for row in reduced.rows() if row.series == "judged_lift_upper"]
+    judged = [row.value for row in measure_rows(reduced) if row.series == "judged_lift_upper"]
     assert judged == [measure.reduced.lift_upper] != [measure.lift_upper]
     assert {name: rows[f"reduced_{name}"] for name in ("mean", "lift", "lift_lower", "lift_upper")} == {
         name: getattr(measure.reduced, name) for name in ("mean", "lift", "lift_lower", "lift_upper")
@@ -431,7 +434,7 @@ def test_a_preferred_team_is_reported_with_its_interval() -> None:
     assert 0 < new.credit_lower < 0.4
     assert found.verdict == new.verdict
     assert (new.verdict.word, [variant.role for variant in found.variants]) == ("improved", ["interleaved"])
-    rows = {row.series: row.value for row in found.preference_rows()}
+    rows = {row.series: row.value for row in preference_rows(found)}
     assert rows == {
         "credit": 0.4,
         "credit_lower": new.credit_lower,
@@ -494,7 +497,7 @@ def test_each_action_has_a_preference_of_its_own_that_decides_nothing() -> None:
     assert (clicks.action, clicks.credit, clicks.verdict.word) == ("click", -0.5, "regressed")
     assert (purchases.action, purchases.credit, purchases.verdict.word) == ("purchase", 0.15, "improved")
     assert found.verdict == clicks.verdict
-    assert {row.value for row in found.preference_rows() if row.series == "credit"} == {-0.5}
+    assert {row.value for row in preference_rows(found) if row.series == "credit"} == {-0.5}
 
 
 def test_a_team_that_always_drafts_first_gives_no_verdict() -> None:
@@ -567,7 +570,7 @@ def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
     assert ndcg.verdict is None
     assert ndcg.lift_upper is not None
     assert ndcg.lift_upper < 0
-    assert not [row for row in with_it.rows() if row.variant == "none" and row.series in ("verdict", "gate")]
+    assert not [row for row in measure_rows(with_it) if row.variant == "none" and row.series in ("verdict", "gate")]
 
 
 @pytest.mark.parametrize("holdout", ["control", "interleaved"])

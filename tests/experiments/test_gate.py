@@ -20,6 +20,7 @@ from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import MeasureScale, choose_scales
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
+from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import arm, credits
 
@@ -144,7 +145,7 @@ def test_the_report_has_the_gate_of_each_treatment_and_of_all() -> None:
     assert found.gate is not None
     assert found.gate.reason.startswith("worse: ")
     assert found.gate_margin == 0.05
-    rows = {row.variant: row.value for row in found.rows() if row.series == "gate"}
+    rows = {row.variant: row.value for row in measure_rows(found) if row.series == "gate"}
     assert rows == {name: GATE_CODES[word] for name, word in gates(found).items()}  # type: ignore[index]
 
 

@@ -13,6 +13,7 @@ from scipy.special import betaln  # type: ignore[import-untyped]  # scipy has no
 
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, build_report, choose_scales, of_users
 from streammetrics.experiments.no_spread import least_difference, log_evidence_apart
+from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from streammetrics.metrics import Scorer
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import Metric
@@ -113,7 +114,7 @@ def test_a_control_that_has_none_of_it_gives_a_reason_in_words_and_pages() -> No
     words = f"zero_result_rate is 15 % against 0 % in control; the difference is at least {100 * measure.difference_lower:.3g} points"
     assert found.verdict.reason.startswith(f"treatment: {words}; 95 % confidence")
     assert (measure.lift, measure.judged_lift_upper) == (None, -1.0)
-    pages = [row.value for row in found.rows() if row.series == "judged_lift_upper" and row.variant == "treatment"]
+    pages = [row.value for row in measure_rows(found) if row.series == "judged_lift_upper" and row.variant == "treatment"]
     assert pages == [-1.0]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_scales
 from streammetrics.experiments.stage_values import StageReport
+from streammetrics.exporters.prometheus.experiment_rows import stage_rows
 from streammetrics.reports.published import encoded
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import stored
@@ -41,7 +42,7 @@ def test_a_drop_over_stages_is_regressed_and_every_stage_is_shown() -> None:
     (deciding,) = [each for each in found.variants[1].measures if each.paging]
     assert deciding.lift_upper is not None
     assert deciding.lift_upper < 0
-    assert [each.stage for each in found.stage_rows() if each.series == "current"] == ["5 %", "half"]
+    assert [each.stage for each in stage_rows(found) if each.series == "current"] == ["5 %", "half"]
 
 
 def test_an_experiment_without_stages_has_the_numbers_of_one_stage() -> None:
@@ -165,7 +166,7 @@ def test_assignment_by_list_compares_the_lists_of_the_same_users() -> None:
 def test_an_experiment_without_stages_has_none_in_its_report() -> None:
     plain = stored_cells(ramp({"": 0.5}, {"": 0.6}))
     found = build_report(MEASURES, Policy(), replace(plain, stages=(), pairs={}), {})
-    assert (found.stages, found.unit, list(found.stage_rows())) == ((), "user", [])
+    assert (found.stages, found.unit, list(stage_rows(found))) == ((), "user", [])
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,18 @@ from streammetrics.connectors.store import StoreNode
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport, MeasureRow, PreferenceRow
+from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import choose_scales
-from streammetrics.experiments.stage_values import StageRow
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.exporters.prometheus.experiment_rows import (
+    MeasureRow,
+    PreferenceRow,
+    StageRow,
+    measure_rows,
+    preference_rows,
+    stage_rows,
+)
 from streammetrics.exporters.prometheus.labels import LabelNames
 from streammetrics.exporters.prometheus.position_bias import position_bias_groups, position_bias_rows
 from streammetrics.exporters.prometheus.series import SERIES
@@ -76,9 +83,11 @@ class Reports(Collector):
         self._reports = reports
 
     def collect(self) -> Iterator[Metric]:
-        yield from _families("experiment", ("experiment", "variant", "metric", "k", "scope"), (each.rows() for each in self._reports))
-        yield from _families("experiment_stage", ("experiment", "stage", "variant", "scope"), (each.stage_rows() for each in self._reports))
-        yield from _families("interleaving", ("experiment", "team", "against", "scope"), (each.preference_rows() for each in self._reports))
+        yield from _families(
+            "experiment", ("experiment", "variant", "metric", "k", "scope"), (measure_rows(each) for each in self._reports)
+        )
+        yield from _families("experiment_stage", ("experiment", "stage", "variant", "scope"), (stage_rows(each) for each in self._reports))
+        yield from _families("interleaving", ("experiment", "team", "against", "scope"), (preference_rows(each) for each in self._reports))
         entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
         entered.add_metric([], time.time() - BEHIND_SECONDS)
         yield entered

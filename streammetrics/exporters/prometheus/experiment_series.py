@@ -12,7 +12,7 @@ _TEAM_LABELS = ("experiment", "team", "against", "scope")
 
 
 def experiment_gauges() -> Iterator[Series]:
-    """Gauges of experiments. `ExperimentReport.rows` makes their rows; labels without a value are left out."""
+    """Gauges of experiments. `experiment_rows` makes their rows; labels without a value are left out."""
     yield from _measure_gauges()
     yield from _user_gauges()
     yield from _stage_gauges()

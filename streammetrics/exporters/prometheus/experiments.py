@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from streammetrics.experiments import ExperimentReport, Policy, PreferenceRow, StageRow, role_of
-from streammetrics.experiments import MeasureRow as ExperimentRow
+from streammetrics.experiments import ExperimentReport, Policy, role_of
+from streammetrics.exporters.prometheus.experiment_rows import (
+    MeasureRow,
+    PreferenceRow,
+    StageRow,
+    measure_rows,
+    preference_rows,
+    stage_rows,
+)
 from streammetrics.exporters.prometheus.labels import OTHER, ShownGroup
 from streammetrics.exporters.prometheus.series import SERIES
 from streammetrics.windows.panes import Group
@@ -48,11 +55,11 @@ def experiment_rows(
     Rows of whole experiments and variants come first. Alerts need them, and rows over the limit are cut at the end.
     """
     experiments = list(experiments)
-    rows = sorted((row for experiment in experiments for row in experiment.rows()), key=lambda row: row.metric != "")
+    rows = sorted((row for experiment in experiments for row in measure_rows(experiment)), key=lambda row: row.metric != "")
     named = [(row, shown) for row in rows if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
-    credits = [row for experiment in experiments for row in experiment.preference_rows()]
+    credits = [row for experiment in experiments for row in preference_rows(experiment)]
     of_teams = [label_sets for row in credits if (label_sets := _credited(row, groups)) is not None]
-    of_stages = [row for experiment in experiments for row in experiment.stage_rows()]
+    of_stages = [row for experiment in experiments for row in stage_rows(experiment)]
     staged = [_staged(row, shown) for row in of_stages if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
     split = next((at for at, (row, _) in enumerate(named) if row.metric != ""), len(named))
     found = [_labelled(row, shown) for row, shown in named]
@@ -97,7 +104,7 @@ def _staged(row: StageRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], flo
     return series.name, tuple(values[label] for label in series.labels), row.value
 
 
-def _labelled(row: ExperimentRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:
+def _labelled(row: MeasureRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:
     series = SERIES[f"streammetrics_experiment_{row.series}"]
     values = {"experiment": shown.experiment, "variant": shown.variant, "metric": row.metric, "k": row.k, "scope": row.scope}
     return series.name, tuple(values[label] for label in series.labels), row.value

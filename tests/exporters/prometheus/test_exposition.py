@@ -19,6 +19,7 @@ from streammetrics.connectors.store import StoreNode
 from streammetrics.errors import MalformedEvent
 from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.prometheus import exposition as exposition_module
+from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows, stage_rows
 from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
@@ -455,7 +456,7 @@ class TestExperiments:
         exposition, found = pipeline.exposition(), ranker()
         exposition.show(with_experiments(pipeline.report(), found))
         on_page = samples(exposition)
-        rows = list(found.rows())
+        rows = list(measure_rows(found))
         assert {row.series for row in rows} == {
             series.name.removeprefix("streammetrics_experiment_")
             for series in TABLE
@@ -475,7 +476,7 @@ class TestExperiments:
     def test_every_row_of_a_stage_has_a_series(self, pipeline: Pipeline) -> None:
         exposition, found = pipeline.exposition(), rollout()
         exposition.show(with_experiments(pipeline.report(), found))
-        on_page, rows = samples(exposition), list(found.stage_rows())
+        on_page, rows = samples(exposition), list(stage_rows(found))
         for row in rows:
             labels = {name: each for name, each in row._asdict().items() if name not in ("series", "value") and each}
             assert value(on_page, f"experiment_stage_{row.series}", **labels) == row.value
@@ -486,7 +487,7 @@ class TestExperiments:
         exposition, found = pipeline.exposition(), ranker()
         exposition.show(with_experiments(pipeline.report(), found))
         on_page = samples(exposition)
-        rows = list(found.preference_rows())
+        rows = list(preference_rows(found))
         for row in rows:
             labels = row._asdict()
             name, number = f"interleaving_{labels.pop('series')}", labels.pop("value")
@@ -518,7 +519,7 @@ class TestExperiments:
             on_page = samples(exposition)
             assert {labels["experiment"] for labels, _ in named(on_page, "experiment_verdict")} == {"a"}
             folded.append(value(on_page, "series_folded_total"))
-        assert folded[1] - folded[0] == len([*second.rows(), *second.preference_rows()])
+        assert folded[1] - folded[0] == len([*measure_rows(second), *preference_rows(second)])
 
     def test_a_variant_over_the_limit_is_left_out_and_others_are_shown(self) -> None:
         found = ranker()
@@ -527,8 +528,8 @@ class TestExperiments:
         on_page = samples(exposition)
         assert {labels["variant"] for labels, _ in named(on_page, "experiment_mean")} == {"control"}
         assert [number for labels, number in named(on_page, "experiment_verdict") if not labels["variant"]] == [-1]
-        of_variant = [row for row in found.rows() if row.variant == "treatment"]
-        assert value(on_page, "series_folded_total") == len([*of_variant, *found.preference_rows()])
+        of_variant = [row for row in measure_rows(found) if row.variant == "treatment"]
+        assert value(on_page, "series_folded_total") == len([*of_variant, *preference_rows(found)])
 
     def test_an_ended_experiment_vanishes(self, pipeline: Pipeline) -> None:
         exposition = pipeline.exposition()
