@@ -155,15 +155,22 @@ def distinct_in(arrays: Iterable[Sequence[Any]], name: str) -> bool:
 def are_ranks(arrays: Iterable[Sequence[Any]], name: str) -> bool:
     """Return whether the numbers at a name follow each other in every array, as positions do and ids do not."""
     for array in arrays:
-        found = sorted(value for element in array if isinstance(element, dict) and type(value := element.get(name)) is int)
+        found = sorted(place for element in array if isinstance(element, dict) and (place := place_of(element.get(name))) is not None)
         if found and (found[-1] - found[0] >= len(found) or found[-1] > PLACES_MAX):
             return False
     return True
 
 
+def place_of(value: Any) -> int | None:
+    """Return a whole number, also one in a text as CSV has it; None for anything else."""
+    if type(value) is str and value.isdecimal() and value.isascii():
+        return int(value)
+    return value if type(value) is int else None
+
+
 def are_places(values: Sequence[Any]) -> bool:
     """Return whether values are small whole numbers, as positions are."""
-    return all(type(value) is int and 0 <= value <= PLACES_MAX for value in values)
+    return all((place := place_of(value)) is not None and 0 <= place <= PLACES_MAX for value in values)
 
 
 def share_in(values: Sequence[Any], known: Collection[str]) -> float:

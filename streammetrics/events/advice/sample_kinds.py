@@ -120,7 +120,17 @@ def array_of(group: RecordKind) -> str | None:
         shared = {str(value) for name in items[path] for value in fields.get(name, ())} & group.reactions
         return len(shared), sum(map(len, arrays_of(fields[path])))
 
-    return max((path for path in arrays if items[path]), key=rank, default=None)
+    return max((path for path in arrays if items[path] and not _holds_lists(group, path, items[path])), key=rank, default=None)
+
+
+def _holds_lists(group: RecordKind, array: str, items: Sequence[str]) -> bool:
+    """Return whether reactions name what arrays inside the elements hold, such as the shelves of a page, and not the elements."""
+
+    def is_named(path: str) -> bool:
+        return any(str(value) in group.reactions for value in group.fields.get(path, ()))
+
+    inner = [path for path in group.fields if path.startswith(f"{array}[].") and "[]" in path[len(array) + 2 :]]
+    return any(map(is_named, inner)) and not any(map(is_named, items))
 
 
 def _item_paths(fields: FieldValues, array: str) -> list[str]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from streammetrics.events.advice.sample_fields import are_ids, are_places, arrays_of, best_named, inside, share_in
+from streammetrics.events.advice.sample_fields import (
+    are_distinct,
+    are_ids,
+    are_places,
+    arrays_of,
+    best_named,
+    inside,
+    place_of,
+    share_in,
+)
 from streammetrics.events.advice.sample_kinds import ITEMS, RecordKind, array_of, is_reaction, item_name, says_shown
 from streammetrics.events.mappings.paths import parse_path, walker
 
@@ -32,23 +41,34 @@ def rows_of(kind: RecordKind, user: str | None) -> ItemRows | None:
         return None
     plain = inside(kind.fields, "")
     position = best_named(plain, POSITIONS, POSITION_WORDS, are_places)
-    ids = {path: values for path, values in plain.items() if path not in (user, position) and are_ids(values) and not are_places(values)}
-    item = best_named(ids, ITEMS[:-1], (), are_ids) or max(ids, key=lambda path: share_in(ids[path], kind.reactions), default=None)
-    if position is None or item is None:
+    ids = {path: values for path, values in plain.items() if path != user and are_ids(values) and not are_places(values)}
+    ids = {path: values for path, values in ids.items() if len(values) == len(kind.members)}
+    named = best_named(ids, ITEMS[:-1], (), are_ids)
+    items = [path for path in ids if not are_distinct(ids[path])] if named is None else [named]
+    if position is None:
         return None
-    found = [path for path in ids if path != item and _groups(kind.members, ItemRows(path, item, position))]
-    list_id = max(found, key=lambda path: len(set(map(str, ids[path]))), default=None)
-    return None if list_id is None else ItemRows(list_id, item, position)
+    pairs = [ItemRows(path, item, position) for item in items for path in ids if path != item]
+    found = [rows for rows in pairs if _groups(kind.members, rows, user, without_gaps=named is None)]
+    return max(found, key=lambda rows: len(set(map(str, ids[rows.list_id]))), default=None)
 
 
-def _groups(members: Sequence[Mapping[str, Any]], rows: ItemRows) -> bool:
-    """Return whether records form lists by these fields."""
+def _groups(members: Sequence[Mapping[str, Any]], rows: ItemRows, user: str | None, *, without_gaps: bool) -> bool:
+    """Return whether records form lists by these fields: each of one user, with no item and no position twice.
+
+    Without gaps, the positions of each list are also 0, 1, 2 … or 1, 2, 3 …
+    """
     list_of, item_of, position_of = (walker(parse_path(path).steps) for path in rows)
-    lists: dict[str, list[tuple[str, str]]] = {}
+    user_of = walker(parse_path(user).steps) if user is not None else lambda record: None
+    lists: dict[str, list[tuple[str, int, str]]] = {}
     for record in members:
-        lists.setdefault(str(list_of(record)), []).append((str(item_of(record)), str(position_of(record))))
-    columns = [column for found in lists.values() for column in zip(*found, strict=True)]
-    return max(map(len, columns)) > 1 and all(len(set(column)) == len(column) for column in columns)
+        row = str(item_of(record)), place_of(position_of(record)) or 0, str(user_of(record))
+        lists.setdefault(str(list_of(record)), []).append(row)
+    for found in lists.values():
+        items, places, users = zip(*found, strict=True)
+        has_gaps = min(places) > 1 or max(places) - min(places) >= len(places)
+        if len(set(users)) > 1 or not (are_distinct(items) and are_distinct(places)) or (without_gaps and has_gaps):
+            return False
+    return len(members) > len(lists)
 
 
 def flags_of(kind: RecordKind) -> Iterator[tuple[str, Any]]:

@@ -139,6 +139,23 @@ FORMATS: Final[dict[str, tuple[list[Record], Expected]]] = {
         ],
         ({("q1", "u1", ("a", "b")), ("q2", "u2", ("b",))}, {("u1", "b")}),
     ),
+    "rows of a CSV file, without a known name of the item": (
+        [
+            {"session_id": "s1", "query": "q1", "doc_no": "a", "rank": "1", "click": "0", "time": ISO.format(0)},
+            {"session_id": "s1", "query": "q1", "doc_no": "b", "rank": "2", "click": "1", "time": ISO.format(0)},
+            {"session_id": "s2", "query": "q2", "doc_no": "b", "rank": "1", "click": "0", "time": ISO.format(1)},
+            {"session_id": "s2", "query": "q2", "doc_no": "c", "rank": "2", "click": "0", "time": ISO.format(1)},
+        ],
+        ({("q1", "s1", ("a", "b")), ("q2", "s2", ("b", "c"))}, {("s1", "b")}),
+    ),
+    "a page with several shelves": (
+        [
+            {"name": "home", "user": "u1", "ts": NOON, "page": "v1", "shelves": [{"shelf": "new", "eps": ["a", "b"]}]},
+            {"name": "home", "user": "u2", "ts": NOON, "page": "v2", "shelves": [{"shelf": "new", "eps": ["a", "c"]}]},
+            {"name": "played", "user": "u1", "ts": NOON, "page": "v1", "ep": "b"},
+        ],
+        (set(), set()),
+    ),
     "hits with their clicks, and facets": (
         [
             {"searchId": "q1", "userId": "u1", "ts": NOON, "facets": ["brand", "size", "hue"], "hits": [{"id": "a"}, {"id": "b"}]}
