@@ -46,7 +46,7 @@ _POST_MARK: Final[JsonSchema] = {
         "responses": {
             "201": {"description": "The marks that were stored.", "content": {"application/json": {"schema": _ref("Marks")}}},
             **{
-                status: {"description": text, "content": {"application/json": {"schema": _ref("Problem")}}}
+                status: {"description": text, "content": {"application/json": {"schema": _ref("ErrorAnswer")}}}
                 for status, text in {
                     "400": "Not such a body.",
                     "411": "A body without its length.",
@@ -60,7 +60,7 @@ _POST_MARK: Final[JsonSchema] = {
 }
 
 
-class Problem(Published, frozen=True):
+class ErrorAnswer(Published, frozen=True):
     """Why there is no answer."""
 
     error: str
@@ -69,7 +69,7 @@ class Problem(Published, frozen=True):
 @cache
 def openapi_json() -> bytes:
     """Return the description as JSON."""
-    answers = [PublishedReport, ReportState, ReportExperiments, GateAnswer, Curves, Pulse, Marks, Problem]
+    answers = [PublishedReport, ReportState, ReportExperiments, GateAnswer, Curves, Pulse, Marks, ErrorAnswer]
     _, components = msgspec.json.schema_components(answers, ref_template="#/components/schemas/{name}")
     parameters: list[JsonSchema] = [
         {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
@@ -120,5 +120,5 @@ def _path(summary: str, schema: str, errors: dict[str, str], parameters: list[Js
     def response(description: str, name: str) -> JsonSchema:
         return {"description": description, "content": {"application/json": {"schema": _ref(name)}}}
 
-    responses = {"200": response(summary, schema), **{status: response(text, "Problem") for status, text in errors.items()}}
+    responses = {"200": response(summary, schema), **{status: response(text, "ErrorAnswer") for status, text in errors.items()}}
     return {"get": {"summary": summary, "parameters": parameters or [], "responses": responses}}

@@ -35,7 +35,7 @@ _MEASURE_FIELDS = ("mean", "error", "lift", "lift_lower", "lift_upper")
 """The stored fields of a measure, in the order of its line. The report uses the same names."""
 
 
-Numbers: TypeAlias = list[float | None]
+CurveNumbers: TypeAlias = list[float | None]
 
 
 class UnknownChoiceError(ValueError):
@@ -77,8 +77,8 @@ class GroupCurve(Published, frozen=True):
     experiment: str
     variant: str
     segments: Mapping[str, str]
-    lists: Numbers
-    values: Numbers
+    lists: CurveNumbers
+    values: CurveNumbers
 
 
 class WindowCurves(Published, frozen=True):
@@ -93,11 +93,11 @@ class VariantCurve(Published, frozen=True):
     """A measure of a variant in an experiment."""
 
     variant: str
-    mean: Numbers
-    error: Numbers
-    lift: Numbers
-    lift_lower: Numbers
-    lift_upper: Numbers
+    mean: CurveNumbers
+    error: CurveNumbers
+    lift: CurveNumbers
+    lift_lower: CurveNumbers
+    lift_upper: CurveNumbers
 
 
 class ExperimentCurves(Published, frozen=True):
@@ -294,7 +294,7 @@ def _experiment_curves(track: _ExperimentTrack, points: Sequence[_Point], metric
     return ExperimentCurves(experiment=track.experiment, scope=track.scope, ends_ms=tuple(point.end_ms for point in points), lines=lines)
 
 
-def _column(points: Iterable[_Point], key: Hashable, at: int | None) -> Numbers:
+def _column(points: Iterable[_Point], key: Hashable, at: int | None) -> CurveNumbers:
     """Return one number of a line at every point; NaN where it is missing."""
     lines = (None if at is None else point.lines.get(key) for point in points)
     return [nan if line is None or at is None else line[at] for line in lines]
