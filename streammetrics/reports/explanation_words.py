@@ -30,7 +30,8 @@ def summary_of(found: Explanation) -> Iterator[Words]:
     if found.onset is not None:
         first, last = minute_text(found.onset.first_ms), minute_text(found.onset.last_ms)
         at = minute_text(found.onset.at_ms)
-        yield say("the difference changed at about {at} (between {first} and {last})", at=at, first=first, last=last)
+        between = "" if first == last else " (between {first} and {last})"
+        yield say(f"the difference changed at about {{at}}{between}", at=at, first=first, last=last)
 
 
 def _effects(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[Words]:

@@ -40,7 +40,9 @@ class TestRules:
     def test_a_runbook_is_an_address_of_the_web(self) -> None:
         rules = yaml.safe_load(files()["alerting_rules.yml"])["groups"][0]["rules"]
         for rule in rules:
-            address = rule["annotations"]["runbook_url"]
+            served, _, rest = rule["annotations"]["runbook_url"].partition("{{ else }}")
+            address = rest.removesuffix("{{ end }}")
+            assert served.endswith(f"/help/{rule['alert']}")
             assert address.startswith("https://github.com/")
             assert (ROOT / address.partition("/blob/main/")[2]).is_file()
 

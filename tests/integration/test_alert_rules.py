@@ -14,6 +14,7 @@ from urllib.parse import quote_plus
 import pytest
 
 from streammetrics.exporters.prometheus.rules.alertmanager import RECEIVERS, alertmanager
+from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as PUBLISHED
 from streammetrics.exporters.prometheus.rules.options import RuleOptions
 from streammetrics.exporters.prometheus.rules.render import alerting_rule
 from streammetrics.exporters.prometheus.rules.table import ALERTS
@@ -39,8 +40,10 @@ def links(case: Case, fired: Fired) -> dict[str, str]:
     for label, value in fired.labels.items():
         dashboard, card = (text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for text in (dashboard, card))
     assert "{{" not in dashboard + card
-    page = "http://exporter:9464/" if any("streammetrics_tasks{" in series for series in case.series) else "http:///"
-    return {"runbook_url": rule["annotations"]["runbook_url"], "dashboard_url": dashboard, "page_url": page + card}
+    served = any("streammetrics_tasks{" in series for series in case.series)
+    page = "http://exporter:9464/" if served else "http:///"
+    runbook = f"{page}help/{case.alert}" if served else f"{PUBLISHED}{case.alert}.md"
+    return {"runbook_url": runbook, "dashboard_url": dashboard, "page_url": page + card}
 
 
 def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,6 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.simulated import SimulatedRecord
-from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 from tests.servers.alertmanager import ReceivedAlert
 from tests.servers.feeder import now_ms
 from tests.servers.process import HOST, wait_until
@@ -284,7 +284,10 @@ def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> N
     message = heard.one("StreammetricsRankingRegressed")
     assert (message.labels["experiment"], message.labels["variant"]) == ("ranker", "treatment")
     assert message.labels["severity"] in ("critical", "warning")
-    assert message.annotations["runbook_url"] == f"{RUNBOOKS}StreammetricsRankingRegressed.md"
+    page = message.annotations["page_url"].removesuffix("#experiment-ranker")
+    assert message.annotations["runbook_url"] == f"{page}help/StreammetricsRankingRegressed"
+    with urllib.request.urlopen(message.annotations["runbook_url"], timeout=10) as runbook:
+        assert b"A variant ranks worse than its control." in runbook.read()
 
 
 def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression(stack: Stack) -> None:

@@ -109,6 +109,8 @@ def test_a_planted_drop_is_found_by_segment_rank_and_time() -> None:
         assert each.summary[1].startswith(("ranks 1 to 3 have", "rank 1 has"))
         assert each.summary[1].endswith("of the drop in item_hit_rate@10")
         assert each.summary[2].startswith("the difference changed at about 2024-11-21 10:4")
+        sudden = replace(each, onset=replace(each.onset, at_ms=START_MS, first_ms=START_MS, last_ms=START_MS + 1))
+        assert [*summary_of(sudden)][2] == "the difference changed at about 2024-11-21 10:00 UTC"
     assert hits.ranks[0].contribution + hits.ranks[1].contribution == pytest.approx(hits.difference, rel=0.35)
 
 

@@ -15,7 +15,6 @@ from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.errors import CallerError, ConfigError, Problem
 from streammetrics.exporters.grafana.dashboards import dashboards
-from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 from streammetrics.exporters.prometheus.rules.options import RuleOptions, plain
 from streammetrics.exporters.prometheus.rules.render import files
 from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
@@ -141,7 +140,9 @@ def write_generated(folder: Path, files: Mapping[str, str], *, replace: bool) ->
 @click.option("--show-thresholds", is_flag=True, help="Print every threshold with its default and meaning, and exit.")
 @click.option("--metric", default="ndcg@10", show_default=True, help="The metric for the quality of all traffic.")
 @click.option("--job", default="streammetrics", show_default=True, help="The scrape job of workers and exporters.")
-@click.option("--runbooks", default=RUNBOOKS, show_default=True, metavar="URL", help="Where the runbook pages are: <URL><alert>.md.")
+@click.option(
+    "--runbooks", default="", metavar="URL", help="Where the runbook pages are: <URL><alert>.md.  [default: /help/<alert> of the exporter]"
+)
 @click.option("--grafana", default="", metavar="URL", help="Address of your Grafana, for links to the dashboards.")
 @click.option("--page", default="", metavar="URL", help="Address of the live page, for links. Default: where Prometheus scrapes it.")
 @click.option(

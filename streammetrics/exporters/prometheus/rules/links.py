@@ -1,4 +1,4 @@
-"""The address of the runbook pages. Imports nothing, so that help can show it at once."""
+"""The address of the runbook pages where no exporter serves them."""
 
 from __future__ import annotations
 

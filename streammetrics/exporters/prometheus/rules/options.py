@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from streammetrics.errors import CallerError
-from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 from streammetrics.exporters.prometheus.rules.thresholds import JOB, METRIC, THRESHOLDS
 from streammetrics.exporters.prometheus.selectors import Selectors
 from streammetrics.metrics import METRIC_NAMES, parse_metric
@@ -32,11 +31,11 @@ class _Template(string.Template):
 class RuleOptions:
     """Options of the generated files. `scale` shortens every span of time, so that tests take seconds and not minutes.
 
-    `metric` measures the ranking as a whole. The stream must compute it, or StreammetricsAllVariantsFell never fires. `runbooks` and
-    `grafana` are the parts of links before the name of a page and before /d/. `page` is the address of the live page; empty: that of an
-    exporter as Prometheus scrapes it. `marks` is the address of an exporter that Alertmanager posts
-    its alerts to, with the login of `marks_user`; empty for none. `selectors` has a prefix of the series names and labels
-    that all series must have. What the rules record and their alerts have these labels too.
+    `metric` measures the ranking as a whole. The stream must compute it, or StreammetricsAllVariantsFell never fires. `grafana` is the part
+    of links before /d/. `page` is the address of the live page; empty: that of an exporter as Prometheus scrapes it. `runbooks` is the
+    part of links before the name of a runbook; empty: the exporter serves them, or GitHub without an exporter. `marks` is the address of
+    an exporter that Alertmanager posts its alerts to, with the login of `marks_user`; empty for none. `selectors` has a prefix of the
+    series names and labels that all series must have. What the rules record and their alerts have these labels too.
 
     Raises CallerError for an unknown threshold or one out of range, for a job, address or user that cannot be quoted, and for a metric
     without a sum over final lists.
@@ -44,7 +43,7 @@ class RuleOptions:
 
     job: str = JOB
     metric: str = METRIC
-    runbooks: str = RUNBOOKS
+    runbooks: str = ""
     grafana: str = ""
     page: str = ""
     marks: str = ""
