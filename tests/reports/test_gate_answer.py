@@ -84,6 +84,15 @@ def test_an_unknown_treatment_is_an_error_with_those_that_there_are(name: str, r
         answer(passing(), name)
 
 
+def test_an_unknown_treatment_of_an_invalid_experiment_is_an_error_too() -> None:
+    """Its own variants get the answer of the whole experiment."""
+    invalid = experiment({"control": 0.5, "treatment": 0.5}, users={"control": 2_000, "treatment": 3_000})
+    assert invalid.verdict.word == "invalid"
+    assert [answer(invalid, name).gate for name in ("control", "treatment")] == [answer(invalid).gate] * 2
+    with pytest.raises(UnknownExperimentError, match="'none' is no treatment of experiment 'ranker'"):
+        answer(invalid, "none")
+
+
 def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
     with pytest.raises(UnknownExperimentError, match=r"no experiment 'rank' has final lists yet; experiments seen: bad, good"):
         find_experiment([passing(), failing()], "rank")
