@@ -9,8 +9,10 @@ from structlog.testing import capture_logs
 
 from streammetrics.connectors.source import LogIds
 from streammetrics.errors import StateError, UnfitStateError
-from streammetrics.runtime.consume.rival_groups import RECENT_SECONDS
-from tests.support.worker_bench import Bench, assert_exact
+from streammetrics.runtime.consume.rival_groups import RECENT_SECONDS, group_of_token
+from streammetrics.windows.pane_store import PANES
+from tests.support.machine import engine_of
+from tests.support.worker_bench import START_MS, Bench, assert_exact
 
 
 class TestClaims:
@@ -35,6 +37,25 @@ class TestClaims:
         bench.turn(2, seconds=2.0)
         assert bench.offsets == [2, 0]
         assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_claim_names_the_consumer_group_of_its_worker(self) -> None:
+        bench = Bench()
+        bench.replace_worker(group_id="ranking")
+        bench.turn()
+        assert group_of_token(bench.store.owner(0)) == "ranking"
+
+    def test_panes_that_were_final_before_a_claim_leave_the_store_as_well(self) -> None:
+        bench = Bench()
+        bench.engine = engine_of(bench.settings, retention_ms=40)
+        bench.replace_worker()
+        kept = []
+        for ts in (0, 30, 120):
+            bench.show(ts)
+            bench.click(ts)
+            bench.turn(5)
+            kept.append(sorted(int(start) - START_MS for start in bench.store.view([0], {})[0].table(PANES)))
+            bench.replace_worker()
+        assert kept == [[0], [0, 28], [120]]
 
     def test_a_task_taken_twice_by_another_consumer_group_is_a_conflict_until_it_stops(self) -> None:
         bench = Bench(fenced_wait_seconds=5.0)
