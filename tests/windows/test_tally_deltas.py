@@ -40,6 +40,13 @@ def test_removed_lists_beyond_64_bits_sum_to_zero() -> None:
     assert gained[0, "all"][2] > 1 << 63
 
 
+def test_a_group_whose_tally_stays_is_left_out() -> None:
+    moved = shown(0, 0, "control")
+    moved.tallied, moved.experiments = moved.facts(), (("ranker", "treatment"),)
+    deltas = tally_deltas([moved], HIGHEST, 60_000, lambda experiments, segments: ["all", *(variant for _, variant in experiments)])
+    assert {group: tally[:2] for (_, group), tally in deltas.items()} == {"control": [-1, -1], "treatment": [1, 1]}
+
+
 @pytest.mark.parametrize("ts", [-60_001, -60_000, -1, 0, 1, 59_999, 60_000, 1_732_183_200_123])
 def test_the_inlined_pane_start_agrees_with_the_function(ts: int) -> None:
     lists = [ShownList(ts, "r", ("a",), (), (), 0)]
