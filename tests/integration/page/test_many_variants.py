@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote_plus
 
@@ -189,7 +190,7 @@ class TestManyVariants:
         expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(3)
 
     def test_print_all_reads_every_card_first(self, show: Callable[..., Visit]) -> None:
-        page = show(*many_experiments()).page
+        page = show(*many_experiments(), viewport={"width": 780, "height": 1_100}).page
         page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.rows.variants').length; }")
         expect(page.locator(".rows.variants")).to_have_count(1)
         page.get_by_role("button", name="Print all").click()
@@ -197,6 +198,12 @@ class TestManyVariants:
         assert page.evaluate("window.printed") == 10
         page.emulate_media(media="print")
         expect(page.get_by_role("button", name="Print all")).to_be_hidden()
+        written = (
+            "found => found.map((svg) => [...svg.children].map((text) => text.getBoundingClientRect()).map((box) => [box.left, box.right]))"
+        )
+        axes = page.locator(".scale").evaluate_all(written)
+        assert len(axes) == 10
+        assert all(left > right for boxes in axes for (_, right), (left, _) in pairwise(boxes)), "numbers on an axis do not overlap"
         page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         expect(page.locator(".rows.variants")).to_have_count(1)

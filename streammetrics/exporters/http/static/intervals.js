@@ -4,6 +4,7 @@ import { make } from "./elements.js";
 import { isNumber } from "./text.js";
 
 const HEIGHT = 22;
+const TICKS_MAX = 5; // as many numbers as fit on the narrowest axis
 const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5];
 
 /** The common axis of these measures: {low, high, step}, with 0 and the margin on it. Bounds beyond twice the largest lift are cut off. */
@@ -22,7 +23,8 @@ const percent = (axis, value) => `${Math.round(100 * share(axis, value)) / 100}%
 /** The axis with its numbers, for the head of the column. */
 export function scale(axis) {
   const ticks = [];
-  for (let at = Math.ceil(axis.low / axis.step); at * axis.step <= axis.high + 1e-9; at += 1) ticks.push(at * axis.step);
+  const every = (axis.high - axis.low) / axis.step > TICKS_MAX - 1 + 1e-9 ? 2 : 1; // 0 always has its number
+  for (let at = Math.ceil(axis.low / axis.step); at * axis.step <= axis.high + 1e-9; at += 1) if (at % every === 0) ticks.push(at * axis.step);
   const digits = axis.step < 0.01 ? 1 : 0;
   const text = (value) => `${value < -1e-9 ? "−" : value > 1e-9 ? "+" : ""}${Math.abs(100 * value).toFixed(digits)}`;
   return make("svg", { class: "scale", width: "100%", height: 16, "aria-hidden": "true" },
