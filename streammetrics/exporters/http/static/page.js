@@ -5,7 +5,7 @@ import { act, drawCharts } from "./chart.js";
 import { opened, sections, summary, unfold, unfoldAll, unfoldLinked } from "./experiments.js";
 import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
-import { experimentNames, headlineOf } from "./lookup.js";
+import { experimentNames, headlineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { positionBias } from "./position_bias.js";
 import { explain, runbookLink } from "./terms.js";
@@ -39,7 +39,6 @@ let lastAsked = null; // the query of the last request for the report
 let query = new URLSearchParams(location.search); // the choices of the reader
 let filled = null; // the choice with loaded recent points; null to load them again
 const tried = new Set(); // choices whose recent points came, or failed to come: until then a curve would have only its last points
-let answered = null; // the query of the report that is shown
 let printing = false; // whether the reader waits for all cards to be read and printed
 let linked = location.hash; // the card that a link leads to, until it is shown
 
@@ -253,7 +252,10 @@ function printAll() {
 }
 
 function printWhenRead() {
-  if (!printing || (inside === null && now.problem === null && answered !== reportQuery())) return;
+  if (!printing || polling) return; // an answer that is on its way may lack cards
+  const { scope } = chosen();
+  const isRead = experimentNames(now.report).every((name) => !headlineOf(now.report, name, scope) || statistics(now.report, name, scope));
+  if (!isRead) return;
   printing = false;
   requestAnimationFrame(() => requestAnimationFrame(() => print())); // the charts are drawn by then
 }
@@ -314,11 +316,8 @@ async function refresh() {
     if (now.problem !== null || now.unready || Date.now() - now.pulseMs > PAUSE_MS) filled = null;
     Object.assign(now, { problem: null, pulse, pulseMs: Date.now(), missing: pulse.missing });
     now.unready = status === 503;
-    if (status === 200) {
-      take(report);
-      answered = asked;
-    }
-    if (!asked && !ASKED.some((name) => query.has(name))) answered = lastAsked = reportQuery(); // the server has chosen what the page shows first
+    if (status === 200) take(report);
+    if (!asked && !ASKED.some((name) => query.has(name))) lastAsked = reportQuery(); // the server has chosen what the page shows first
   } catch (error) {
     now.needsLogin = error.needsLogin === true;
     now.problem = PROBLEMS[error.name] ?? error.message;
