@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.integration.page.visits import NARROW, Open, Served, live
+from tests.servers.process import wait_until
 from tests.support.page_story import (
     EXPERIMENT,
 )
@@ -118,6 +119,6 @@ class TestAppearance:
         expect(canvas).to_be_visible()
         wide = canvas.bounding_box()
         found.page.set_viewport_size(NARROW)  # type: ignore[arg-type]
-        found.page.wait_for_function("document.querySelector('#all-traffic .plot canvas').clientWidth < 340")
+        wait_until(lambda: canvas.evaluate("(canvas) => canvas.clientWidth") < 340, what="the chart is as narrow as the window")
         assert wide is not None
         assert wide["width"] > 1_000

@@ -191,11 +191,12 @@ class TestManyVariants:
 
     def test_print_all_reads_every_card_first(self, show: Callable[..., Visit]) -> None:
         page = show(*many_experiments(), viewport={"width": 780, "height": 1_100}).page
-        page.evaluate("window.print = () => { window.printed = document.querySelectorAll('.rows.variants').length; }")
+        page.evaluate(
+            "() => { window.print = () => { document.body.dataset.printed = document.querySelectorAll('.rows.variants').length; }; }"
+        )
         expect(page.locator(".rows.variants")).to_have_count(1)
         page.get_by_role("button", name="Print all").click()
-        page.wait_for_function("window.printed !== undefined")
-        assert page.evaluate("window.printed") == 10
+        expect(page.locator("body")).to_have_attribute("data-printed", "10")
         page.emulate_media(media="print")
         expect(page.get_by_role("button", name="Print all")).to_be_hidden()
         written = (
