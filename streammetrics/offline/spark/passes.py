@@ -13,14 +13,14 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib import import_module
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.files import ReplayRun
-from streammetrics.offline.replay.history import ReplayHistory, Snapshot, snapshot_times
+from streammetrics.offline.replay.history import ReplayHistory, Snapshot
 from streammetrics.offline.replay.shards import merged_panes
 from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
@@ -83,8 +83,8 @@ def replay_on_spark(run: ReplayRun, records: Records, shards: int) -> Report:
         in_order = summaries.repartition(max(1, len(names.inputs)), "input").sortWithinPartitions("input", "block", "slice")
         timed = persisted(in_order.mapInArrow(FollowTimes(settings, names, shards), TIMED))
         slices, ends = read_times(timed.where("shard < 0").collect(), run.engine.rules, names, shards)
-        looks, ended_ms = look_times(ends, run.engine.rules, history is not None)
-        task = RunShard(settings, names, ends, looks, ended_ms, run.wants_panes)
+        began_ms, ended_ms = look_times(ends, run.engine.rules, history is not None)
+        task = RunShard(settings, names, ends, began_ms, ended_ms, run.wants_panes)
         plan = records.frame.sparkSession.createDataFrame(planned(slices), _PLAN)
         own = cut.where("shard >= 0").selectExpr("input", "block", "slice", "shard", "true as is_own", "payload")
         movers = timed.where("shard >= 0").selectExpr("input", "block", "slice", "shard", "false as is_own", "payload")
@@ -111,15 +111,14 @@ def read_times(
     return slices, tuple(ends.get(index, nothing) for index in range(len(names.inputs)))
 
 
-def look_times(ends: Sequence[InputEnd], rules: EngineRules, has_history: bool) -> tuple[tuple[int, ...] | None, int]:
-    """Return the watermarks of the snapshots, and the watermark at the end of all inputs, as `SnapshotHolds` finds them."""
+def look_times(ends: Sequence[InputEnd], rules: EngineRules, has_history: bool) -> tuple[int | None, int]:
+    """Return the watermark from which on snapshots are taken (None: never), and the one at the end, as `SnapshotHolds` does."""
     disorder_ms = rules.out_of_orderness_ms
     newest = max((end.ended_ms for end in ends), default=NEVER)
     ended_ms = newest if newest == NEVER else newest - disorder_ms
     if not has_history or not any(end.has_experiments for end in ends):
         return None, ended_ms
-    began_ms = min((end.began_ms - disorder_ms for end in ends if end.began_ms != NEVER), default=ended_ms)
-    return tuple(takewhile(lambda at_ms: at_ms <= ended_ms, snapshot_times(began_ms))) if ended_ms != NEVER else (), ended_ms
+    return min((end.began_ms - disorder_ms for end in ends if end.began_ms != NEVER), default=ended_ms), ended_ms
 
 
 def planned(slices: Iterable[_Slice]) -> list[tuple[int, int, int, int, int, bytes]]:

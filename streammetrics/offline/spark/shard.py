@@ -15,7 +15,7 @@ from streammetrics.engine.batch import Batch
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.supported_time import StoredSupport
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.offline.replay.history import SUMS, Snapshot
+from streammetrics.offline.replay.history import SUMS, Snapshot, snapshot_times
 from streammetrics.offline.spark.input_times import InputEnd, SliceStart
 from streammetrics.offline.spark.slice_rows import decode_rows, merged_rows
 from streammetrics.runtime.consume.prefetch import with_due
@@ -42,15 +42,15 @@ class ShardSlice(NamedTuple):
 class Shard:
     """Takes the slices of one shard in the order of their supported times."""
 
-    def __init__(
-        self, engine: Engine, ends: Sequence[InputEnd], looks: Sequence[int] | None, on_final: Callable[[list[FinalPane]], None]
-    ) -> None:
-        """Begin with no users. `looks` are the watermarks of snapshots, ascending; None: no snapshot, not even at the end.
+    def __init__(self, engine: Engine, ends: Sequence[InputEnd], began_ms: int | None, on_final: Callable[[list[FinalPane]], None]) -> None:
+        """Begin with no users. Snapshots are taken from the watermark `began_ms` on; None: no snapshot, not even at the end.
 
         `ends` are the inputs at their ends, by topic.
         """
         self._engine, self._ends, self._on_final = engine, ends, on_final
-        self._looks, self._next, self._snapshots = looks or (), 0, looks is not None
+        self._snapshots = began_ms is not None
+        self._looks = iter(()) if began_ms is None or began_ms == NEVER else snapshot_times(began_ms)
+        self._next_look = next(self._looks, FOREVER)
         self._disorder_ms = engine.rules.out_of_orderness_ms
         self._all = frozenset(range(len(engine.rules.topics)))
         self._store, self._state = MemoryStore(), engine.open(None)
@@ -90,17 +90,14 @@ class Shard:
         progress.changed = True
         if self._snapshots:
             yield from self._snapshot()
-        self._step(None, flush=True)
+            yield from self._after_end()
+        self._step(None, ended_until=FOREVER)
         self._drain()
 
     @property
     def view(self) -> TaskView:
         """The committed state, with all panes."""
         return self._store.view([0], {})[0]
-
-    @property
-    def _next_look(self) -> int:
-        return self._looks[self._next] if self._next < len(self._looks) else FOREVER
 
     def _watermark(self, time: int) -> int:
         return time if time in (NEVER, FOREVER) else time - self._disorder_ms
@@ -109,9 +106,17 @@ class Shard:
         """Let the watermark of the task come to a time that all inputs have reached. Yields a snapshot at each of their times before."""
         while self._next_look <= watermark:
             self._raise_to(self._next_look)
-            self._next += 1
+            self._next_look = next(self._looks, FOREVER)
             yield from self._snapshot()
         self._raise_to(watermark)
+
+    def _after_end(self) -> Iterator[Snapshot]:
+        """Let the last lists become final step by step, as `SnapshotHolds.after_end` does."""
+        newest, enrolments = self._state.progress.newest_supported(), self._state.enrolments
+        while self._next_look != FOREVER and enrolments.enrolled_before <= newest:
+            self._step(None, ended_until=self._next_look)
+            self._next_look = next(self._looks)
+            yield from self._snapshot(newest)
 
     def _raise_to(self, watermark: int) -> None:
         progress = self._state.progress
@@ -119,15 +124,14 @@ class Shard:
             progress.watermark = watermark
             progress.changed = True
 
-    def _snapshot(self) -> Iterator[Snapshot]:
+    def _snapshot(self, until_ms: int = FOREVER) -> Iterator[Snapshot]:
         self._drain(with_sessions=False)
-        enrolled_ms = self._state.enrolments.enrolled_before
-        if enrolled_ms != NEVER:
+        if NEVER < (enrolled_ms := self._state.enrolments.enrolled_before) <= until_ms:
             view = self._store.view([0], {}, tables=SUMS)[0]
             is_changed, self._sums = view.rows != self._sums, view.rows
             yield Snapshot(enrolled_ms, view, is_changed)
 
-    def _step(self, batch: Batch | None, flush: bool = False) -> None:
+    def _step(self, batch: Batch | None, ended_until: int | None = None) -> None:
         engine, state, store = self._engine, self._state, self._store
         needs = engine.needs(state, batch)
         if batch is not None:
@@ -136,7 +140,7 @@ class Shard:
         loaded = with_due(store, 0, store.load(0, needs.users, due, needs.totals), state.sessions.users)
         users = engine.take(state, needs, loaded.users, loaded.due, loaded.next_due_ms, None, loaded.totals)
         idle = self._all if batch is None else self._all - {batch.topic}
-        engine.step(state, batch, users, idle, None, flush)
+        engine.step(state, batch, users, idle, None, ended_until)
 
     def _drain(self, *, with_sessions: bool = True) -> None:
         """Commit until no user is due."""

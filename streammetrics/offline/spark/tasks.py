@@ -132,13 +132,13 @@ class FollowTimes:
 class RunShard:
     """Pass 3: the engine over one shard. The columns are those of `SHARD_COLUMNS`; the slices are in the order of their ranks.
 
-    `looks` are the times of snapshots (see `Shard`). `ended_ms` is the watermark at the end.
+    Snapshots are taken from `began_ms` on (see `Shard`). `ended_ms` is the watermark at the end.
     """
 
     settings: Settings
     names: InputNames
     ends: tuple[InputEnd, ...]
-    looks: tuple[int, ...] | None
+    began_ms: int | None
     ended_ms: int
     panes: bool
 
@@ -151,7 +151,7 @@ class RunShard:
     def _run(self, shard: int, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         panes: list[FinalPane] = []
         engine = build_engine(self.settings, self.names.inputs)
-        one = Shard(engine, self.ends, self.looks, panes.extend if self.panes else lambda _: None)
+        one = Shard(engine, self.ends, self.began_ms, panes.extend if self.panes else lambda _: None)
         number, movers = 0, {}
         for _, rank, is_own, topic, start, until_ms, payload in rows:
             if not is_own:

@@ -38,10 +38,10 @@ def passed(settings: Settings, files: Sequence[Path], folder: Path, *, shards: i
         scales = MemoryStore()
         history = run.history(scales, shards)
         slices, ends = read_times([row for row in timed if row[3] < 0], run.engine.rules, names, shards)
-        looks, ended_ms = look_times(ends, run.engine.rules, history is not None)
+        began_ms, ended_ms = look_times(ends, run.engine.rules, history is not None)
         plan = {row[:3]: row[3:] for row in planned(slices)}
         routed = [(*row[:4], True, row[4]) for row in rows if row[3] >= 0] + [(*row[:4], False, row[4]) for row in timed if row[3] >= 0]
-        task, results = RunShard(settings, names, ends, looks, ended_ms, True), list[tuple[Any, ...]]()
+        task, results = RunShard(settings, names, ends, began_ms, ended_ms, True), list[tuple[Any, ...]]()
         for shard in range(shards):
             own = [
                 (row[3], plan[row[:3]][0], row[4], row[0], plan[row[:3]][2], plan[row[:3]][1], row[5]) for row in routed if row[3] == shard
