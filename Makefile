@@ -18,7 +18,7 @@ DOCS_PYTHON ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests. Each file runs in one of them, with servers of its own. Much of their time is waiting.
-SERVER_WORKERS ?= 2
+SERVER_WORKERS ?= 3
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -80,7 +80,7 @@ test: setup servers golden lint test-unit test-commands test-golden test-deploy 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 3,000 simulated schedules (minutes)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 10,000 simulated schedules (minutes)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
 test-commands: setup ## each command as people start it, without servers (half a minute)

@@ -30,7 +30,7 @@ DEAD_LETTERS = "streammetrics-dead-letters"
 PARTITIONS = 4
 SCALE = 1 / 120
 """The factor for the durations in the rules: five minutes become two and a half seconds."""
-OUTAGES = ("StreammetricsRedisDown", "StreammetricsKafkaDown")
+OUTAGES = ("StreammetricsRedisDown", "StreammetricsKafkaDown", "StreammetricsCommitsFailing")
 OUTAGE_KEPT = "20s"
 """How long these alerts keep firing after an outage. Clients' retry pauses are not shortened, so its consequences last longer, and these
 alerts silence them."""
