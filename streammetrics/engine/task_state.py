@@ -38,7 +38,7 @@ from streammetrics.windows.unique_user_panes import UNIQUE_USERS, UniqueUserPane
 from streammetrics.windows.unique_users import UserCountLayout
 
 
-class Control(msgspec.Struct, kw_only=True, array_like=True):
+class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):
     """A task's control record: what the owners of `TaskState` store besides users and rows of tables. Times are in milliseconds.
 
     - `rules` and `measures` are the signature of the rules, `topics` the inputs.
@@ -79,10 +79,10 @@ class Control(msgspec.Struct, kw_only=True, array_like=True):
         return min(self.progress.watermark, self.labelled_before + lateness_ms)
 
 
-_decode_control = msgspec.json.Decoder(Control).decode
+_decode_control = msgspec.json.Decoder(ControlRecord).decode
 
 
-def decode_control(stored: bytes) -> Control:
+def decode_control(stored: bytes) -> ControlRecord:
     try:
         control = _decode_control(stored)
     except msgspec.DecodeError as error:
@@ -200,7 +200,7 @@ class TaskState:
         """Return the task's control record for the next commit."""
         self.progress.changed = False
         return encode_json(
-            Control(
+            ControlRecord(
                 rules=self._signature.rules,
                 measures=self._signature.measures,
                 topics=list(self._rules.topics),
@@ -219,7 +219,7 @@ class TaskState:
         )
 
 
-def _check_rules(stored: Control, rules: EngineRules, signature: Signature) -> None:
+def _check_rules(stored: ControlRecord, rules: EngineRules, signature: Signature) -> None:
     fit = fit_of(stored.signature, signature)
     then, now = differing(f"topics={stored.topics} {stored.signature}", f"topics={list(rules.topics)} {signature}")
     differs = f"\n  stored: {then}\n  now:    {now}"
@@ -231,7 +231,7 @@ def _check_rules(stored: Control, rules: EngineRules, signature: Signature) -> N
         raise UnfitStateError(f"the store holds experiments that are measured by other metrics: {OTHER_MEASURES}{differs}")
 
 
-def _check_ends(stored: Control, rules: EngineRules) -> None:
+def _check_ends(stored: ControlRecord, rules: EngineRules) -> None:
     """Reject a later end for an experiment that has ended: its users' records may be gone, so these users would count twice."""
     if rules.experiments is None:
         return
@@ -246,7 +246,7 @@ def _check_ends(stored: Control, rules: EngineRules) -> None:
             )
 
 
-def _check_stages(stored: Control, rules: EngineRules) -> None:
+def _check_stages(stored: ControlRecord, rules: EngineRules) -> None:
     """Reject settings without a stage whose lists count: later lists of it would count in another one."""
     if rules.experiments is not None and not rules.experiments.stages_may_change:
         refuse_changed_stages(stage_changes([stored.counted_stages()], rules.experiments))

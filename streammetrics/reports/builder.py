@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from streammetrics.engine.signature import Signature, differing, fit_of
-from streammetrics.engine.task_state import Control, decode_control
+from streammetrics.engine.task_state import ControlRecord, decode_control
 from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
@@ -78,7 +78,7 @@ class ReportBuilder:
         self.marks: dict[int, CommitMark] = {}
         """The known commit of each task."""
         self.experiments = MergedExperiments(rules, signature, experiments)
-        self._controls: dict[int, Control] = {}
+        self._controls: dict[int, ControlRecord] = {}
         self._users: dict[int, int] = {}
         self._user_samples = SampledTasks()
         self._recent = None if experiments is None else RecentReader(self.aggregator, layout, experiments.deciding)
@@ -112,7 +112,7 @@ class ReportBuilder:
         self._position_bias.update(task, view.table(EXAMINATION))
         self.experiments.update(task, control, view.table(EXPERIMENTS))
 
-    def _controls_of(self, tasks: int) -> list[Control]:
+    def _controls_of(self, tasks: int) -> list[ControlRecord]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
 
     def final_span(self, report: Report) -> tuple[int, int] | None:
@@ -217,7 +217,7 @@ class ReportBuilder:
         """Return how many sampled users several tasks have seen; None if there is only one task."""
         return None if tasks < 2 else UserPartitions(*self._user_samples.merged(tasks))
 
-    def _user_windows(self, controls: Sequence[Control], newest: int) -> Iterator[UniqueUserWindow]:
+    def _user_windows(self, controls: Sequence[ControlRecord], newest: int) -> Iterator[UniqueUserWindow]:
         """Return the user windows that end where all tasks have enrolled all lists. Empty if users are not counted.
 
         A window is incomplete if some task has dropped panes of it, or did not yet count users for its length at its start.
@@ -241,7 +241,7 @@ class ReportBuilder:
                 known = progress.support[index].least if watermark == NEVER else watermark
                 yield InputPosition(topic, task, offset, _shown(watermark), _shown(known))
 
-    def _totals(self, controls: Iterable[Control]) -> tuple[Total, ...]:
+    def _totals(self, controls: Iterable[ControlRecord]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}
         for control in controls:
             for experiment, variant, tally in control.panes.totals:
@@ -256,7 +256,7 @@ class ReportBuilder:
         self._withheld = withheld
 
 
-def newest_shown(controls: Sequence[Control]) -> int:
+def newest_shown(controls: Sequence[ControlRecord]) -> int:
     """Return where windows end after a flush: the newest admitted event, unless no other events of any input support its time."""
     newest = max((control.progress.newest for control in controls), default=NEVER)
     supported = max((control.progress.newest_supported for control in controls), default=NEVER)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from streammetrics.engine.lateness import Lateness, median_ms
-from streammetrics.engine.task_state import Control
+from streammetrics.engine.task_state import ControlRecord
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.time_text import second_text, span_text
@@ -66,7 +66,7 @@ class LateInput:
         )
 
 
-def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
+def late_inputs(controls: Iterable[tuple[int, ControlRecord]]) -> Iterator[LateInput]:
     """Yield the inputs of committed tasks with more than `LATE_SHARE_MAX` late events."""
     for task, control in controls:
         counts = {(reason, topic): count for reason, topic, count in control.progress.counts}
@@ -87,7 +87,7 @@ def late_inputs(controls: Iterable[tuple[int, Control]]) -> Iterator[LateInput]:
                 )
 
 
-def merged_lateness(controls: Sequence[Control]) -> Control:
+def merged_lateness(controls: Sequence[ControlRecord]) -> ControlRecord:
     """Return the first state with the events and late events of all: states of several processes that share the users of their inputs."""
     counts: Counter[tuple[str, int]] = Counter()
     merged = [Lateness() for _ in controls[0].progress.lateness]

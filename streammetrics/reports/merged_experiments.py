@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from streammetrics.engine.signature import Signature, fit_of
-from streammetrics.engine.task_state import Control
+from streammetrics.engine.task_state import ControlRecord
 from streammetrics.enrolment.rules import Span
 from streammetrics.enrolment.runs import OF_RUN
 from streammetrics.enrolment.scopes import WHOLE
@@ -56,20 +56,20 @@ class MergedExperiments:
         self._scales = FrozenScales(self._idle_ms)
         self.has_scales = False
         """Whether frozen scales were read: they must be known before tasks are read."""
-        self._controls: dict[int, Control] = {}
+        self._controls: dict[int, ControlRecord] = {}
         self._started: dict[int, dict[str, MergedRun]] = {}
         self._scopes: dict[int, ScopeParts] = {}
         self._judged: tuple[object, tuple[ExperimentReport, ...]] = None, ()
         """The last reports, and what they were made for."""
 
-    def update(self, task: int, control: Control, cells: Mapping[str, bytes]) -> None:
+    def update(self, task: int, control: ControlRecord, cells: Mapping[str, bytes]) -> None:
         """Update from the committed state of a task. `cells` are its stored values of experiments."""
         self._controls[task] = control
         names = started_runs(control, cells) if fit_of(control.signature, self._signature) == "same" else {}
         self._started[task] = times_of(control, names)
         self._scopes[task] = scopes_of(names, parts_of(control), cells)
 
-    def _controls_of(self, tasks: int) -> list[Control]:
+    def _controls_of(self, tasks: int) -> list[ControlRecord]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
 
     def have_same_rules(self, tasks: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.task_state import Control
+from streammetrics.engine.task_state import ControlRecord
 from streammetrics.enrolment.scopes import WHOLE, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
 from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
@@ -32,7 +32,7 @@ StartedRuns: TypeAlias = Mapping[str, MergedRun]
 """For one task, by experiment: its latest run with enrolled lists."""
 
 
-def newest_supported(controls: Iterable[Control]) -> int:
+def newest_supported(controls: Iterable[ControlRecord]) -> int:
     """Return the time (ms) where ended inputs end: no other events support the lists after it. FOREVER while an input goes on.
 
     While inputs go on, such lists are not final.
@@ -43,7 +43,7 @@ def newest_supported(controls: Iterable[Control]) -> int:
     return supported if ended and supported != NEVER else FOREVER
 
 
-def started_runs(control: Control, cells: Iterable[str]) -> dict[int, str]:
+def started_runs(control: ControlRecord, cells: Iterable[str]) -> dict[int, str]:
     """Return the task's latest runs with enrolled lists: run number -> experiment.
 
     Runs that begin after `newest_supported` count only if the experiment has no other. A wrong clock began them.
@@ -56,12 +56,14 @@ def started_runs(control: Control, cells: Iterable[str]) -> dict[int, str]:
     return {number: name for name, number in latest.items()}
 
 
-def times_of(control: Control, numbers: Collection[int]) -> dict[str, MergedRun]:
+def times_of(control: ControlRecord, numbers: Collection[int]) -> dict[str, MergedRun]:
     """Return the times of the runs with these numbers, by experiment."""
     return {name: MergedRun(first, last) for number, name, first, last, *_ in control.labels.runs if number in numbers}
 
 
-def shown_runs(controls: Collection[Control], begun: Iterable[StartedRuns], *, idle_ms: int, lateness_ms: int) -> dict[str, MergedRun]:
+def shown_runs(
+    controls: Collection[ControlRecord], begun: Iterable[StartedRuns], *, idle_ms: int, lateness_ms: int
+) -> dict[str, MergedRun]:
     """Return the latest run with enrolled lists of each experiment. Runs that are over are left out.
 
     A run is over when the most advanced task admits no list that could extend it. That task has dropped its part, and the other parts
@@ -97,7 +99,7 @@ def join_runs(runs: Iterable[MergedRun], idle_ms: int) -> list[MergedRun]:
     return merged
 
 
-def _bounds(controls: Iterable[Control], lateness_ms: int) -> Iterator[int]:
+def _bounds(controls: Iterable[ControlRecord], lateness_ms: int) -> Iterator[int]:
     """Return the time (ms) before which each task may drop state. A task whose input has ended drops nothing."""
     for control in controls:
         yield NEVER if control.progress.watermark == FOREVER else close_bound(control.progress.watermark, lateness_ms)
@@ -139,7 +141,7 @@ class FrozenScales:
         after = Scales(max(known.until, run.last), {**known.by_measure, **chosen})
         return {scales_name(experiment): (self._stored.get(experiment), encode_scales(after))}
 
-    def drop(self, controls: Collection[Control], lateness_ms: int) -> dict[str, Change]:
+    def drop(self, controls: Collection[ControlRecord], lateness_ms: int) -> dict[str, Change]:
         """Return the changes that remove expired scales. `controls` are those of all tasks.
 
         Scales are expired if no task knows the experiment and no task can admit a list of its run any more, even if a task has read

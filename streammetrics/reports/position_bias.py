@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from streammetrics.engine.task_state import Control
+from streammetrics.engine.task_state import ControlRecord
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
@@ -130,7 +130,7 @@ class PositionBiasReader:
         """Update from the stored values of a task."""
         self._stored[task] = {int(period): value for period, value in periods.items()}
 
-    def read(self, tasks: int, controls: Iterable[Control], newest: int) -> PositionBias | None:
+    def read(self, tasks: int, controls: Iterable[ControlRecord], newest: int) -> PositionBias | None:
         """Return the curve of all tasks: of the period that lists are enrolled in, and the one before. `newest`: see `newest_shown`."""
         if self.view is None:
             return None

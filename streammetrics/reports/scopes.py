@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.engine.task_state import Control
+from streammetrics.engine.task_state import ControlRecord
 from streammetrics.enrolment.runs import OF_RUN, PartName
 from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, parse_scope_name
 from streammetrics.events.event_time import FOREVER, NEVER
@@ -41,7 +41,7 @@ ScopeParts: TypeAlias = Mapping[tuple[str, int], list[ScopePart]]
 """What one task stores of its experiments, by experiment and day."""
 
 
-def parts_of(control: Control) -> dict[int, StoredPart]:
+def parts_of(control: ControlRecord) -> dict[int, StoredPart]:
     """Return the parts of a task's runs, by number. Each run is a part of itself."""
     counted = dict(control.labels.counted)
     parts = {number: StoredPart(number, last=counted.get(number, NEVER)) for number, *_ in control.labels.runs}

@@ -23,7 +23,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import Input
-from streammetrics.engine.task_state import Control, decode_control
+from streammetrics.engine.task_state import ControlRecord, decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.state.tables import TaskView
@@ -262,7 +262,7 @@ class Pipeline:
         with self.store() as store:
             return dict(store.view(range(PARTITIONS), {}))
 
-    def controls(self) -> dict[int, Control]:
+    def controls(self) -> dict[int, ControlRecord]:
         return {task: decode_control(view.control) for task, view in self.views().items()}
 
     def committed(self) -> int:

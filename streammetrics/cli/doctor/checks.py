@@ -22,7 +22,7 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import LogIds
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
-from streammetrics.engine.task_state import Control, decode_control
+from streammetrics.engine.task_state import ControlRecord, decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
 from streammetrics.enrolment.stage_changes import stage_changes
 from streammetrics.errors import ConfigError, UnfitStateError
@@ -208,7 +208,7 @@ def _series_findings(settings: Settings, groups: Collection[Group]) -> Iterator[
         yield DoctorFinding("warn" if series.is_near else "ok", series.sentence, series.fix)
 
 
-def _stage_findings(controls: Iterable[Control], engine: Engine) -> Iterator[DoctorFinding]:
+def _stage_findings(controls: Iterable[ControlRecord], engine: Engine) -> Iterator[DoctorFinding]:
     """Check whether the settings have every stage of a rollout whose lists count."""
     rules = engine.rules.experiments
     if rules is None:
