@@ -64,9 +64,10 @@ class TestStart:
     def test_topic_ids_and_partition_counts_are_known(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         with kafka_broker.admin() as admin:
             expected = {entry["name"]: str(entry["topic_id"]) for entry in admin.describe_topics(list(topics))}
+            cluster_id = admin.describe_cluster()["cluster_id"]
         with running(settings_for(kafka_broker, *topics)) as member:
             assert member.source.logs.topic_ids == expected
-            assert member.source.logs.cluster_id == admin.describe_cluster()["cluster_id"]
+            assert member.source.logs.cluster_id == cluster_id
             assert member.source.partitions == 4
 
     def test_passwords_are_hidden(self) -> None:

@@ -143,9 +143,10 @@ def test_killed_processes_lose_and_double_nothing(kafka_broker: KafkaBroker, pro
             wait_until(lambda before=before: copied_so_far(kafka_broker, topics) > before, what="more copies")
             process.send_signal(signal.SIGKILL)
             process.wait()
-    assert streammetrics(*words(kafka_broker, topics, "--until-caught-up")).returncode == 0
+    done = streammetrics(*words(kafka_broker, topics, "--until-caught-up"))
+    assert done.returncode == 0
     copies = [copy.value for topic in topics for copy in read_committed(kafka_broker, f"{topic}-by-user")]
-    assert sorted(copies) == sorted(values)
+    assert sorted(copies) == sorted(values), done.stderr
 
 
 def copied_so_far(broker: KafkaBroker, topics: Sequence[str]) -> int:

@@ -160,13 +160,14 @@ class Repartitioner:
     def lag(self) -> int:
         """How many records wait to be copied, as far as this process owns their inputs."""
         with self._explained():
-            ends = ends_of(self._consumer, [Input(*place) for place in self._consumer.assignment()])
+            ends = ends_of(self._consumer, [*self._merge.queues])
             unread = sum(max(0, end - self._position(place)) for place, end in ends.items())
             return unread + sum(map(len, self._merge.queues.values()))
 
     @property
     def owns_inputs(self) -> bool:
-        return self._assigned is None and bool(self._consumer.assignment())
+        """Whether inputs were assigned and their reading has begun. The client's thread may assign inputs before it says so."""
+        return self._assigned is None and bool(self._merge.queues)
 
     def close(self) -> None:
         """Leave the group. What was read but not copied is read again by the next process."""
