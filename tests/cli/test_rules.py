@@ -41,7 +41,7 @@ class TestRules:
         rules = yaml.safe_load(files()["alerting_rules.yml"])["groups"][0]["rules"]
         for rule in rules:
             served, _, rest = rule["annotations"]["runbook_url"].partition("{{ else }}")
-            address = rest.removesuffix("{{ end }}")
+            address = "".join(re.findall(r'{{ "([^"]+)" }}', rest.removesuffix("{{ end }}")))
             assert served.endswith(f"/help/{rule['alert']}")
             assert address.startswith("https://github.com/")
             assert (ROOT / address.partition("/blob/main/")[2]).is_file()

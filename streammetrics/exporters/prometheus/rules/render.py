@@ -64,11 +64,12 @@ def _scraped_page(options: RuleOptions) -> str:
 
 def _runbook(alert: Alert, options: RuleOptions) -> str:
     """Return the address of a runbook: the given one, or the exporter's own page, or that on GitHub while no exporter is scraped."""
-    elsewhere, here = f"{options.runbooks or RUNBOOKS}{alert.name}.md", f"/help/{alert.name}"
+    here = f"/help/{alert.name}"
     if options.runbooks:
-        return elsewhere
+        return f"{options.runbooks}{alert.name}.md"
     if options.page:
         return f"{options.page}{here}"
+    elsewhere = f'{{{{ "{RUNBOOKS}" }}}}{{{{ "{alert.name}.md" }}}}'  # in two parts, so that the lines of the file stay short
     return f"{options.annotation(_EXPORTERS)}http://{_INSTANCE}{here}{{{{ else }}}}{elsewhere}{{{{ end }}}}"
 
 
