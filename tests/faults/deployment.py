@@ -159,7 +159,7 @@ class Partitions(Deployment):
             yield met
 
     def _met_by_masters(self, fault: Fault) -> Fault:
-        """Return a fault of the master where it would meet its replica, because nobody notices a replica that is away."""
+        """Return a fault of a replica as one of its master: the numbers do not depend on a replica that is away."""
         if fault.host in CACHES:
             master = self._master_of(fault.host)
             return fault._replace(host=master, others=tuple(fault.host if other == master else other for other in fault.others))
