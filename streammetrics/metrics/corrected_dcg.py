@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from streammetrics.metrics.arrays import Floats
-from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve
+from streammetrics.metrics.examination import ExaminationCurve
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.spec import Spec
 from streammetrics.metrics.units import DISCOUNT_BITS, GRADE_BITS, discount_units, gain_units, grade_units
@@ -51,7 +51,7 @@ def corrected_weights(curve: ExaminationCurve, k: int, spec: Spec = DEFAULT_SPEC
     """Return 1 / (p_i d_i) of ranks 1 to k: shape (k,). Raises MetricError if the curve lacks the estimate of one of them."""
     if not 1 <= k <= curve.known_to:
         missing = next((each for each in curve.ranks if each.why_not is not None), None)
-        reason = f"; rank {missing.rank} has no estimate: {WHY_NOT[missing.why_not]}" if missing and missing.why_not else ""
+        reason = f"; rank {missing.rank} has no estimate: {missing.why_not}" if missing else ""
         allowed = f"whole numbers 1..{curve.known_to}" if curve.known_to else "none"
         raise MetricError("cut-off", f"got {k!r}; allowed are {allowed}{reason}")
     return discount_weights(k, spec) / np.array(curve.values[:k], dtype=np.float64)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -41,13 +41,9 @@ CONFIDENCE: Final = 0.95
 _STEPS_MAX: Final = 200
 _PRECISION: Final = 1e-10
 
-WhyNot: TypeAlias = Literal["no_shows", "no_shared_items", "few_clicks"]
-WHY_NOT: Final[dict[WhyNot, str]] = {
-    "no_shows": "nothing was shown at this rank",
-    "no_shared_items": "no item shown at several ranks links this rank to rank 1",
-    "few_clicks": f"items shown at several ranks have fewer than {CLICKS_MIN} clicks here",
-}
-"""Why a rank has no estimate."""
+NO_SHOWS: Final = "nothing was shown at this rank"
+NO_SHARED_ITEMS: Final = "no item shown at several ranks links this rank to rank 1"
+FEW_CLICKS: Final = f"items shown at several ranks have fewer than {CLICKS_MIN} clicks here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class RankExamination:
     """The estimate of one rank, relative to rank 1, and what it was made from.
 
     examination, lower, upper: the estimate and its band; None without an estimate. shows, clicks: of all items at this rank.
-    shared_shows, shared_clicks: of items that were shown at several ranks, which alone count. why_not: None with an estimate.
+    shared_shows, shared_clicks: of items that were shown at several ranks, which alone count. why_not: why there is no estimate.
     """
 
     rank: int
@@ -66,7 +62,7 @@ class RankExamination:
     clicks: int
     shared_shows: int
     shared_clicks: int
-    why_not: WhyNot | None = None
+    why_not: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,7 +97,7 @@ class ExaminationCurve:
                 "lower": each.lower,
                 "upper": each.upper,
                 "shared_clicks": each.shared_clicks,
-                "why_not": None if each.why_not is None else WHY_NOT[each.why_not],
+                "why_not": each.why_not,
             }
             for each in self.ranks
         ]
@@ -157,7 +153,7 @@ def examination_curve(
             value, lower, upper = (math.exp(logs[at] + side * z * errors[at]) for side in (0, -1, 1))
             found.append(RankExamination(at + 1, value, lower, upper, shown, clicked, shared_shows, shared_clicks))
         else:
-            why_not = reasons[at] if shown else "no_shows"
+            why_not = reasons[at] if shown else NO_SHOWS
             found.append(RankExamination(at + 1, None, None, None, shown, clicked, shared_shows, shared_clicks, why_not))
     return ExaminationCurve(tuple(found), len(names), int(shared.sum()), confidence)
 
@@ -187,7 +183,7 @@ def _matrices(
     return names, n, c
 
 
-def _estimable(n: Floats, c: Floats) -> tuple[Bools, list[WhyNot]]:
+def _estimable(n: Floats, c: Floats) -> tuple[Bools, list[str]]:
     """Return which ranks can be estimated against rank 1, and why the others cannot. `n` and `c` are those of shared items.
 
     The equations have one finite solution if any two of the ranks are linked in both directions by items with a click at one and shows
@@ -195,7 +191,7 @@ def _estimable(n: Floats, c: Floats) -> tuple[Bools, list[WhyNot]]:
     """
     ranks = n.shape[1]
     kept = np.ones(ranks, dtype=bool)
-    reasons: list[WhyNot] = ["no_shared_items"] * ranks
+    reasons = [NO_SHARED_ITEMS] * ranks
     while kept.any():
         shown, clicked = n * kept, c * kept
         used = (shown > 0).sum(axis=1) > 1
@@ -207,7 +203,7 @@ def _estimable(n: Floats, c: Floats) -> tuple[Bools, list[WhyNot]]:
         if not lost.any():
             break
         for at in np.flatnonzero(lost):
-            reasons[at] = "few_clicks" if few[at] and shown[used][:, at].any() else "no_shared_items"
+            reasons[at] = FEW_CLICKS if few[at] and shown[used][:, at].any() else NO_SHARED_ITEMS
         kept = kept & ~lost
     return kept, reasons
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from streammetrics.engine.task_state import ControlRecord
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.corrected_dcg import DEFAULT_SPEC, corrected_weights, discount_weights, gains_of_grades
-from streammetrics.metrics.examination import WHY_NOT, ExaminationCurve, RankExamination, examination_curve
+from streammetrics.metrics.examination import ExaminationCurve, RankExamination, examination_curve
 from streammetrics.metrics.spec import Spec
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ItemCounts, VariantGrades, decode_counts, merged_counts
 
@@ -52,21 +52,6 @@ class VariantDcg:
     corrected_dcg: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class ShownRank:
-    """A `RankExamination` as a report shows it: `why_not` is a sentence."""
-
-    rank: int
-    examination: float | None
-    lower: float | None
-    upper: float | None
-    shows: int
-    clicks: int
-    shared_shows: int
-    shared_clicks: int
-    why_not: str | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownPositionBias:
     """Position bias as a report shows it; see `PositionBias`. All of it is an estimate. `withheld` and `caution` are sentences."""
@@ -78,7 +63,7 @@ class ShownPositionBias:
     shared_items: int
     sampled_share: float
     confidence: float | None
-    ranks: tuple[ShownRank, ...]
+    ranks: tuple[RankExamination, ...]
     variants: tuple[VariantDcg, ...]
     is_estimate: Literal[True] = True
 
@@ -109,13 +94,9 @@ class PositionBias:
             shared_items=0 if curve is None else curve.shared_items,
             sampled_share=self.sampled_share,
             confidence=None if curve is None else curve.confidence,
-            ranks=() if curve is None else tuple(map(_shown_rank, curve.ranks)),
+            ranks=() if curve is None else curve.ranks,
             variants=self.variants,
         )
-
-
-def _shown_rank(each: RankExamination) -> ShownRank:
-    return ShownRank(**{**asdict(each), "why_not": None if each.why_not is None else WHY_NOT[each.why_not]})
 
 
 @dataclass(slots=True)

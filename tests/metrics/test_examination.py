@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics.arrays import Floats
-from streammetrics.metrics.examination import CLICKS_MIN, RANKS_MAX, WHY_NOT, ExaminationCurve, examination_curve
+from streammetrics.metrics.examination import (
+    CLICKS_MIN,
+    FEW_CLICKS,
+    NO_SHARED_ITEMS,
+    NO_SHOWS,
+    RANKS_MAX,
+    ExaminationCurve,
+    examination_curve,
+)
 from streammetrics.metrics.names import MetricError
 from tests.metrics.clax_golden import FILE
 from tests.support.click_simulation import simulate
@@ -148,15 +156,15 @@ def test_the_curve_is_that_of_clax() -> None:
 
 def test_items_at_one_rank_only_leave_ranks_without_an_estimate() -> None:
     curve = curve_of({(1, 1): (500, 200), (2, 2): (500, 100)}, ranks_max=3)
-    assert [each.why_not for each in curve.ranks] == ["no_shared_items", "no_shared_items", "no_shows"]
+    assert [each.why_not for each in curve.ranks] == [NO_SHARED_ITEMS, NO_SHARED_ITEMS, NO_SHOWS]
     assert (curve.values, curve.known_to, curve.items, curve.shared_items) == ((None, None, None), 0, 2, 0)
     assert [(each.shows, each.clicks, each.shared_shows) for each in curve.ranks] == [(500, 200, 0), (500, 100, 0), (0, 0, 0)]
-    assert WHY_NOT["no_shared_items"] in repr(curve)
+    assert NO_SHARED_ITEMS in repr(curve)
 
 
 def test_ranks_that_no_chain_of_items_links_to_the_first_have_no_estimate() -> None:
     curve = curve_of({(1, 1): (500, 200), (1, 2): (500, 100), (2, 3): (500, 50), (2, 4): (500, 40)}, ranks_max=4)
-    assert [each.why_not for each in curve.ranks] == [None, None, "no_shared_items", "no_shared_items"]
+    assert [each.why_not for each in curve.ranks] == [None, None, NO_SHARED_ITEMS, NO_SHARED_ITEMS]
     assert curve.known_to == 2
 
 
@@ -168,7 +176,7 @@ def test_a_chain_links_ranks_that_share_no_item() -> None:
 @pytest.mark.parametrize("clicks", [CLICKS_MIN - 1, CLICKS_MIN])
 def test_a_rank_needs_some_clicks(clicks: int) -> None:
     curve = curve_of({(1, 1): (500, 200), (1, 2): (500, clicks)}, ranks_max=2)
-    assert curve.ranks[1].why_not == (None if clicks == CLICKS_MIN else "few_clicks")
+    assert curve.ranks[1].why_not == (None if clicks == CLICKS_MIN else FEW_CLICKS)
     assert (curve.values[0] is None) == (clicks < CLICKS_MIN)  # one rank alone shows nothing
 
 
@@ -187,7 +195,7 @@ def test_clicks_on_one_side_only_have_no_finite_ratio() -> None:
 
 def test_no_counts_at_all() -> None:
     curve = examination_curve([], [], [], [], ranks_max=2)
-    assert [each.why_not for each in curve.ranks] == ["no_shows", "no_shows"]
+    assert [each.why_not for each in curve.ranks] == [NO_SHOWS, NO_SHOWS]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.examination import WHY_NOT, RankExamination
+from streammetrics.metrics.examination import RankExamination
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_events
 from streammetrics.offline.replay.proposed_stages import proposal_lines, proposals_of, with_proposals
@@ -145,7 +145,7 @@ def position_bias_lines(found: PositionBias | None) -> Iterator[str]:
         else:
             numbers = [each.rank for each in ranks]
             span = f"rank  {numbers[0]:>4}" if len(numbers) == 1 else f"ranks {numbers[0]:>4} to {numbers[-1]}"
-            yield f"  {span}  no estimate: {WHY_NOT[reason]}"
+            yield f"  {span}  no estimate: {reason}"
     for each in found.variants:
         for name, value in each.corrected_dcg.items():
             where = f"{fit(each.experiment)} {fit(each.variant)}"
