@@ -22,9 +22,11 @@ from streammetrics.config.fields import (
 )
 from streammetrics.config.stages import Shares, StageSettings, stage_conflicts, stages_of
 from streammetrics.config.times import Moment
+from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()
+_RULES = tuple(name for name in Policy.__dataclass_fields__ if name != "settings_text")
 
 
 class NamedExperiment(Section):
@@ -60,7 +62,7 @@ _OF_ONE: Final = ("control", "holdout", "shares", "unit", "stages", "stage_label
 
 def _own_rules(named: NamedExperiment) -> dict[str, Any]:
     """Return the rules that are set for one experiment."""
-    own = {name: value for name in Policy.__dataclass_fields__ if (value := getattr(named, name)) is not None}
+    own = {name: value for name in _RULES if (value := getattr(named, name)) is not None}
     return own | {"stages": stages_of(named.stages, named.stage_label)} if named.stages else own
 
 
@@ -176,11 +178,11 @@ class ExperimentSettings(Section):
 
     def policy(self, experiment: str) -> Policy:
         """Return the rules of one experiment. Raises ExperimentError for invalid values."""
-        return Policy(**(self._general() | _own_rules(self.named.get(experiment, NamedExperiment()))))
+        return Policy(settings_text=settings_text, **(self._general() | _own_rules(self.named.get(experiment, NamedExperiment()))))
 
     def _general(self) -> dict[str, Any]:
         """Return the rules that can be set for all experiments."""
-        return {name: getattr(self, name) for name in Policy.__dataclass_fields__ if name not in _OF_ONE}
+        return {name: getattr(self, name) for name in _RULES if name not in _OF_ONE}
 
     @property
     def stage_labels(self) -> tuple[str, ...]:

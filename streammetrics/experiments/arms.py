@@ -16,7 +16,7 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
 from streammetrics.experiments.measures import USERS_AT, Measure
 from streammetrics.experiments.running_stage import unseen_stage
-from streammetrics.experiments.share_words import compare_from
+from streammetrics.experiments.share_words import set_again
 from streammetrics.experiments.strata import Cells, Combined
 from streammetrics.experiments.verdict import needed_by_verdicts, waiting
 from streammetrics.experiments.words import counted_words, join, named, percent, say
@@ -173,7 +173,12 @@ class Arms:
             late=named(late.variant),
             missed=percent(late.missed_share),
             other=named(control if late.variant == variant else variant),
-            advice=compare_from(self.stored.experiment, self.stored.variants_since_ms[late.variant]),
+            advice=set_again(
+                self.policy,
+                "To compare them from then on",
+                self.stored.experiment,
+                {"start": self.stored.variants_since_ms[late.variant]},
+            ),
         )
 
 

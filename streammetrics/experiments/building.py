@@ -8,7 +8,7 @@ from dataclasses import replace
 from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.comparing import measures_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
-from streammetrics.experiments.health import Health, toml_control
+from streammetrics.experiments.health import Health, control_setting
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.list_signs import ListSigns, list_signs
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
@@ -138,21 +138,21 @@ def _gate(
     return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.said) for each in preferences})
 
 
-def _no_control(experiment: str, seen: Sequence[str]) -> str:
+def _no_control(policy: Policy, experiment: str, seen: Sequence[str]) -> str:
     """Say why no variant is the control. A single variant is no reason to make it the control."""
     if len(seen) < 2:
         return say("only {arm} has users so far; a comparison needs a control, too", arm=named(seen[0])) if seen else "no users yet"
-    return say("no variant is the control.{how}", how=advice(f" Set {toml_control(experiment, seen)}"))
+    return say("no variant is the control.{how}", how=advice(f" Set {control_setting(policy, experiment, seen)}"))
 
 
-def _missing_control(experiment: str, control: str, seen: Sequence[str]) -> str:
+def _missing_control(policy: Policy, experiment: str, control: str, seen: Sequence[str]) -> str:
     """Say that the configured control has no users, and which variants have some."""
     arms = join(map(named, seen), ", ")
     return say(
         "no user saw the control '{control}'. Variants seen: {arms}.{how}",
         control=named(control),
         arms=arms,
-        how=advice(f" Correct the setting {toml_control(experiment, seen)}"),
+        how=advice(f" Correct the setting {control_setting(policy, experiment, seen)}"),
     )
 
 
@@ -170,8 +170,8 @@ def _overall(
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
         return min((each.verdict for each in preferences), key=severity)
     if control is None:
-        return Verdict("inconclusive", _no_control(stored.experiment, [each.variant for each in variants]))
+        return Verdict("inconclusive", _no_control(arms.policy, stored.experiment, [each.variant for each in variants]))
     if (seen := in_order(stored.first_exposures)) and control not in seen:
-        return Verdict("inconclusive", _missing_control(stored.experiment, control, seen))
+        return Verdict("inconclusive", _missing_control(arms.policy, stored.experiment, control, seen))
     waits = Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants], control))
     return verdict_of_all(variants) or waits

@@ -1,4 +1,4 @@
-"""Health: whether an experiment is sound. Counts in; findings in plain words out, with the TOML that settles them. Pure."""
+"""Health: whether an experiment is sound. Counts in; findings in plain words out, with the settings that settle them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.proposals import Changed, propose
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.share_words import facts_and_advice
-from streammetrics.experiments.toml_text import shares_text, stages_text, toml_string, under
 from streammetrics.experiments.words import Part, Words, advice, chance, join, named, parts_of, percent, say
 
 
@@ -68,17 +67,17 @@ def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users:
     """Say that too many of the users saw several variants, and which settings fit such an assignment.
 
     >>> multi_exposure_trouble(Policy(), "ranker", 0.31, 900)[0]  # doctest: +ELLIPSIS
-    '31 % of the users saw more than one variant; the limit is 1 %. If ... own, set under [experiments.named.ranker]: unit = "list"'
+    '31 % of the users saw more than one variant; the limit is 1 %. If ... own, set unit of ranker'
     """
     if share <= policy.multi_exposed_share_max or users < policy.min_users:
         return []
     proposal = None if changed is None else propose([changed], policy)
     stages = () if proposal is None else proposal.stages
-    told, by_list = "", 'unit = "list"'
+    told = ""
     if stages:
-        told = f" If users move between the stages of a rollout, set {under(experiment, stages_text(stages))}."
+        told = f" If users move between the stages of a rollout, set {policy.settings_text(experiment, {'stages': stages})}."
     if policy.unit == "user":
-        told += f" If each list is assigned on its own, {f'add {by_list}' if stages else f'set {under(experiment, by_list)}'}"
+        told += f" If each list is assigned on its own, set {policy.settings_text(experiment, {'unit': 'list'})}"
     limit = percent(policy.multi_exposed_share_max)
     return [
         say(
@@ -118,7 +117,7 @@ def check_split(
     if shares is None:
         if len(seen) < 2 or changed is not None:
             return None, [], []
-        equal = toml_shares(experiment, dict.fromkeys(in_order(seen), 1.0))
+        equal = policy.settings_text(experiment, {"shares": dict.fromkeys(in_order(seen), 1.0)})
         return None, [], [say("split not checked: no shares configured.{how}", how=advice(f" To check it, set {equal}{_YOURS}"))]
     strays = {name: count for name, count in seen.items() if name not in shares}
     p = sample_ratio_p_value({name: count for name, count in seen.items() if name not in strays}, shares)
@@ -127,14 +126,15 @@ def check_split(
         counts = join((say("{name} {count:,}", name=named(name), count=seen.get(name, 0)) for name in in_order(shares)), ", ")
         broken = say("{things} are not split as configured ({counts}; {chance})", things=things, counts=counts, chance=chance(p))
         observed = _observed({name: seen.get(name, 0) for name in in_order(shares)})
-        intended = advice(f" If this split is intended, set {toml_shares(experiment, observed, stage)}") if len(observed) > 1 else ""
+        setting = policy.settings_text(experiment, {"shares": observed}, stage)
+        intended = advice(f" If this split is intended, set {setting}") if len(observed) > 1 else ""
         troubles.append(
             say("{broken}: fix the assignment.{intended}", broken=broken, intended=intended)
             if changed is None
             else say("{broken}; {change}", broken=broken, change=facts_and_advice(changed, policy))
         )
     if units >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * units:
-        every = toml_shares(experiment, {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}, stage)
+        every = {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
         troubles.append(
             say(
@@ -142,30 +142,21 @@ def check_split(
                 share=percent(sum(strays.values()) / units),
                 saw=saw,
                 strays=join(map(named, in_order(strays)), ", "),
-                intended=advice(f" If it is intended, set {every}{_YOURS}"),
+                intended=advice(f" If it is intended, set {policy.settings_text(experiment, {'shares': every}, stage)}{_YOURS}"),
             )
         )
     return p, troubles, []
 
 
-def toml_shares(experiment: str, shares: Mapping[str, float], stage: str | None = None) -> str:
-    """Return the setting for shares, as a table name and a line of TOML. With a stage, it is that of the stage.
+def control_setting(policy: Policy, experiment: str, variants: Collection[str]) -> str:
+    """Return the setting for the control, with the first of the variants as an example.
 
-    >>> toml_shares("ranker v7", {"control": 0.9, "b 2": 0.1})
-    'under [experiments.named."ranker v7"]: shares = { control = 0.9, "b 2" = 0.1 }'
-    """
-    return under(experiment, shares_text(shares), stage=stage)
-
-
-def toml_control(experiment: str, variants: Collection[str]) -> str:
-    """Return the setting for the control, as a table name and a line of TOML, with the first of the variants as an example.
-
-    >>> toml_control("ranker", ["a", "b"])
-    'under [experiments.named.ranker]: control = "a" (or one of: b)'
+    >>> control_setting(Policy(), "ranker", ["a", "b"])
+    'control of ranker (or one of: b)'
     """
     first, *others = in_order(variants)
     more = f" (or one of: {', '.join(others)})" if others else ""
-    return under(experiment, f"control = {toml_string(first)}{more}")
+    return f"{policy.settings_text(experiment, {'control': first})}{more}"
 
 
 def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import ExperimentError, Measure, Measures
+from streammetrics.experiments.proposed_settings import SettingsText, settings_named
 from streammetrics.experiments.sample_ratio import check_shares
 from streammetrics.experiments.stages import ExperimentUnit, Stage, check_stages
 
@@ -47,6 +48,7 @@ class Policy:
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
     multi_exposed_share_max: the experiment is invalid if more of its users saw several variants, or one without a share.
     unmatched_share_max: the experiment is invalid if more of the feedback matches no list.
+    settings_text: how sentences write settings that would settle a finding.
 
     Raises ExperimentError for an invalid value.
     """
@@ -70,6 +72,7 @@ class Policy:
     sample_ratio_alpha: float = 0.01
     multi_exposed_share_max: float = 0.01
     unmatched_share_max: float = 0.25
+    settings_text: SettingsText = settings_named
 
     def __post_init__(self) -> None:
         for name in ("alpha", "sample_ratio_alpha"):

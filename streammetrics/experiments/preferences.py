@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streammetrics.experiments.health import Health, toml_control
+from streammetrics.experiments.health import Health, control_setting
 from streammetrics.experiments.interleaving import credit_levels, preference, reversed_credit
 from streammetrics.experiments.name_order import group_order, in_order
 from streammetrics.experiments.policy import Policy, known_control
@@ -71,12 +71,12 @@ def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple
 def _no_control(policy: Policy, experiment: str, teams: Sequence[str]) -> str:
     """Say that no team is the control, and the setting to add. Arms and teams of one experiment share it."""
     if policy.control is None:
-        return f"no team is the control. Set {toml_control(experiment, teams)}"
+        return f"no team is the control. Set {control_setting(policy, experiment, teams)}"
     return say(
         "no team is the control '{control}'. Teams seen: {teams}. Send one of them as '{control}', or correct the setting {setting}",
         control=named(policy.control),
         teams=join(map(named, teams), ", "),
-        setting=toml_control(experiment, teams),
+        setting=control_setting(policy, experiment, teams),
     )
 
 

@@ -1,17 +1,16 @@
-"""Settings that fit how the shares of the arms changed: a start, an end and stages. Segments in, settings out. Pure."""
+"""Which start, end and stages fit how the shares of the arms changed. Segments in, settings out. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.arrivals import Arrivals
 from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.proposed_settings import Proposal
 from streammetrics.experiments.share_changes import ShareChange, ShareSegment
 from streammetrics.experiments.stages import STAGES_MAX, Stage
-from streammetrics.experiments.toml_text import stages_text, time_text
 
 SEGMENTS_OF_ROLLOUT: Final = 4
 """A rollout has at most so many steps. More look like outages."""
@@ -67,25 +66,6 @@ class Changed(NamedTuple):
         return returns or len(inner) > SEGMENTS_OF_ROLLOUT or not all(each.control and each.treatment for each in inner)
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """Settings with which the arms have users of the same times. start_ms, end_ms: None: leave them. stages: empty: leave them."""
-
-    start_ms: int | None = None
-    end_ms: int | None = None
-    stages: tuple[Stage, ...] = ()
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The settings, each a line of TOML.
-
-        >>> Proposal(start_ms=1_732_183_200_000).lines
-        ('start = 2024-11-21T10:00:00Z',)
-        """
-        times = (f"{name} = {time_text(at)}" for name, at in (("start", self.start_ms), ("end", self.end_ms)) if at is not None)
-        return (*times, stages_text(self.stages)) if self.stages else tuple(times)
-
-
 def propose(changes: Sequence[Changed], policy: Policy, end_ms: int | None = None) -> Proposal | None:
     """Return the settings that fit these changes of one experiment; None if there are none.
 
@@ -97,7 +77,7 @@ def propose(changes: Sequence[Changed], policy: Policy, end_ms: int | None = Non
     end = min([*ends, *([] if end_ms is None else [end_ms])], default=None)
     has_steps = any(len(each.compared) > 1 for each in usable)
     found = Proposal(start, end, _stages(usable, policy) if has_steps and policy.stage_label is None else ())
-    return found if found.lines else None
+    return found if found.settings else None
 
 
 def _stages(changes: Sequence[Changed], policy: Policy) -> tuple[Stage, ...]:

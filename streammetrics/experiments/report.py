@@ -12,7 +12,7 @@ from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.preferences import PreferenceReport
-from streammetrics.experiments.proposals import Proposal
+from streammetrics.experiments.proposed_settings import Proposal
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
 

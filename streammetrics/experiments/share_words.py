@@ -1,15 +1,15 @@
-"""A share that changed, in words: when, from what to what, and the settings that settle it, as TOML. Values in, text out. Pure."""
+"""A share that changed, in words: when, from what to what, and the settings that settle it. Values in, text out. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.proposals import SEGMENTS_OF_ROLLOUT, Changed, propose
+from streammetrics.experiments.proposed_settings import ProposedValue
 from streammetrics.experiments.share_changes import ShareSegment
-from streammetrics.experiments.toml_text import time_text, under
 from streammetrics.experiments.words import Words, advice, chance, join, named, percent, say
 
 
@@ -134,19 +134,13 @@ def _advice(changed: Changed, policy: Policy) -> list[str]:
     aims = [aim for time, aim in ((found.start_ms, "from then on"), (found.end_ms, "up to then")) if time is not None]
     purpose = "If this is a rollout" if found.stages else f"To compare them {_and(aims)}"
     instead = " instead of shares" if found.stages and policy.shares else ""
-    *others, last = found.lines
-    return [set_again(purpose, changed.experiment, [*others, last + instead])]
+    return [set_again(policy, purpose, changed.experiment, found.settings, instead)]
 
 
-def compare_from(experiment: str, start_ms: int) -> str:
-    """Return the setting that leaves out the time before an arm joined."""
-    return set_again("To compare them from then on", experiment, [f"start = {time_text(start_ms)}"])
-
-
-def set_again(purpose: str, experiment: str, settings: Sequence[str]) -> str:
-    """Return a sentence that names settings, each a line of TOML. Lists that count already are counted again by a replay."""
+def set_again(policy: Policy, purpose: str, experiment: str, settings: Mapping[str, ProposedValue], instead: str = "") -> str:
+    """Return a sentence that names settings. Lists that count already are counted again by a replay."""
     again = "count the log again (`streammetrics replay --find-stages` does both)"
-    return advice(f"{purpose}, set {under(experiment, *settings)}, and {again}")
+    return advice(f"{purpose}, set {policy.settings_text(experiment, settings)}{instead}, and {again}")
 
 
 def utc(at_ms: int) -> str:

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.arrivals import HOUR_MS
 from streammetrics.experiments.measures import LISTS_AT, Measures
+from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.share_words import set_again, utc
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.toml_text import time_text
 from streammetrics.experiments.words import named, say
 
 VISITS_MIN: Final = 20.0
@@ -54,9 +54,8 @@ def silent_arm(measures: Measures, stored: Stored, control: str, treatment: str)
     return SilentArm(gone, other, last_ms, since, expected) if visits >= (VISITS_IN_WINDOW_MIN if is_long else VISITS_MIN) else None
 
 
-def silent_words(experiment: str, silent: SilentArm, control: str, treatment: str) -> str:
+def silent_words(policy: Policy, experiment: str, silent: SilentArm, control: str, treatment: str) -> str:
     """Say since when an arm has had no list, and which setting ends the comparison there."""
-    end = f"end = {time_text(silent.end_ms)}"
     return say(
         "{arm} has had no list since {last}, while {other} has had {others:,} (about {expected:,.0f} were expected): it has ended or is not"
         " logged, so {control} and {treatment} are not compared. {advice}",
@@ -67,5 +66,5 @@ def silent_words(experiment: str, silent: SilentArm, control: str, treatment: st
         expected=silent.expected,
         control=named(control),
         treatment=named(treatment),
-        advice=set_again("To compare them up to then", experiment, [end]),
+        advice=set_again(policy, "To compare them up to then", experiment, {"end": silent.end_ms}),
     )

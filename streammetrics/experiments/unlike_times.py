@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from streammetrics.experiments.arrivals import Arrivals
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.proposals import Changed, Proposal, propose
+from streammetrics.experiments.proposals import Changed, propose
+from streammetrics.experiments.proposed_settings import Proposal
 from streammetrics.experiments.share_changes import share_change
 from streammetrics.experiments.share_words import change_words, facts
 from streammetrics.experiments.silent_arms import silent_arm, silent_words
@@ -67,7 +68,7 @@ def unlike_times(policy: Policy, measures: Measures, stored: Stored, control: st
     for treatment in treatments:
         if treatment not in reasons and (silent := silent_arm(measures, stored, control, treatment)) is not None:
             ends.append(silent.end_ms)
-            reasons[treatment] = silent_words(stored.experiment, silent, control, treatment)
+            reasons[treatment] = silent_words(policy, stored.experiment, silent, control, treatment)
     return UnlikeTimes(reasons, changes, tuple(notes), propose(serious, policy, min(ends, default=None)))
 
 

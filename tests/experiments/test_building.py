@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import add_credits
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.estimates import difference, estimate
@@ -46,7 +47,7 @@ def stored(moments: Mapping[str, list[int]], **others: object) -> Stored:
 
 
 def report_of(policy: Policy, kept: Stored) -> ExperimentReport:
-    return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept, {}))
+    return build_report(MEASURES, replace(policy, settings_text=settings_text), kept, choose_scales(MEASURES, policy, kept, {}))
 
 
 def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
@@ -535,7 +536,8 @@ def test_an_arm_that_joined_late_is_not_compared_with_lists_of_other_times() -> 
     span = {"from_ms": 1_000, "to_ms": 11_000}
     for since, word in ((1_000, "regressed"), (1_500, "regressed"), (1_501, "inconclusive"), (6_000, "inconclusive")):
         kept = stored(moments, variants_since_ms={"control": -5, "late": since}, **span)
-        found = {each.variant: each for each in build_report(MEASURES, Policy(), kept, scales).variants}
+        policy = Policy(settings_text=settings_text)
+        found = {each.variant: each for each in build_report(MEASURES, policy, kept, scales).variants}
         late, worse = found["late"], found["worse"]
         assert late.verdict is not None
         assert worse.verdict is not None

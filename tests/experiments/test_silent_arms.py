@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import ExperimentReport, Policy, Stored, build_report, choose_scales, of_users
 from streammetrics.experiments.arrivals import HOUR_MS
 from streammetrics.experiments.silent_arms import silent_arm
@@ -81,7 +82,7 @@ def test_arms_that_stopped_together_are_not_silent() -> None:
 
 
 def report(found: Stored) -> ExperimentReport:
-    policy = Policy(paging=("ndcg@10",))
+    policy = Policy(paging=("ndcg@10",), settings_text=settings_text)
     return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
 
 

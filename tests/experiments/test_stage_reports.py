@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import ExperimentError, ExperimentReport, Policy, Stage, Stored, build_report, choose_scales
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.exporters.prometheus.experiment_rows import stage_rows
@@ -23,7 +24,7 @@ RAMP = {"": 0.05, "500000": 0.5}
 
 
 def report(policy: Policy, kept: Stored) -> ExperimentReport:
-    return build_report(MEASURES, policy, kept, choose_scales(MEASURES, policy, kept, {}))
+    return build_report(MEASURES, replace(policy, settings_text=settings_text), kept, choose_scales(MEASURES, policy, kept, {}))
 
 
 def test_a_drop_over_stages_is_regressed_and_every_stage_is_shown() -> None:

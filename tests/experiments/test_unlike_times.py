@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import (
     ExperimentReport,
     Policy,
@@ -47,7 +48,7 @@ def kept(by_hour: Mapping[str, Sequence[int]], chances: Mapping[str, float] | No
 
 
 def report(found: Stored, policy: Policy | None = None) -> ExperimentReport:
-    policy = policy or Policy(paging=("ndcg@10",))
+    policy = replace(policy or Policy(paging=("ndcg@10",)), settings_text=settings_text)
     return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
 
 
@@ -196,7 +197,7 @@ def test_users_in_several_variants_name_the_unit_and_the_stages() -> None:
     assert several.word == "invalid"
     assert several.reason.endswith(
         "saw more than one variant; the limit is 1 %. If users move between the stages of a rollout, set under [experiments.named.ranker]:"
-        f' {TWO_STAGES}. If each list is assigned on its own, add unit = "list"'
+        f' {TWO_STAGES}. If each list is assigned on its own, set under [experiments.named.ranker]: unit = "list"'
     )
     constant = report(kept(STEADY, multi=900)).verdict
     assert constant.reason.endswith('If each list is assigned on its own, set under [experiments.named.ranker]: unit = "list"')
@@ -215,15 +216,11 @@ def staged(second: Mapping[str, Sequence[int]], unit: str = "user") -> tuple[Sto
     return replace(found, stages=tuple(of_stages), arrivals=arrivals(RAMP)), Policy(paging=("ndcg@10",), stages=stages)
 
 
-def staged_report(found: Stored, policy: Policy) -> ExperimentReport:
-    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
-
-
 def test_the_shares_may_differ_between_stages_and_not_within_one() -> None:
-    right = staged_report(*staged({"control": [50] * 24, "treatment": [50] * 24}))
+    right = report(*staged({"control": [50] * 24, "treatment": [50] * 24}))
     assert right.variants[1].measures[0].lift is not None
     assert "changed" not in right.verdict.reason
-    wrong = staged_report(*staged({"control": [50] * 12 + [95] * 12, "treatment": [50] * 12 + [5] * 12})).variants[1].verdict
+    wrong = report(*staged({"control": [50] * 12 + [95] * 12, "treatment": [50] * 12 + [5] * 12})).variants[1].verdict
     assert wrong is not None
     assert wrong.reason.startswith(
         "in stage half: the split of control and treatment changed at about 2026-03-03 12:00 UTC: 50 % of the new"
@@ -241,7 +238,7 @@ def test_stages_by_label_are_not_proposed() -> None:
     keys = dict(zip(sorted({each.key for each in found.stages}), (stage.name for stage in by_label.stages), strict=True))
     stages = tuple(replace(each, entry=keys[each.entry], key=keys[each.key]) for each in found.stages)
     relabelled = replace(found, stages=stages, pairs={})
-    verdict = staged_report(relabelled, by_label).variants[1].verdict
+    verdict = report(relabelled, by_label).variants[1].verdict
     assert verdict is not None
     assert verdict.reason.endswith("(practically impossible by chance), so control and treatment are not compared")
 
@@ -249,7 +246,7 @@ def test_stages_by_label_are_not_proposed() -> None:
 def test_with_lists_assigned_one_by_one_the_words_are_about_lists() -> None:
     found = stored_cells(ramp({"": 0.5}, {"": 0.6}), unit="list")
     by_list = replace(found, stages=tuple(replace(each, arrivals=arrivals(RAMP)) for each in found.stages))
-    verdict = staged_report(by_list, Policy(paging=("ndcg@10",), unit="list")).variants[1].verdict
+    verdict = report(by_list, Policy(paging=("ndcg@10",), unit="list")).variants[1].verdict
     assert verdict is not None
     assert "5 % of the lists had treatment before and 50 % after" in verdict.reason
     assert TWO_STAGES in verdict.reason

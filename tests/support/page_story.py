@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from streammetrics.config.toml_text import settings_text
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
 from streammetrics.experiments.verdict import Verdict
@@ -123,7 +124,7 @@ def make_story(ends_ms: int, *, minutes: int = MINUTES, treatment: float = 0.78)
     pipeline = Pipeline(segments=("surface",))
     users = SimulatedUsers(pipeline.engine.layout, {"control": 0.85, "treatment": treatment})
     begins_ms = ends_ms // MINUTE_MS * MINUTE_MS - minutes * MINUTE_MS
-    story = Story(pipeline, users, Policy(paging=("ndcg@10",)), begins_ms, random.Random(7))
+    story = Story(pipeline, users, Policy(paging=("ndcg@10",), settings_text=settings_text), begins_ms, random.Random(7))
     return story, list(_reports(story, minutes))
 
 

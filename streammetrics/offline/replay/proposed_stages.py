@@ -9,9 +9,9 @@ from streammetrics.config import Settings
 from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.stages import StageSettings
 from streammetrics.config.times import EPOCH
+from streammetrics.config.toml_text import experiment_table, setting_lines
 from streammetrics.experiments import SINCE_START
-from streammetrics.experiments.proposals import Proposal
-from streammetrics.experiments.toml_text import toml_key
+from streammetrics.experiments.proposed_settings import Proposal
 from streammetrics.reports.report import Report
 
 
@@ -46,8 +46,8 @@ def proposal_lines(proposals: Mapping[str, Proposal]) -> Iterator[str]:
         return
     yield "# counted again with these settings, which fit how the shares of the arms changed:"
     for experiment, proposal in proposals.items():
-        yield f"[experiments.named.{toml_key(experiment)}]"
-        yield from proposal.lines
+        yield experiment_table(experiment)
+        yield from setting_lines(proposal.settings)
 
 
 def _moment(at_ms: int) -> datetime:

@@ -1,0 +1,60 @@
+"""Settings of one experiment as TOML that can be pasted: what reports propose. Values in, text out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from streammetrics.config.times import EPOCH
+from streammetrics.experiments.proposed_settings import ProposedValue
+from streammetrics.experiments.stages import Stage
+
+
+def settings_text(experiment: str, settings: Mapping[str, ProposedValue], stage: str | None = None) -> str:
+    """Return where settings belong, and the settings. stage: the name of the stage that they belong to.
+
+    >>> settings_text("ranker v7", {"control": "a", "start": 1_732_183_200_000})
+    'under [experiments.named."ranker v7"]: control = "a" and start = 2024-11-21T10:00:00Z'
+    """
+    return f"under {experiment_table(experiment)}{'' if stage is None else f', in stage {stage}'}: {' and '.join(setting_lines(settings))}"
+
+
+def experiment_table(experiment: str) -> str:
+    """Return the head of the table of an experiment."""
+    return f"[experiments.named.{_key(experiment)}]"
+
+
+def setting_lines(settings: Mapping[str, ProposedValue]) -> list[str]:
+    """Return settings, each a line. Shares have six digits.
+
+    >>> setting_lines({"shares": {"control": 0.9, "b 2": 0.1}})
+    ['shares = { control = 0.9, "b 2" = 0.1 }']
+    >>> setting_lines({"stages": (Stage(name="half", shares={"control": 1, "new": 1}, start_ms=1_732_183_200_250),)})
+    ['stages = [ { name = "half", start = 2024-11-21T10:00:00.250000Z, shares = { control = 1, new = 1 } } ]']
+    """
+    return [f"{name} = {_value(value)}" for name, value in settings.items()]
+
+
+def _value(value: ProposedValue) -> str:
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, int):
+        return (EPOCH + timedelta(milliseconds=value)).isoformat().replace("+00:00", "Z")
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(name)} = {share:.6g}' for name, share in value.items())} }}"
+    return f"[ {', '.join(map(_stage, value))} ]"
+
+
+def _stage(stage: Stage) -> str:
+    start: Mapping[str, ProposedValue] = {} if stage.start_ms is None else {"start": stage.start_ms}
+    return f"{{ {', '.join(setting_lines({'name': stage.name, **start, 'shares': stage.shares}))} }}"
+
+
+def _key(name: str) -> str:
+    """Return a key: bare if it can be, else quoted."""
+    return name if name and all(each.isascii() and (each.isalnum() or each in "-_") for each in name) else _string(name)
+
+
+def _string(value: str) -> str:
+    escaped = (f"\\u{ord(each):04x}" if each < " " or each == "\x7f" else f"\\{each}" if each in '"\\' else each for each in value)
+    return f'"{"".join(escaped)}"'
