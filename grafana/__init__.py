@@ -15,5 +15,4 @@ with warnings.catch_warnings():
     import grafana_foundation_sdk.models.stat
     import grafana_foundation_sdk.models.statetimeline
     import grafana_foundation_sdk.models.table
-    import grafana_foundation_sdk.models.text
     import grafana_foundation_sdk.models.timeseries  # noqa: F401

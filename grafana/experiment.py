@@ -23,8 +23,8 @@ from grafana.panels import (
     number,
     of_field,
     of_pattern,
+    of_query,
     states,
-    words,
 )
 from grafana.queries import ANY, EXPERIMENT, METRIC, NONE, ONE_K, SCOPE, VARIANT, by, state
 from streammetrics.experiments.gate import GATE_CODES, GateWord
@@ -54,17 +54,14 @@ _ONE = {"experiment": EXPERIMENT, "metric": METRIC, "k": ONE_K, "scope": SCOPE}
 _WHOLE = {"experiment": EXPERIMENT, "scope": SCOPE}
 
 _HOW_TO_READ = f"""\
-| verdict | meaning | what to do |
-|---|---|---|
-| **regressed** | the variant is worse than the control, by more than the margin | stop it |
-| **safe** | it is not worse than the control by more than the margin | you can ship it |
-| **improved** | it is better than the control | ship it |
-| **mixed** | one deciding measure is better and another worse | choose which one counts |
-| **inconclusive** | there are too few users for a result | wait |
-| **invalid** | the split, the assignment or the join is wrong, so no number can be trusted | fix that first |
+- **regressed**: a variant is worse than the control, by more than the margin. Stop it.
+- **safe**: it is not worse than the control by more than the margin. You can ship it.
+- **improved**: it is better than the control. Ship it.
+- **mixed**: one deciding measure is better and another worse. Choose which one counts.
+- **inconclusive**: there are too few users for a result. Wait.
+- **invalid**: the split, the assignment or the join is wrong, so no number can be trusted. Fix that first.
 
-Verdicts have {100 * (1 - POLICY.alpha):g} % confidence by default. They are **safe to check at any time**: act at once.
-*Lift* is the relative difference to the control. Its bounds are the ends of its interval. Verdicts count users, not lists.
+Verdicts have {100 * (1 - POLICY.alpha):g} % confidence by default. They are safe to check at any time: act at once.
 """
 
 
@@ -86,11 +83,11 @@ def experiment() -> dashboard.Dashboard:
         annotations=variables.marks(),
         since="now-24h",
         sections=[
-            Section(title="Verdict", blocks=(_verdict(), *health_numbers(), _table(), _reading(), _gate())),
-            Section(title="$metric at $k", blocks=(_lift(), _mean(), _verdicts_over_time())),
+            Section(title="Verdict", blocks=(_verdict(), *health_numbers(), _table())),
+            Section(title="$metric at $k", blocks=(_lift(), _mean(), _over_time())),
             Section(
                 title="Reduced variance (CUPED) and interleaved lists, if configured",
-                blocks=(_reduced(), _preference_table(), _preference()),
+                blocks=(_reduced(), _preferences()),
                 collapsed=True,
             ),
             Section(title="Health of the experiment", blocks=health_panels()),
@@ -101,7 +98,8 @@ def experiment() -> dashboard.Dashboard:
 def _verdict() -> Block:
     return number(
         "Verdict on $experiment",
-        "The verdict on the whole experiment: invalid if its numbers cannot be trusted, else the worst verdict of the paging measures.",
+        "The verdict on the whole experiment: invalid if its numbers cannot be trusted, else the worst verdict of the paging measures.\n\n"
+        f"{_HOW_TO_READ.rstrip()}",
         "none",
         Query(state("streammetrics_experiment_verdict", variant=NONE, metric=NONE, k=NONE, **_WHOLE), "verdict"),
         words=VERDICTS,
@@ -162,13 +160,9 @@ def _table() -> Block:
             ),
         ),
         empty=_TOO_FEW,
-        width=16,
-        height=12,
+        width=24,
+        height=10,
     )
-
-
-def _reading() -> Block:
-    return words("How to read this", "The meaning of the verdicts, and what to do.", _HOW_TO_READ, width=8, height=12)
 
 
 def _lift() -> Block:
@@ -230,7 +224,7 @@ def _reduced() -> Block:
     )
 
 
-def _preference_table() -> Block:
+def _preferences() -> Block:
     names = ("verdict", "credit", "credit_lower", "credit_upper", "users", "lists")
     return listing(
         "Which ranker users prefer",
@@ -253,21 +247,7 @@ def _preference_table() -> Block:
             of_pattern("/^(Users|Lists)$/", unit="short"),
         ),
         empty="This experiment has no interleaved lists",
-        width=12,
-        height=8,
-    )
-
-
-def _preference() -> Block:
-    legends = {"credit": "{{team}}", "credit_upper": "{{team}} upper bound", "credit_lower": "{{team}} lower bound"}
-    return lines(
-        "Credit over time",
-        "Share of lists won minus share lost, for each team against the control, with its interval. Safe to check at any time.",
-        "none",
-        *(Query(state(f"streammetrics_interleaving_{name}", **_WHOLE), legend) for name, legend in legends.items()),
-        decimals=4,
-        empty="This experiment has no interleaved lists",
-        width=12,
+        width=24,
         height=8,
     )
 
@@ -283,22 +263,15 @@ def _mean() -> Block:
     )
 
 
-def _verdicts_over_time() -> Block:
+def _over_time() -> Block:
     return states(
-        "Verdicts over time",
-        "The verdict on $metric at $k over time. A verdict can change, because it shows what the data supported then.",
+        "Verdict and gate over time",
+        "The verdict on $metric at $k, which can change, because it shows what the data supported then. The gate says whether each "
+        "treatment may get more traffic. It passes when the treatment is certainly not worse than the control by more than gate_margin, "
+        f"by default {100 * POLICY.gate_margin:g} %. It fails when the treatment has regressed.",
         Query(state("streammetrics_experiment_verdict", variant=VARIANT, **_ONE), "{{variant}}"),
+        Query(state("streammetrics_experiment_gate", variant=VARIANT, **_WHOLE), "gate, {{variant}}"),
         words=VERDICTS,
+        rules=(of_query("B", mappings=[mapping(GATE)]),),
         empty=_TOO_FEW,
-    )
-
-
-def _gate() -> Block:
-    return states(
-        "Gate of the rollout",
-        "Whether each treatment may get more traffic. It passes when it is certainly not worse than the control by more than gate_margin, "
-        f"by default {100 * POLICY.gate_margin:g} %. It fails when it has regressed.",
-        Query(state("streammetrics_experiment_gate", variant=VARIANT, **_WHOLE), "{{variant}}"),
-        words=GATE,
-        empty="No treatment to compare in this scope",
     )

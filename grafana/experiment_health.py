@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana.panels import GREEN, ORANGE, RED, YELLOW, Block, Query, dashed, lines, number, of_field, of_query
+from grafana.panels import GREEN, ORANGE, RED, YELLOW, Block, Query, dashed, lines, number, of_query
 from grafana.queries import ANY, EXPERIMENT, SCOPE, by, state, state_rate
 from streammetrics.experiments.policy import Policy
 
@@ -67,7 +67,7 @@ def health_numbers() -> tuple[Block, ...]:
 
 def health_panels() -> tuple[Block, ...]:
     """Make the panels of curves."""
-    return _users(), _largest_user(), _sample_ratio(), _multi_exposed(), _join(), _stages(), _lists()
+    return _users(), _shares(), _stages(), _lists()
 
 
 def _users() -> Block:
@@ -88,63 +88,22 @@ def _users() -> Block:
     )
 
 
-def _largest_user() -> Block:
+def _shares() -> Block:
     return lines(
-        "Largest user",
-        "Largest share of the lists of a variant that one user can have.",
-        "percentunit",
-        Query(state("streammetrics_experiment_largest_user_share_max", **_WHOLE), "{{variant}} at most"),
-        least=0,
-        most=1,
-        empty="No users in this scope",
-    )
-
-
-def _sample_ratio() -> Block:
-    return lines(
-        "Sample ratio p-value over time",
-        f"p-value of the split of users, safe to check at any time. Below {POLICY.sample_ratio_alpha:g} (dashed) the assignment or the "
-        "tracking is wrong, and no comparison can be trusted.",
+        "Split, users in several variants, and the largest user",
+        f"The p-value of the split of users is safe to check at any time. Below {POLICY.sample_ratio_alpha:g} (dashed) the assignment or "
+        "the tracking is wrong, and no comparison can be trusted. Right axis: the share of users who saw more than one variant, who are "
+        "excluded, and the largest share of the lists of a variant that one user can have.",
         "none",
         Query(state("streammetrics_experiment_srm_p_value", **_WHOLE), "p-value"),
+        Query(_multi_exposed_share(), "users in several variants"),
+        Query(state("streammetrics_experiment_largest_user_share_max", **_WHOLE), "largest user of {{variant}}, at most"),
         least=0,
         most=1,
+        rules=tuple(of_query(letter, unit="percentunit", custom__axisPlacement="right") for letter in "BC"),
         steps=((None, RED), (POLICY.sample_ratio_alpha, GREEN)),
         limits=True,
         empty="No users in this scope",
-        width=8,
-    )
-
-
-def _multi_exposed() -> Block:
-    return lines(
-        "Users in several variants over time",
-        "Users who saw more than one variant: their number, and their share of all users (right axis). They are excluded.",
-        "short",
-        Query(state("streammetrics_experiment_multi_exposed_users", **_WHOLE), "users"),
-        Query(_multi_exposed_share(), "share"),
-        least=0,
-        rules=(of_field("share", unit="percentunit", custom__axisPlacement="right"),),
-        empty="No users in this scope",
-        width=8,
-    )
-
-
-def _join() -> Block:
-    return lines(
-        "Feedback without a list, by reason",
-        "Share of feedback of all traffic that counts for no list, by reason. A broken join shows here first.",
-        "percentunit",
-        Query(
-            f"{state_rate('streammetrics_feedback_unmatched_total', ['reason'])} / ignoring (reason) group_left () {_all_feedback()}",
-            "{{reason}}",
-        ),
-        least=0,
-        stacked=True,
-        steps=((None, GREEN), (POLICY.unmatched_share_max, RED)),
-        limits=True,
-        empty="No feedback in this time range",
-        width=8,
     )
 
 
@@ -166,19 +125,22 @@ def _stages() -> Block:
 
 
 def _lists() -> Block:
+    groups = {"experiment": EXPERIMENT, "variant": ANY}
     return lines(
         "Final lists per second",
-        "Lists of each variant that became final. The dashed line counts final lists left out because their user has too many, in all "
-        "experiments. Labels are experiments and segments that a list lost because they are malformed or over a limit.",
+        "Lists of each variant that became final, and those with feedback. The dashed line counts final lists left out because their user "
+        "has too many, in all experiments. Labels are experiments and segments that a list lost because they are malformed or over a "
+        "limit.",
         "cps",
-        Query(state_rate("streammetrics_final_lists_total", experiment=EXPERIMENT, variant=ANY), "{{variant}}"),
+        Query(state_rate("streammetrics_final_lists_total", **groups), "{{variant}}"),
+        Query(state_rate("streammetrics_final_lists_with_feedback_total", **groups), "{{variant}}, with feedback"),
         Query(state_rate("streammetrics_experiment_lists_full_total", []), "left out"),
         Query(state_rate("streammetrics_experiment_lists_unstaged_total", []), "in no stage"),
         Query(state_rate("streammetrics_interleaving_too_many_teams_total", []), "too many teams"),
         Query(state_rate("streammetrics_labels_dropped_total", []), "labels dropped"),
         Query(state_rate("streammetrics_variants_as_text_total", []), "variants read as text"),
         least=0,
-        rules=(dashed("B"),),
+        rules=(dashed("C"),),
         empty="No final lists in this time range",
         width=24,
         height=6,

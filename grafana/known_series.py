@@ -15,8 +15,6 @@ def _of_process(name: str, unit: str = "") -> Series:
 _PROCESS = (
     _of_process("process_cpu_seconds_total", "seconds"),
     _of_process("process_resident_memory_bytes"),
-    _of_process("process_open_fds"),
-    _of_process("process_max_fds"),
     _of_process("process_start_time_seconds", "seconds"),
 )
 

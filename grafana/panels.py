@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from grafana_foundation_sdk.models import common, dashboard, stat, statetimeline, table, text, timeseries
+from grafana_foundation_sdk.models import common, dashboard, stat, statetimeline, table, timeseries
 
 NARROW_COLUMNS: Final = 8
 """Panels up to this width have no room for a legend with numbers."""
@@ -148,13 +148,6 @@ def listing(title: str, description: str, columns: Mapping[str, str], *queries: 
             dashboard.DataTransformerConfig(id_val="organize", options=organised),
         ),
         **others,
-    )
-
-
-def words(title: str, description: str, content: str, **others: Any) -> Block:
-    """Make a panel of Markdown text."""
-    return Block(
-        kind="text", title=title, description=description, options=text.Options(mode=text.TextMode.MARKDOWN, content=content), **others
     )
 
 

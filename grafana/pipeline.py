@@ -49,26 +49,16 @@ def _glance() -> tuple[Block, ...]:
     behind = f"time() - {by('min', [], watermarks())}"
     return (
         number(
-            "Kafka",
-            "up if every worker reads its inputs; down while one retries.",
+            "Servers",
+            "up if every process reaches the server; down while one retries.",
             "none",
             Query(loop("streammetrics_source_up", [], "min"), "Kafka"),
-            words=UP,
-            steps=UP_STEPS,
-            empty=NO_WORKER,
-            filled=True,
-            width=3,
-        ),
-        number(
-            "Redis",
-            "up if every process reaches its store; down while one retries.",
-            "none",
             Query(loop("streammetrics_store_up", [], "min"), "Redis"),
             words=UP,
             steps=UP_STEPS,
             empty=NO_PROCESS,
             filled=True,
-            width=3,
+            width=6,
         ),
         number(
             "Records",

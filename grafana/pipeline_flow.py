@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grafana.panels import Block, Query, dashed, lines, of_query
-from grafana.pipeline_parts import LIMITS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, third, watermarks
+from grafana.pipeline_parts import LIMITS, NO_STATE, NO_WORKER, third, watermarks
 from grafana.queries import by, loop, loop_rate, selector, state, state_rate
 
 
@@ -29,16 +29,12 @@ def input_panels() -> tuple[Block, ...]:
         ),
         third(
             "Lag in records",
-            "Records not read yet, by topic and partition. If only one grows, it has a slow owner, a hot key or no owner.",
+            "Records not read yet, by topic and partition. If only one grows, it has a slow owner, a hot key or no owner. Dashed, right "
+            "axis: inputs paused because they are ahead of the slowest input of their task in event time, as while catching up.",
             "short",
             Query(per_input, "{{topic}}/{{partition}}"),
-            empty=NO_WORKER,
-        ),
-        third(
-            "Paused inputs",
-            "Inputs paused because they are ahead of the slowest input of their task in event time. Normal while catching up.",
-            "short",
-            Query(loop("streammetrics_paused_inputs", ["instance"]), "{{instance}}"),
+            Query(loop("streammetrics_paused_inputs", ["instance"]), "paused, {{instance}}"),
+            rules=(dashed("B"), of_query("B", custom__axisPlacement="right")),
             empty=NO_WORKER,
         ),
     )
@@ -57,24 +53,23 @@ def event_time_panels() -> tuple[Block, ...]:
             Query(f"time() - {state('streammetrics_tasks_watermark_timestamp_seconds')}", "all tasks"),
             rules=(dashed("B"),),
             empty=NO_STATE,
+            width=12,
         ),
         third(
             "Window delay",
-            "Delay of the newest windows: live, final (dashed), and of users (dotted), who count after their sessions end.",
+            "Delay of the newest windows: live, final (dashed), and of users (dotted), who count after their sessions end. Right axis: "
+            "windows not published because a task no longer has all their panes. Then partitions are too far apart in event time.",
             "s",
             *(Query(f"time() - {end}", f"{{{{window}}}} {view}") for view, end in ends.items()),
             Query(f"time() - {state('streammetrics_window_users_end_timestamp_seconds')}", "{{window}} users"),
-            rules=(dashed("B"), of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]})),
+            Query(state_rate("streammetrics_windows_withheld_total", function="increase"), "windows withheld"),
+            rules=(
+                dashed("B"),
+                of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]}),
+                of_query("D", unit="short", custom__axisPlacement="right"),
+            ),
             empty="No complete window yet",
-        ),
-        third(
-            "Windows withheld",
-            "Windows not published because a task no longer has all their panes, per interval. Above 0, partitions are too far "
-            "apart in event time.",
-            "short",
-            Query(state_rate("streammetrics_windows_withheld_total", function="increase"), "withheld"),
-            steps=ZERO_IS_GOOD,
-            empty=NO_STATE,
+            width=12,
         ),
     )
 
@@ -87,12 +82,15 @@ def refused_panels() -> tuple[Block, ...]:
         lines(
             "Refused by reason",
             "Events refused per second, by reason: malformed, future, late or over a limit. Ignored records are no errors: a mapping "
-            "says that they hold no event.",
+            "says that they hold no event. Right axis: refused records written to the dead-letter topic; after a crash some are written "
+            "again.",
             "cps",
             Query(f"{state_rate('streammetrics_dropped_total', ['reason'])} > 0 or on () {_none_dropped()}", "{{reason}}"),
             Query(state_rate("streammetrics_ignored_total", []), "ignored"),
+            Query(loop_rate("streammetrics_dead_letters_total", []), "dead letters"),
             least=0,
             stacked=True,
+            rules=(of_query("C", custom__axisPlacement="right", custom__stacking={"mode": "none", "group": "A"}),),
             empty=NO_STATE,
         ),
         lines(
@@ -104,19 +102,6 @@ def refused_panels() -> tuple[Block, ...]:
             steps=LIMITS["dropped"],
             limits=True,
             empty="No records in this time range",
-        ),
-        lines(
-            "Exposures",
-            "Exposures per second, and the share of lists of ended sessions without any variant (right axis). Only if exposures are on. "
-            "A share near 1 means that exposures and lists have different user ids, or that exposures come later than their lists.",
-            "cps",
-            Query(state_rate("streammetrics_exposures_total", ["topic"]), "exposures, {{topic}}"),
-            Query(f"{unexposed} / ({unexposed} + {exposed} > 0)", "lists without a variant"),
-            least=0,
-            rules=(of_query("B", unit="percentunit", custom__axisPlacement="right"),),
-            empty=NO_STATE,
-            width=24,
-            height=7,
         ),
         third(
             "Late, ahead and duplicate",
@@ -144,11 +129,14 @@ def refused_panels() -> tuple[Block, ...]:
             empty=NO_STATE,
         ),
         third(
-            "Dead letters per second",
-            "Refused records written to the dead-letter topic. After a crash some are written again.",
+            "Exposures",
+            "Exposures per second, and the share of lists of ended sessions without any variant (right axis). Only if exposures are on. "
+            "A share near 1 means that exposures and lists have different user ids, or that exposures come later than their lists.",
             "cps",
-            Query(loop_rate("streammetrics_dead_letters_total", ["instance"]), "{{instance}}"),
-            empty=NO_WORKER,
+            Query(state_rate("streammetrics_exposures_total", ["topic"]), "exposures, {{topic}}"),
+            Query(f"{unexposed} / ({unexposed} + {exposed} > 0)", "lists without a variant"),
+            rules=(of_query("B", unit="percentunit", custom__axisPlacement="right"),),
+            empty=NO_STATE,
         ),
     )
 

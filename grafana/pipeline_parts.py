@@ -9,7 +9,6 @@ from grafana.queries import state
 
 UP = {"1": ("up", GREEN), "0": ("down", RED)}
 UP_STEPS: Steps = ((None, RED), (1, GREEN))
-ZERO_IS_GOOD: Steps = ((None, GREEN), (0.000001, RED))
 NO_WORKER = "No data from a worker. Is a worker scraped in this job?"
 NO_STATE = "No committed state. Is an exporter scraped in this job?"
 NO_PROCESS = "No process is scraped in this job"

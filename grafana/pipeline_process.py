@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, listing, of_field, of_query
-from grafana.pipeline_parts import LIMITS, NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, ZERO_IS_GOOD, third
+from grafana.panels import GREEN, ORANGE, RED, Block, Query, dashed, fixed, listing, of_field, of_query
+from grafana.pipeline_parts import NO_NODE, NO_PROCESS, NO_STATE, NO_WORKER, third
 from grafana.queries import by, loop, loop_rate, quantile, selector, state, state_rate
 
 
@@ -13,9 +13,15 @@ def commits_panels() -> tuple[Block, ...]:
         third(
             "Commits per second",
             "Commits per second by result. already: a repeated commit was recognised, which is harmless. fenced: the task has a new owner. "
-            "conflict: Redis has unexpected state, and the worker goes back to it. failed: Redis did not answer.",
+            "conflict: Redis has unexpected state, and the worker goes back to it. failed: Redis did not answer. Right axis: bytes of "
+            "state written for each event read. Many experiments, segments or metrics raise it, and so do few events per commit.",
             "cps",
             Query(loop_rate("streammetrics_commits_total", ["status"]), "{{status}}"),
+            Query(
+                f"{loop_rate('streammetrics_state_written_bytes_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)",
+                "written per event",
+            ),
+            rules=(of_query("B", unit="bytes", custom__axisPlacement="right"),),
             empty=NO_WORKER,
         ),
         third(
@@ -28,24 +34,17 @@ def commits_panels() -> tuple[Block, ...]:
             empty="No commits in this time range",
         ),
         third(
-            "State written per event",
-            "Bytes of state that commits wrote for each event read. It does not grow with the length of sessions; many experiments, "
-            "segments or metrics raise it, and so do few events per commit.",
-            "bytes",
-            Query(
-                f"{loop_rate('streammetrics_state_written_bytes_total', [])} / ({state_rate('streammetrics_events_total', [])} > 0)",
-                "per event",
-            ),
-            empty=NO_WORKER,
-        ),
-        third(
             "Servers, as each process sees them",
-            "1 if the server answers, 0 while the process retries it: Kafka, Redis, and the schema registry while inputs wait for it.",
+            "1 if the server answers, 0 while the process retries it: Kafka, Redis, and the schema registry while inputs wait for it. "
+            "Dashed: 0 if a server of Redis may delete state when memory is full (does not evict), or loses it at a restart (remembers).",
             "none",
             Query(loop("streammetrics_source_up", ["instance"], "min"), "Kafka, {{instance}}"),
             Query(loop("streammetrics_store_up", ["instance"], "min"), "Redis, {{instance}}"),
             Query(loop("streammetrics_registry_up", ["instance"], "min"), "registry, {{instance}}"),
+            Query(f"1 - {by('max', ['node'], selector('streammetrics_store_evicts'))}", "{{node}} does not evict"),
+            Query(f"1 - {by('max', ['node'], selector('streammetrics_store_forgets'))}", "{{node}} remembers"),
             most=1,
+            rules=(dashed("D"), dashed("E")),
             empty=NO_PROCESS,
         ),
         third(
@@ -55,16 +54,6 @@ def commits_panels() -> tuple[Block, ...]:
             Query(by("max", ["node"], selector("streammetrics_store_memory_bytes")), "{{node}}"),
             Query(f"{by('max', ['node'], selector('streammetrics_store_memory_limit_bytes'))} > 0", "limit of {{node}}"),
             rules=(dashed("B"),),
-            empty=NO_NODE,
-        ),
-        third(
-            "Redis settings that lose state",
-            "1 if a server may delete state when memory is full (evicts) or loses it at a restart (forgets). Both must be 0.",
-            "none",
-            Query(by("max", ["node"], selector("streammetrics_store_evicts")), "{{node}} evicts"),
-            Query(by("max", ["node"], selector("streammetrics_store_forgets")), "{{node}} forgets"),
-            most=1,
-            steps=ZERO_IS_GOOD,
             empty=NO_NODE,
             width=12,
         ),
@@ -94,25 +83,25 @@ def state_panels() -> tuple[Block, ...]:
             Query(loop("streammetrics_cached_users", []), "cached users"),
             rules=(dashed("C"),),
             empty=NO_STATE,
+            width=12,
         ),
         third(
             "Series and their limit",
-            "Series on the /metrics of each process, and the limit (dashed).",
+            "Series on the /metrics of each process, and the limit (dashed). Right axis: series folded into _other or left out now, and "
+            "increases per interval (dashed). Then senders use too many label values.",
             "short",
             Query(loop("streammetrics_series", ["instance"], "max"), "{{instance}}"),
             Query(loop("streammetrics_series_limit", [], "min"), "limit"),
-            rules=(of_query("B", custom__lineStyle={"fill": "dash", "dash": [10, 10]}, color={"mode": "fixed", "fixedColor": RED}),),
+            Query(loop("streammetrics_series_left_out", ["instance"], "max"), "{{instance}}, left out"),
+            Query(loop_rate("streammetrics_series_folded_total", ["instance"], function="increase"), "{{instance}}, newly left out"),
+            rules=(
+                dashed("B"),
+                of_query("B", color=fixed(RED)),
+                dashed("D"),
+                *(of_query(letter, custom__axisPlacement="right") for letter in "CD"),
+            ),
             empty=NO_PROCESS,
-        ),
-        third(
-            "Series folded or left out",
-            "Series folded into _other or left out: now, and increases per interval (dashed). Senders use too many label values.",
-            "short",
-            Query(loop("streammetrics_series_left_out", ["instance"], "max"), "{{instance}}"),
-            Query(loop_rate("streammetrics_series_folded_total", ["instance"], function="increase"), "{{instance}} new"),
-            rules=(dashed("B"),),
-            steps=ZERO_IS_GOOD,
-            empty=NO_PROCESS,
+            width=12,
         ),
     )
 
@@ -133,6 +122,7 @@ def _resource_panels() -> tuple[Block, ...]:
             steps=((None, GREEN), (0.8, ORANGE)),
             limits=True,
             empty=NO_PROCESS,
+            width=12,
         ),
         third(
             "Memory",
@@ -140,17 +130,7 @@ def _resource_panels() -> tuple[Block, ...]:
             "bytes",
             Query(loop("process_resident_memory_bytes", ["instance"]), "{{instance}}"),
             empty=NO_PROCESS,
-        ),
-        third(
-            "Open files",
-            "Open file descriptors of each process as a share of its limit.",
-            "percentunit",
-            Query(
-                f"{loop('process_open_fds', ['instance'])} / {loop('process_max_fds', ['instance'])}",
-                "{{instance}}",
-            ),
-            steps=LIMITS["series"],
-            empty=NO_PROCESS,
+            width=12,
         ),
     )
 
@@ -160,19 +140,17 @@ def outgoing_panels() -> tuple[Block, ...]:
     return (
         third(
             "Webhook messages",
-            "Messages about changed verdicts by outcome: sent, failed (tries) and given up. Empty without webhook.url.",
+            "Messages about changed verdicts by outcome: sent, failed (tries) and given up. Right axis: how long the oldest change has "
+            "waited, and dashed how many wait. They are sent in order, and tried again for webhook.give_up_ms.",
             "cps",
             Query(loop_rate("streammetrics_webhooks_total", ["status"]), "{{status}}"),
-            empty="No process has a webhook",
-        ),
-        third(
-            "Webhook changes waiting",
-            "Changed verdicts that no receiver has taken yet, and how long the oldest has waited (right axis). They are sent in order, and "
-            "tried again for webhook.give_up_ms.",
-            "short",
-            Query(loop("streammetrics_webhooks_waiting", [], "max"), "waiting"),
             Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
-            rules=(of_query("B", unit="s", custom__axisPlacement="right"),),
+            Query(loop("streammetrics_webhooks_waiting", [], "max"), "waiting"),
+            rules=(
+                of_query("B", unit="s", custom__axisPlacement="right"),
+                dashed("C"),
+                of_query("C", unit="short", custom__axisPlacement="right"),
+            ),
             empty="No process has a webhook",
         ),
         third(
@@ -184,31 +162,23 @@ def outgoing_panels() -> tuple[Block, ...]:
         ),
         third(
             "Result files",
-            "Files in results.directory by outcome: written, unchanged (found with the same content) and failed tries. Right axis: rows "
-            "in the files that were written.",
+            "Files in results.directory by outcome: written, unchanged (found with the same content) and failed tries, and rows in the "
+            "files that were written (dashed). Right axis: event time of final panes that are in no file yet. It grows to "
+            "results.file_ms. More means that the disk fails: see the log.",
             "cps",
             Query(loop_rate("streammetrics_result_files_total", ["status"]), "{{status}}"),
             Query(loop_rate("streammetrics_result_rows_total", []), "rows"),
-            rules=(of_query("B", custom__axisPlacement="right"),),
-            empty="No process has results.directory",
-            width=12,
-        ),
-        third(
-            "Result files behind",
-            "Event time of final panes that are in no file yet. It grows to results.file_ms. More means that the disk fails: see the log.",
-            "s",
             Query(loop("streammetrics_result_files_lag_seconds", [], "max"), "behind"),
+            rules=(dashed("B"), of_query("C", unit="s", custom__axisPlacement="right")),
             empty="No process has results.directory",
-            width=12,
         ),
     )
 
 
 def _version_panels() -> tuple[Block, ...]:
-    """Make the panels for versions, deploys and alerts."""
+    """Make the table of versions."""
     started = f"time() - {selector('process_start_time_seconds')}"
     version = by("max", ["instance", "version"], selector("streammetrics_build_info"))
-    marked = by("max", ["text", "kind", "experiment"], selector("streammetrics_mark_timestamp_seconds"))
     return (
         listing(
             "Versions",
@@ -223,18 +193,6 @@ def _version_panels() -> tuple[Block, ...]:
                 of_field("Tasks", unit="short"),
             ),
             empty=NO_PROCESS,
-            width=24,
-            height=7,
-        ),
-        listing(
-            "Deploys and alerts",
-            "What was posted to /api/marks, the newest first. Deploys are also marked on the curves.",
-            {"text": "What", "kind": "Kind", "experiment": "Experiment", "B": "Ago"},
-            Query(marked),
-            Query(f"time() - {marked}"),
-            sort=("Ago", False),
-            rules=(of_field("Ago", unit="s", decimals=0),),
-            empty="Nothing was posted to /api/marks",
             width=24,
             height=7,
         ),

@@ -27,7 +27,7 @@ _USERS = {"experiment": EXPERIMENT, "variant": VARIANT, "window": WINDOWS}
 _AT = "@{{k}} {{window}}"
 _EMPTY = "No lists in these windows, or the metric is not in metrics.names"
 _NO_LISTS = "No lists in these windows"
-_NO_USERS = "No users in these windows, or they are not counted (see windows.users and hit_rate in metrics.names)"
+_DOTTED = {"fill": "dot", "dash": [2, 10]}
 _BEFORE = {"yesterday": "1d", "last week": "1w"}
 
 
@@ -55,12 +55,12 @@ def ranking() -> dashboard.Dashboard:
         sections=[
             Section(
                 title="$metric",
-                blocks=(_now(), _chosen_metric("final"), _chosen_metric("live"), _before(), _change()),
+                blocks=(_now(), _chosen_metric(), _change()),
                 repeat="metric",
             ),
             Section(
                 title="Lists and feedback",
-                blocks=(_lists("final"), _lists("live"), _users(), _user_hits(), _with_feedback(), _rate(), _grades(), _feedback()),
+                blocks=(_counts(), _shares(), _feedback()),
             ),
             Section(title="Engagement, final and live", blocks=(_of_kind(ENGAGEMENT),), collapsed=True),
             Section(title="What lists show, final and live", blocks=(_of_kind(ASSESSMENT),), collapsed=True),
@@ -89,33 +89,17 @@ def _now() -> Block:
     )
 
 
-def _chosen_metric(view: str) -> Block:
-    descriptions = {
-        "final": "Windows of final lists. Every list had its full time for feedback, and values no longer change.",
-        "live": "Windows up to now. The newest lists can still receive feedback, so values are newer and often lower than final ones.",
-    }
+def _chosen_metric() -> Block:
     return lines(
-        f"$metric, {view}",
-        f"{descriptions[view]} Dashed: all traffic.",
+        "$metric, final and live",
+        "Windows of final lists. Every list had its full time for feedback, and values no longer change. Dashed: live windows up to now. "
+        "Their newest lists can still receive feedback, so values are newer and often lower. Dotted: final values of all traffic.",
         "none",
-        Query(_value(view, _ALL), f"all traffic {_AT}"),
-        Query(_value(view, _CHOSEN), "{{variant}} " + _AT),
-        decimals=4,
-        rules=(of_query("A", custom__lineStyle={"fill": "dash", "dash": [10, 10]}, color=fixed(GREY)),),
-        empty=_EMPTY,
-    )
-
-
-def _before() -> Block:
-    earlier = [Query(_value("final", _CHOSEN, offset), f"{{{{variant}}}} {_AT}, {when}") for when, offset in _BEFORE.items()]
-    return lines(
-        "$metric, the same hour earlier",
-        "Final values now, one day ago (dashed) and one week ago (dotted). The same hour is the fairest comparison.",
-        "none",
+        Query(_value("final", _ALL), f"all traffic {_AT}"),
         Query(_value("final", _CHOSEN), "{{variant}} " + _AT),
-        *earlier,
+        Query(_value("live", _CHOSEN), "{{variant}} " + f"{_AT}, live"),
         decimals=4,
-        rules=(dashed("B"), of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]})),
+        rules=(of_query("A", custom__lineStyle=_DOTTED, color=fixed(GREY)), dashed("C")),
         empty=_EMPTY,
     )
 
@@ -138,84 +122,34 @@ def _change() -> Block:
     )
 
 
-def _lists(view: str) -> Block:
+def _counts() -> Block:
+    final, live = (state("streammetrics_window_lists", view=f'="{view}"', **_GROUPS) for view in ("final", "live"))
     return lines(
-        f"Lists in the window, {view}",
-        "Number of lists behind each value. Values of few lists vary a lot.",
+        "Lists and users of the window",
+        "Number of final lists behind each value, of live lists (dashed), and of distinct users with final lists (dotted). Values of few "
+        "lists vary a lot. Users are not counted by segment.",
         "short",
-        Query(state("streammetrics_window_lists", view=f'="{view}"', **_GROUPS), "{{variant}} {{window}}"),
+        Query(final, "{{variant}} {{window}}"),
+        Query(live, "{{variant}} {{window}}, live"),
+        Query(state("streammetrics_window_users", **_USERS), "{{variant}} {{window}}, users"),
         least=0,
+        rules=(dashed("B"), of_query("C", custom__lineStyle=_DOTTED)),
         empty=_NO_LISTS,
     )
 
 
-def _users() -> Block:
-    return lines(
-        "Users of the window",
-        "Distinct users with final lists in the window. Each user counts once. Not available by segment.",
-        "short",
-        Query(state("streammetrics_window_users", **_USERS), "{{variant}} {{window}}"),
-        least=0,
-        empty=_NO_USERS,
-    )
-
-
-def _user_hits() -> Block:
-    return lines(
-        "User hit rate",
-        "Share of users of the window with at least one hit. Users count after their sessions end, so this ends before other final "
-        "windows. Not available by segment.",
-        "percentunit",
-        Query(state("streammetrics_user_hit_rate", **_USERS, k=KS), "{{variant}} " + _AT),
-        least=0,
-        empty=_NO_USERS,
-    )
-
-
-def _with_feedback() -> Block:
+def _shares() -> Block:
     some, every = (state(f"streammetrics_window_lists{suffix}", view='="final"', **_GROUPS) for suffix in ("_with_feedback", ""))
     return lines(
-        "Share of lists with feedback",
-        "Share of final lists with a grade above 0. If it falls for all variants, suspect the tracking first.",
+        "Share of lists with feedback, and of users with a hit",
+        "Share of final lists with a grade above 0. If it falls for all variants, suspect the tracking first. Dashed: share of users of "
+        "the window with at least one hit. Users count after their sessions end, so this ends earlier. It is not counted by segment.",
         "percentunit",
         Query(f"{some} / {every}", "{{variant}} {{window}}"),
-        least=0,
-        empty=_NO_LISTS,
-        width=8,
-    )
-
-
-def _rate() -> Block:
-    some, every = (
-        state_rate(f"streammetrics_final_lists{suffix}_total", experiment=EXPERIMENT, variant=VARIANT) for suffix in ("_with_feedback", "")
-    )
-    return lines(
-        "Final lists per second",
-        "Lists that became final, and those with feedback (dashed).",
-        "cps",
-        Query(every, "{{variant}}"),
-        Query(some, "{{variant}}, with feedback"),
+        Query(state("streammetrics_user_hit_rate", **_USERS, k=KS), "{{variant}} " + f"{_AT}, users with a hit"),
         least=0,
         rules=(dashed("B"),),
-        empty="No final lists in this time range",
-        width=8,
-    )
-
-
-def _grades() -> Block:
-    """Show the mix of grades as one number: the sum of gains per relevant item in the first k of the same final lists."""
-    groups = {"experiment": EXPERIMENT, "variant": VARIANT, "k": KS}
-    gains, items = state_rate(sum_series("cg", "sum"), **groups), state_rate(sum_series(RATIO_METRIC, "hits"), **groups)
-    return lines(
-        "Mean grade of a relevant item",
-        "Gain of the first k items per relevant item, over lists that became final. It is 1 if all reactions are clicks, and more "
-        "with purchases. Grades below the relevant grade add to the gain only. "
-        f"Needs the metrics cg and {RATIO_METRIC}.",
-        "none",
-        Query(f"{gains} / ({items} > 0)", "{{variant}} @{{k}}"),
-        decimals=3,
-        empty=f"Needs the metrics cg and {RATIO_METRIC} (metrics.names), and relevant items",
-        width=8,
+        empty=_NO_LISTS,
     )
 
 
@@ -256,7 +190,7 @@ def _of_kind(kind: MetricKind) -> Block:
         rules=(
             *((of_pattern(f"/^({'|'.join(names)}) /", unit=unit) for unit, names in kind.units.items())),
             dashed("B"),
-            of_query("C", custom__lineStyle={"fill": "dot", "dash": [2, 10]}, color=fixed(GREY)),
+            of_query("C", custom__lineStyle=_DOTTED, color=fixed(GREY)),
         ),
         empty=kind.empty,
         repeat=chosen,

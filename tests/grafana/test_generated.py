@@ -68,6 +68,7 @@ def test_every_series_of_the_table_is_on_a_dashboard() -> None:
         if each["name"] in ("metric", "engagement", "assessment")
     }
     forms = [parsed_form(query.expr) for query in every_query()]
+    forms += [parsed_form(each["expr"]) for each in committed("pipeline")["annotations"]["list"]]
     for variable, names in chosen.items():
         repeated = [query for query in every_query() if f"${{{variable}}}" in query.expr]
         forms += [parsed_form(query.expr, **{variable: name}) for query in repeated for name in names]

@@ -19,7 +19,7 @@ from tests.support.tables import for_each
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
 """The units in use."""
-KINDS = {"stat", "table", "text", "timeseries", "state-timeline"}
+KINDS = {"stat", "table", "timeseries", "state-timeline"}
 EXPECTED_VARIABLES = {
     "experiment": ["datasource", "job", "experiment", "variant", "metric", "k", "scope"],
     "ranking": ["datasource", "job", "experiment", "variant", "metric", "engagement", "assessment", "k", "window", "segments"],
@@ -77,9 +77,8 @@ def test_the_data_source_is_a_variable(name: str) -> None:
     chosen = variables(name)["datasource"]
     assert (chosen["type"], chosen["query"], chosen["label"]) == ("datasource", "prometheus", "Data source")
     for panel in panels(committed(name)):
-        if panel["type"] != "text":
-            assert panel["datasource"] == SOURCE, panel["title"]
-            assert all(target["datasource"] == SOURCE for target in panel["targets"])
+        assert panel["datasource"] == SOURCE, panel["title"]
+        assert all(target["datasource"] == SOURCE for target in panel["targets"])
     for annotation in committed(name)["annotations"]["list"]:
         assert annotation["datasource"] == SOURCE
 
@@ -138,9 +137,8 @@ def test_every_panel_has_a_title_a_description_and_a_text_for_no_data(name: str)
         assert panel["description"].endswith("."), panel["title"]
         assert len(panel["description"]) > 30, panel["title"]
         titles.append(panel["title"])
-        if panel["type"] != "text":
-            assert panel["targets"], panel["title"]
-            assert panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
+        assert panel["targets"], panel["title"]
+        assert panel["fieldConfig"]["defaults"]["noValue"], panel["title"]
     assert len(set(titles)) == len(titles)
 
 
@@ -173,10 +171,9 @@ def test_every_number_of_a_table_has_a_unit(name: str) -> None:
 @each_dashboard
 def test_thresholds_are_in_ascending_order(name: str) -> None:
     for panel in panels(committed(name)):
-        if panel["type"] != "text":
-            values = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
-            assert values[0] is None, panel["title"]
-            assert values[1:] == sorted(values[1:]), panel["title"]
+        values = [step["value"] for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        assert values[0] is None, panel["title"]
+        assert values[1:] == sorted(values[1:]), panel["title"]
 
 
 @each_dashboard
