@@ -13,7 +13,7 @@ from streammetrics.connectors.store import StoreNode
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 
-COMMIT_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+COMMIT_BUCKETS_SECONDS = (0.0025, 0.01, 0.025, 0.1, 0.5, 2.5)
 RATE_SECONDS = 5.0
 """Time span of a rate, or the time between the last two samples if that is longer."""
 

@@ -76,7 +76,7 @@ def _variants(settings: Settings) -> Iterator[int]:
 def _estimate(settings: Settings, arms: int, groups: int, listed: str) -> SeriesEstimate:
     groups = min(groups, max(arms, settings.windows.groups_max))
     series, limit = _count(settings, arms, groups), settings.exporter.series_max
-    windows, numbers = len(settings.windows.windows), 2 + _values(settings)
+    windows, numbers = len(settings.windows.windows), 1 + _values(settings)
     parts = f"{listed}, in {counted(windows, 'window')}, final and live, with {numbers} numbers each"
     return SeriesEstimate(series, limit, parts, _fix(settings, arms, groups) if series >= NEAR_SHARE * limit else "")
 
@@ -89,7 +89,7 @@ def _count(settings: Settings, arms: int, groups: int) -> int:
     """Return the series of so many groups, `arms` of them without a segment."""
     engine = build_engine(settings, settings.kafka.topics)
     windows, layout = len(settings.windows.windows), engine.layout
-    of_group = windows * VIEWS * (2 + len(layout.metrics))
+    of_group = windows * (VIEWS * (1 + len(layout.metrics)) + 1)
     of_arm = 3 + len(layout.columns)
     if (users := engine.user_count_layout) is not None:
         of_arm += windows * users.kinds

@@ -8,6 +8,7 @@ import pytest
 
 from streammetrics.config import Settings, load
 from streammetrics.exporters.prometheus.rows import ReportRows
+from streammetrics.exporters.prometheus.value_lines import lines_of
 from streammetrics.windows.panes import Group
 from streammetrics.wiring.reports import window_names
 from streammetrics.wiring.series_estimate import NEAR_SHARE, expected_series, series_of
@@ -29,14 +30,14 @@ def test_the_estimate_of_groups_is_near_the_series_of_their_report() -> None:
     experiments = pipeline.settings.experiments.model_copy(update={"metrics": tuple(f"{name}@{k}" for name, k in measured)})
     settings = pipeline.settings.model_copy(update={"experiments": experiments})
     rows = ReportRows(pipeline.engine.layout, window_names(pipeline.settings), 100).update(report, 1_000_000)
-    of_windows = sum(2 + len(values.values) for window in report.windows for values in window.groups)
+    of_windows = sum(lines_of(window, values) for window in report.windows for values in window.groups)
     series = series_of(settings, {values.group for window in report.windows for values in window.groups}).series
     assert of_windows <= len(rows)
     assert 0.7 * series <= len(rows) <= 1.1 * series
 
 
 def test_without_names_an_experiment_has_two_variants_and_named_ones_have_their_own(tmp_path) -> None:
-    assert "all traffic and 2 variants, in 2 windows, final and live, with 6 numbers each" in expected_series(settings_of()).sentence
+    assert "all traffic and 2 variants, in 2 windows, final and live, with 5 numbers each" in expected_series(settings_of()).sentence
     assert "all traffic and 2 variants" in expected_series(configured(tmp_path, NAMED).settings).sentence
     stages = "stages = [{ shares = { a = 9, b = 1, c = 1 } }, { start = 2026-01-31T09:00:00Z, shares = { a = 1, b = 1, c = 1 } }]"
     named = configured(tmp_path, f"{NAMED}\n[experiments.named.ramp]\n{stages}\n[experiments.named.other]").settings
@@ -45,15 +46,15 @@ def test_without_names_an_experiment_has_two_variants_and_named_ones_have_their_
 
 def test_segments_multiply_and_groups_max_limits() -> None:
     few, some = expected_series(settings_of()), expected_series(settings_of(windows__segments="surface"))
-    assert some.series - few.series == 3 * 10 * 2 * 2 * 6
+    assert some.series - few.series == 3 * 10 * 2 * (2 * 5 + 1)
     assert "each also by 10 values of 1 segment" in some.sentence
     limited = expected_series(settings_of(windows__segments="surface", windows__groups_max=10))
-    assert limited.series - few.series == (10 - 3) * 2 * 2 * 6
+    assert limited.series - few.series == (10 - 3) * 2 * (2 * 5 + 1)
 
 
 def test_it_is_near_from_eight_tenths_on_and_says_what_is_lost_beyond_the_limit() -> None:
     series = expected_series(settings_of()).series
-    limit = round(series / NEAR_SHARE)
+    limit = int(series / NEAR_SHARE)
     near, calm = expected_series(settings_of(exporter__series_max=limit)), expected_series(settings_of(exporter__series_max=limit + 2))
     assert (near.is_near, calm.is_near) == (True, False)
     assert "80% of it" in near.sentence

@@ -49,7 +49,7 @@ DEMO_DEFAULTS: Mapping[str, str] = {
     "join.idle_ms": "3000",
     "join.support_users": "1",
     "windows.pane_ms": "1000",
-    "windows.windows": "10s,1m",
+    "windows.windows": "1m",
     "windows.segments": "surface",
     "worker.commit_ms": "250",
     "worker.commit_behind_ms": "250",

@@ -20,7 +20,7 @@ from streammetrics.exporters.prometheus.experiments import (
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
 from streammetrics.exporters.prometheus.metric_series import sum_series
 from streammetrics.exporters.prometheus.position_bias import position_bias_groups, position_bias_rows
-from streammetrics.exporters.prometheus.value_lines import ValueLines, ValueWriter, cutoff
+from streammetrics.exporters.prometheus.value_lines import ValueLines, ValueWriter, cutoff, lines_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report, Total
 from streammetrics.windows.panes import Group, GroupValues, Window
@@ -172,7 +172,7 @@ class ReportRows:
         """Add the values of windows. These are most rows, so rows without room are counted and not made."""
         for values, window in found:
             shown = groups[values.group]
-            count = 2 + len(values.values)
+            count = lines_of(window, values)
             if shown.is_folded or not page.room:  # means cannot be added
                 page.left_out += count
             else:

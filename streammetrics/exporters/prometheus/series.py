@@ -27,7 +27,7 @@ _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
 TABLE: tuple[Series, ...] = (
     *value_gauges(),
     gauge("window_lists", "Lists in the window.", *_GROUP_LABELS),
-    gauge("window_lists_with_feedback", "Lists in the window with a grade above 0.", *_GROUP_LABELS),
+    gauge("window_lists_with_feedback", "Final lists in the window with a grade above 0.", *_GROUP_LABELS),
     gauge("window_end_timestamp_seconds", "Event time at which the newest complete window ends.", "window", "view", unit="seconds"),
     gauge("window_users", "Distinct users with final lists in the window.", "experiment", "variant", "window"),
     gauge(

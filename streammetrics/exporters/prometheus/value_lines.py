@@ -46,7 +46,7 @@ class ValueWriter:
 
     def lines(self, window: Window, values: GroupValues, shown: ShownGroup, most: int) -> ValueLines:
         """Return the lines of a group in a window, `most` of them at most."""
-        wanted = min(most, 2 + len(values.values))
+        wanted = min(most, lines_of(window, values))
         key = values.group, window.window_ms, window.view
         found = self._known.get(key)
         if found is None or found.shown != shown or found.values != values or found.lines != wanted:
@@ -69,15 +69,20 @@ class ValueWriter:
         view, name = window.view, self._window_names[window.window_ms]
         end = f'segments="{segments}",variant="{variant}"'
         place = f'{{experiment="{experiment}",{end},view="{view}",window="{name}"}}'
-        for series, count in (
-            ("streammetrics_window_lists", values.lists),
-            ("streammetrics_window_lists_with_feedback", values.lists_with_feedback),
-        ):
+        counts = {"streammetrics_window_lists": values.lists}
+        if view == "final":  # the feedback of live lists is still on its way
+            counts["streammetrics_window_lists_with_feedback"] = values.lists_with_feedback
+        for series, count in counts.items():
             yield series, f"{series}{place} {_number(count)}\n"
         for text, number in values.values.items():
             series, k = self._series[text, view]
             labels = f'{{experiment="{experiment}",k="{k}",{end},window="{name}"}}'
             yield series, f"{series}{labels} {_number(number)}\n"
+
+
+def lines_of(window: Window, values: GroupValues) -> int:
+    """Return how many series a group has in a window: its lists, those with feedback if they are final, and its metrics."""
+    return (2 if window.view == "final" else 1) + len(values.values)
 
 
 def cutoff(metric: Metric) -> str:

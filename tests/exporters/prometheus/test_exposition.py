@@ -105,7 +105,8 @@ class TestNumbers:
                     "window": windows[window.window_ms],
                 }
                 assert value(found, "window_lists", **labels, view=window.view) == group.lists
-                assert value(found, "window_lists_with_feedback", **labels, view=window.view) == group.lists_with_feedback
+                if window.view == "final":
+                    assert value(found, "window_lists_with_feedback", **labels, view="final") == group.lists_with_feedback
                 for metric, number in group.values.items():
                     name, _, k = metric.partition("@")
                     assert value(found, f"{prefix}{name}", **labels, k=k) == number
@@ -418,8 +419,8 @@ class TestLife:
         found = samples(pipeline.exposition(busy_status()))
         buckets = [count for _, count in named(found, "commit_seconds_bucket")]
         assert buckets == sorted(buckets)
-        assert value(found, "commit_seconds_bucket", le="0.001") == 1
-        assert value(found, "commit_seconds_bucket", le="0.005") == 2
+        assert value(found, "commit_seconds_bucket", le="0.0025") == 1
+        assert value(found, "commit_seconds_bucket", le="0.01") == 2
         assert value(found, "commit_seconds_bucket", le="+Inf") == value(found, "commit_seconds_count") == 3
         assert value(found, "commit_seconds_sum") == 60.0035
         assert value(found, "commits_total", status="written") == 3
