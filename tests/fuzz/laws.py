@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import native, ubi
+from streammetrics.events import native
 from streammetrics.events.mappings import decoder as mapped
 from streammetrics.events.mappings.typed import NotTypedError
 from streammetrics.events.model import PartsDecoder, PathsFound, RecordPart
@@ -24,7 +24,6 @@ def only_explainers() -> Iterator[None]:
 
     with (
         patch.object(native, "fast_decoder", lambda limits: refuse),
-        patch.object(ubi, "_typed", lambda settings, limits, explain: explain),
         patch.object(mapped, "typed_decoder", side_effect=NotTypedError),
     ):
         yield

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.events.fields import ts_of
-from streammetrics.events.mappings.item_readers import items_reader, page_shift, ranker
+from streammetrics.events.mappings.item_readers import ARRAYS, items_reader, page_shift, ranker
 from streammetrics.events.mappings.labels import labels_reader
 from streammetrics.events.mappings.paths import Access, Get, is_field
 from streammetrics.events.mappings.rules import Condition, MappingRule
@@ -14,12 +14,11 @@ from streammetrics.events.mappings.values import (
     NUMBER,
     first_getter,
     first_time,
-    identity,
-    label,
     label_reader,
     missing,
     optional_number,
     optional_text,
+    text_kind,
     text_reader,
     time_reader,
     unrenamed,
@@ -75,6 +74,16 @@ def condition_reader(condition: Condition, access: Access, absent: frozenset[str
             return (found is not None and not (type(found) is str and found in absent)) is wanted
 
         return is_present
+    if not values:
+        find_array = access.present(condition.path)
+
+        def is_empty(record: Any) -> bool:
+            found = find_array(record)
+            if found is None or (type(found) is str and found in absent):
+                return False
+            return (type(found) in ARRAYS and not found) is wanted
+
+        return is_empty
     if not is_of_text(condition):
         find_any = access.whole(condition.path)
 
@@ -83,7 +92,7 @@ def condition_reader(condition: Condition, access: Access, absent: frozenset[str
             return any(type(found) is type(value) and found == value for value in values) is wanted
 
         return is_one_of
-    get, texts = access.get(condition.path, label(labels_max)), frozenset(values)
+    get, texts = access.get(condition.path, text_kind(labels_max)), frozenset(values)
 
     def is_one_of_texts(record: Any) -> bool:
         found = get(record)
@@ -94,7 +103,7 @@ def condition_reader(condition: Condition, access: Access, absent: frozenset[str
 
 def is_of_text(condition: Condition) -> bool:
     """Return whether the text of one field decides about a condition."""
-    return is_field(condition.path) and condition.values is not None and all(type(value) is str for value in condition.values)
+    return is_field(condition.path) and bool(condition.values) and all(type(value) is str for value in condition.values or ())
 
 
 def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
@@ -105,7 +114,7 @@ def _impression(rule: MappingRule, access: Access, limits: EventLimits) -> Build
     user_of = text_reader("user_id", rule.user_id, access, ids_max, absent)
     list_of = text_reader("impression_id", rule.impression_id, access, ids_max, absent)
     time_of = time_reader("ts", rule.ts, access, absent, rule.ts_unit)
-    kind = identity(ids_max)
+    kind = text_kind(ids_max)
     texts = [first_getter(source, access, kind) for source in (rule.impression_id, rule.user_id)]
     at_once = access.together([*texts, first_time(rule.ts, access, rule.ts_unit, absent)])
     items_of, inside = items_reader(rule, access, limits)
@@ -145,8 +154,8 @@ def _feedback(rule: MappingRule, access: Access, limits: EventLimits) -> Build:
     action_of = optional_text("action", rule.action, access, labels_max, absent, "bad_label")
     value_of = optional_number("value", rule.value, access, absent)
     item_source = rule.item_id if rule.items is None else None
-    texts = [first_getter(source, access, identity(ids_max)) for source in (rule.user_id, rule.impression_id, item_source)]
-    texts.append(first_getter(unrenamed(rule.action, labels_max, absent), access, label(labels_max)))
+    texts = [first_getter(source, access, text_kind(ids_max)) for source in (rule.user_id, rule.impression_id, item_source)]
+    texts.append(first_getter(unrenamed(rule.action, labels_max, absent), access, text_kind(labels_max)))
     at_once = access.together([*texts, first_time(rule.ts, access, rule.ts_unit, absent), first_getter(rule.value, access, NUMBER)])
     renamed = {} if rule.action is None else rule.action.rename
     events_of = _reactions(rule, access, limits)

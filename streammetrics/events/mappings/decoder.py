@@ -14,12 +14,11 @@ import msgspec
 
 from streammetrics.events.fallback import NOT_ACCEPTED
 from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, is_shallow, may_hold_control, too_deep
-from streammetrics.events.label_cache import LabelSet
 from streammetrics.events.mappings.compiled import Build, Whole, compile_rule, condition_reader, is_of_text
 from streammetrics.events.mappings.explainer import IGNORED_RECORD, Explainer, with_note
 from streammetrics.events.mappings.paths import Get
 from streammetrics.events.mappings.plain import exact
-from streammetrics.events.mappings.rules import Condition, MappingRule
+from streammetrics.events.mappings.rules import MappingRule
 from streammetrics.events.mappings.typed import NotTypedError, Shape, TypedAccess
 from streammetrics.events.mappings.watch import NoteOf
 from streammetrics.events.model import EventLimits, RecordPart
@@ -37,7 +36,7 @@ Act: TypeAlias = Callable[[Any, bytes], Sequence[RecordPart] | None]
 class Way(NamedTuple):
     """A compiled mapping: its conditions on texts, its other conditions, what it builds (None: nothing), and the watch of its paths."""
 
-    texts: tuple[Condition, ...]
+    texts: Sequence[Get]
     matches: Get | None
     build: Build | None
     watch: NoteOf | None
@@ -73,29 +72,28 @@ def typed_decoder(
     formats: Mapping[str, Whole],
     watches: Sequence[NoteOf | None],
     explain: Whole,
-    labels_of: Callable[[bytes], LabelSet] | None = None,
 ) -> Whole:
     """Return a decoder by the typed parser, with `explain` for what the parser refuses. Raises NotTypedError.
-
-    `labels_of` is for strict formats, whose labels have rules of their own: it returns those of a record.
 
     For each combination of the texts that tell records apart, the mappings that may apply are looked up only once. A record that may hold
     a control character, or has a field of no one type, is read value by value.
     """
     shape = Shape()
-    alone = TypedAccess(shape, False, labels_of)
-    texts = tuple(condition for rule in rules for condition in rule.when if is_of_text(condition))
-    holds = {each: condition_reader(each, alone, frozenset(), limits.label_chars_max) for each in texts}
-    values_of = alone.values([each.path for each in texts], limits.label_chars_max)
+    alone = TypedAccess(shape, False)
+    paths = {each.path: None for rule in rules for each in rule.when if is_of_text(each)}
+    values_of = alone.values(list(paths), limits.label_chars_max)
 
     def compiled(access: TypedAccess) -> list[Way]:
-        made = [compile_rule(rule, access, limits, formats, texts) for rule in rules]
-        return [
-            Way(tuple(each for each in rule.when if each in holds), one.matches, one.build, watch)
-            for rule, one, watch in zip(rules, made, watches, strict=True)
-        ]
+        ways = []
+        for rule, watch in zip(rules, watches, strict=True):
+            settled = [each for each in rule.when if is_of_text(each) or (each.values is None and each.path in paths)]
+            one = compile_rule(rule, access, limits, formats, settled)
+            holds = [condition_reader(each, alone, rule.absent, limits.label_chars_max) for each in settled]
+            ways.append(Way(holds, one.matches, one.build, watch))
+        return ways
 
-    fast, careful = compiled(TypedAccess(shape, True, labels_of)), compiled(alone)
+    compiled(alone)
+    fast, careful = compiled(TypedAccess(shape, True)), compiled(alone)
     parse: Callable[[bytes], Any] = msgspec.json.Decoder(shape.struct(limits), float_hook=exact).decode
     at_once: dict[Any, Act] = {}
     one_by_one: dict[Any, Act] = {}
@@ -107,7 +105,7 @@ def typed_decoder(
         if len(acts) >= SELECTIONS_MAX:
             acts.clear()
         ways = fast if acts is at_once else careful
-        act = acts[key] = _act([way for way in ways if all(holds[each](record) for each in way.texts)])
+        act = acts[key] = _act([way for way in ways if all(holds(record) for holds in way.texts)])
         return act
 
     def decode(value: bytes | None) -> Sequence[RecordPart]:
@@ -135,38 +133,36 @@ def typed_decoder(
 
 
 def _texts(found: Any) -> Any:
-    """Return a value, or each of several, if it is a text; otherwise None."""
-    return tuple(map(_texts, found)) if type(found) is tuple else found if type(found) is str else None
+    """Return a value, or each of several, if it is a text or absent; otherwise a mark that it is neither."""
+    return tuple(map(_texts, found)) if type(found) is tuple else found if found is None or type(found) is str else ...
 
 
 def _act(ways: Sequence[Way]) -> Act:
     """Return a function from a record to what these mappings make of it."""
-    if any(way.matches is None and way.build is not None for way in ways):
-        ways = [way for way in ways if way.build is not None]  # the record is not ignored in any case
-    if len(ways) == 1 and ways[0].matches is None:
-        return _only_act(ways[0])
+    used = [(way.matches, way.build, way.watch) for way in ways if way.build is not None]
+    ignoring = [way.matches for way in ways if way.build is None]
+    if used and used[0][0] is None and len(used) == 1:
+        return _only_act(*used[0][1:])
 
     def act(record: Any, value: bytes) -> Sequence[RecordPart] | None:
         found: Sequence[RecordPart] | None = None
-        is_ignored = False
-        for _, matches, build, watch in ways:
+        for matches, build, watch in used:
             if matches is not None and not matches(record):
-                continue
-            if build is None:
-                is_ignored = True
                 continue
             made = with_note(build(record, value), value, watch)
             found = made if found is None else [*found, *made]
-        return IGNORED_RECORD if found is None and is_ignored else found
+        if found is not None:
+            return found
+        for matches in ignoring:
+            if matches is None or matches(record):
+                return IGNORED_RECORD
+        return None
 
     return act
 
 
-def _only_act(way: Way) -> Act:
-    """Return the same for the only mapping that applies, the common case."""
-    build, watch = way.build, way.watch
-    if build is None:
-        return lambda record, value: IGNORED_RECORD
+def _only_act(build: Build, watch: NoteOf | None) -> Act:
+    """Return the same for the only mapping that makes events, the common case."""
     if watch is None:
         return build
 

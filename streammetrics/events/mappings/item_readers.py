@@ -19,17 +19,18 @@ from streammetrics.events.mappings.values import (
     checked_text,
     first_getter,
     first_of,
-    identity,
     missing,
     reader_of,
     shown,
+    text_kind,
     text_reader,
 )
 from streammetrics.events.model import EventLimits
 
 ItemsOf: TypeAlias = Callable[[Any], tuple[Sequence[Any], Sequence[str]]]
 """Returns the elements of a list in a record, and their ids."""
-_ARRAYS: Final = (list, tuple)
+ARRAYS: Final = (list, tuple)
+"""What the parsers make of an array."""
 ORDERS_MAX: Final = 1_000
 """Most positions of whole lists that are remembered to be in order."""
 _TEXT: Final = {str}
@@ -68,7 +69,7 @@ def items_reader(rule: MappingRule, access: Access, limits: EventLimits) -> tupl
                 return elements, elements
         if type(elements) is str and rule.item_separator is None and type(inside_text := json_in_text(elements)) is list:
             elements = inside_text
-        if type(elements) not in _ARRAYS:
+        if type(elements) not in ARRAYS:
             elements = [] if elements is None and may_be_absent else _split(name, elements, rule.item_separator, absent)
         if len(elements) > limits.items_max:
             fields.check_count(len(elements), limits)
@@ -92,7 +93,7 @@ def _one_item(rule: MappingRule, access: Access, limits: EventLimits) -> ItemsOf
 
 def _ids(rule: MappingRule, inside: Access, limits: EventLimits) -> Callable[[Sequence[Any]], Sequence[str]]:
     """Return a function from the elements of an array to their ids."""
-    kind, absent, ids_max = identity(limits.id_chars_max), rule.absent, limits.id_chars_max
+    kind, absent, ids_max = text_kind(limits.id_chars_max), rule.absent, limits.id_chars_max
     id_of = None if rule.item_id is None else reader_of(rule.item_id, inside, absent, kind)
     first = first_getter(rule.item_id, inside, kind)
     is_usual = absent == {""}

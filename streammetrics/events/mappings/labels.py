@@ -1,14 +1,14 @@
 """Experiments and segments of a mapped list: from an object in the record, or from one path for each name.
 
 The rules of labels are those of native events: a label that breaks one is dropped, and the list counts without it. Whole numbers, decimal
-numbers and booleans become text.
+numbers and booleans become text. A path with such a value, or a text, in the place of an object has one label, named like its last step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,7 @@ from streammetrics.events.model import EventLimits
 
 LabelSource: TypeAlias = FieldSource | Mapping[str, FieldSource] | None
 _NONE: LabelSet = ((), (), ())
+_VALUES: Final = (str, int, bool, Decimal)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,7 +42,6 @@ def labels_reader(rule: MappingRule, access: Access, limits: EventLimits) -> Cal
     sent = access.sent(paths)
     if sent is None:
         return lambda record, value: of_plain(record)
-    read = access.labels_of or (lambda value: of_plain(parse_plain(value)))
     cache = LabelCache()
     cached = cache.cached.get
 
@@ -51,7 +51,7 @@ def labels_reader(rule: MappingRule, access: Access, limits: EventLimits) -> Cal
             key = b",".join(values)
         except TypeError:  # not all of them are JSON
             key = _encode(values)
-        return cached(key) or cache.put(key, read(value))
+        return cached(key) or cache.put(key, of_plain(parse_plain(value)))
 
     return of_typed
 
@@ -84,10 +84,15 @@ def _named(sources: Mapping[str, FieldSource], absent: frozenset[str]) -> Get:
 
 def _object(source: FieldSource, absent: frozenset[str]) -> Get:
     get = reader_of(source, PlainAccess(), absent, ANY)
+    path = next(iter(_paths(source)), None)
+    name = path.steps[-1] if path is not None else None
 
     def read(record: Any) -> Any:
         found = get(record)
-        return {} if found is None else json_in_text(found) if type(found) is str else found
+        if type(found) is str and (inside := json_in_text(found)) is not None:
+            return inside
+        is_value = type(found) in _VALUES and type(name) is str
+        return {} if found is None or found == "" else {name: found} if is_value else found
 
     return read
 

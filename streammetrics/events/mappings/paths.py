@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from streammetrics.events.label_cache import LabelSet
 from streammetrics.events.mappings.plain import json_in_text
 
 Get: TypeAlias = Callable[[Any], Any]
@@ -87,25 +86,17 @@ class Scalar(NamedTuple):
     most: int | None = None
     has_whole: bool = True
     has_fraction: bool = False
-    is_number: bool = False
-    is_label: bool = False
     is_exact: bool = False
     """Whether other numbers count, too, and must not be rounded."""
-
-    def strict(self) -> Scalar:
-        """Return the same without numbers and positions in texts, and without labels that are numbers."""
-        return self._replace(text_max=None if self.is_number else self.text_max, has_whole=self.has_whole and not self.is_label)
 
 
 class Access(Protocol):
     """How compiled mappings reach the values of a record.
 
-    `is_checked`: the parser has checked the types and lengths of all values. `labels_of`: None for the rules of mappings. Otherwise the
-    rules are strict, and it returns the labels of a record as sent.
+    `is_checked`: the parser has checked the types and lengths of all values.
     """
 
     is_checked: bool
-    labels_of: Callable[[bytes], LabelSet] | None
 
     def get(self, path: Path, kind: Scalar) -> Get:
         """Return a function to a single value."""
@@ -144,7 +135,6 @@ class PlainAccess:
     """Reads records that are plain Python objects."""
 
     is_checked = False
-    labels_of: Callable[[bytes], LabelSet] | None = None
 
     def get(self, path: Path, kind: Scalar) -> Get:
         return walker(path.steps)

@@ -74,7 +74,10 @@ class PageStart(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition on the value at a path: one of `values`, or (if `values` is None) that the value is present or absent."""
+    """A condition on the value at a path: one of `values`, or (if `values` is None) that the value is present or absent.
+
+    No values at all: it is an empty array, or (if `holds_if_found` is false) present and no empty array.
+    """
 
     path: Path
     values: tuple[str | int | bool, ...] | None
@@ -271,13 +274,16 @@ class _TableReader:
                 continue
             if isinstance(wanted, Mapping) and wanted.keys() == {"present"} and isinstance(wanted["present"], bool):
                 yield Condition(path, None, wanted["present"])
+            elif isinstance(wanted, Mapping) and wanted.keys() == {"empty"} and isinstance(wanted["empty"], bool):
+                yield Condition(path, (), wanted["empty"])
             elif isinstance(wanted, Mapping) and wanted.keys() == {"not"} and (values := _scalars(wanted["not"])):
                 yield Condition(path, values, False)
             elif values := _scalars(wanted):
                 yield Condition(path, values)
             else:
                 self.add(
-                    f"when: {text} must be a text, a whole number, true or false, an array of these, {{ not = … }} or {{ present = true }}"
+                    f"when: {text} must be a text, a whole number, true or false, an array of these, {{ not = … }}, {{ present = true }}"
+                    " or { empty = true }"
                 )
 
     def _labels(self, key: str) -> Any:

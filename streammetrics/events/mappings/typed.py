@@ -5,7 +5,7 @@ The parser takes what well-formed records have. What it refuses is read as plain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Annotated, Any, Final
 
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from streammetrics.events.label_cache import ABSENT, LabelSet
+from streammetrics.events.label_cache import ABSENT
 from streammetrics.events.mappings.paths import Access, Get, Path, PlainAccess, Scalar, Step, walker
 from streammetrics.events.model import EventLimits
 
@@ -39,7 +39,7 @@ class Shape:
         self.is_any = self.is_raw = self.is_present = False
         self._objects: list[tuple[str, Shape]] = []
         self.empty: Any = None
-        """The struct of an object without these fields."""
+        """The struct of an absent object. None for other fields."""
 
     def at(self, path: Path) -> tuple[Shape, str, Sequence[Step]]:
         """Return the field at a path, its attribute, and the steps that no struct can follow."""
@@ -95,7 +95,7 @@ class Shape:
         """Return the type of a field, and the value of an absent one."""
         uses = (self.is_any, self.is_raw, self.is_present, self.scalar is not None, self.ids_max is not None, self.element is not None)
         if self.fields:
-            if any(uses):
+            if any(uses[:2] + uses[3:]):
                 raise NotTypedError
             inner = self.struct(limits)
             self.empty = inner()
@@ -134,18 +134,19 @@ def _array(kind: Any, limits: EventLimits) -> Any:
 class TypedAccess:
     """Reads records that were parsed into the struct of a shape. It gives the shape the fields that it reads.
 
-    Without `is_checked`, every value is read alone: for records in which the parser does not check everything.
+    Without `is_checked`, every value is read alone: for records in which the parser does not check everything. Mappings are compiled twice:
+    first to give the shape all fields.
     """
 
-    def __init__(self, shape: Shape, is_checked: bool, labels_of: Callable[[bytes], LabelSet] | None = None) -> None:
-        self._shape, self.is_checked, self.labels_of = shape, is_checked, labels_of
+    def __init__(self, shape: Shape, is_checked: bool) -> None:
+        self._shape, self.is_checked = shape, is_checked
         self._names: dict[Get, str] = {}
 
     def get(self, path: Path, kind: Scalar) -> Get:
         node, name, rest = self._shape.at(path)
         if rest:
             return self._walk(node, name, rest)
-        node.add(kind if self.labels_of is None else kind.strict())
+        node.add(kind)
         return self._getter(name)
 
     def constant(self, value: Any) -> Get:
@@ -158,7 +159,10 @@ class TypedAccess:
         if rest:
             return self._walk(node, name, rest)
         node.is_present = True
-        return self._getter(name)
+        if not node.fields:
+            return self._getter(name)
+        read = attrgetter(name)
+        return lambda record: None if (found := read(record)) is node.empty else found
 
     def whole(self, path: Path) -> Get:
         return self._walk(*self._shape.at(path))
@@ -177,7 +181,7 @@ class TypedAccess:
         if rest:
             return self._walk(node, name, rest), PlainAccess()
         node.element = node.element or Shape()
-        return self._getter(name), TypedAccess(node.element, self.is_checked, self.labels_of)
+        return self._getter(name), TypedAccess(node.element, self.is_checked)
 
     def together(self, gets: Sequence[Get | None]) -> Get:
         return attrgetter(*[_NOTHING if get is None else self._names.get(get, _NOTHING) for get in gets])
@@ -195,7 +199,7 @@ class TypedAccess:
 
     def values(self, paths: Sequence[Path], chars_max: int) -> Get:
         """Return a function to the values at some paths, as a key of a dictionary."""
-        gets = [self.get(path, Scalar(chars_max, is_label=True)) for path in dict.fromkeys(paths)]
+        gets = [self.get(path, Scalar(chars_max)) for path in dict.fromkeys(paths)]
         return gets[0] if len(gets) == 1 else lambda record: tuple([get(record) for get in gets])
 
     def _getter(self, name: str) -> Get:

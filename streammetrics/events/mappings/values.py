@@ -32,18 +32,13 @@ _UNIT_NAMES: Final = {"ms": "milliseconds", "s": "seconds", "us": "microseconds"
 
 ANY: Final = Scalar(0)
 """For plain access, which reads any value."""
-NUMBER: Final = Scalar(64, has_whole=False, has_fraction=True, is_number=True)
-POSITION: Final = Scalar(64, 0, POSITION_MAX, is_number=True)
+NUMBER: Final = Scalar(64, has_whole=False, has_fraction=True)
+POSITION: Final = Scalar(64, 0, POSITION_MAX)
 
 
-def identity(chars_max: int) -> Scalar:
-    """Return the values that can be an id."""
+def text_kind(chars_max: int) -> Scalar:
+    """Return the values that can be an id or a label."""
     return Scalar(chars_max)
-
-
-def label(chars_max: int) -> Scalar:
-    """Return the values that can be a label."""
-    return Scalar(chars_max, is_label=True)
 
 
 def time_kind(unit: TimeUnit) -> Scalar:
@@ -113,7 +108,7 @@ def _alternative(alternative: Path | Template | Constant, access: Access, absent
         value = alternative.value
         return lambda record: value
     form = "".join(part.replace("%", "%%") if isinstance(part, str) else "%s" for part in alternative.parts)
-    gets = [access.get(part, identity(kind.text_max or 0)) for part in alternative.parts if isinstance(part, Path)]
+    gets = [access.get(part, text_kind(kind.text_max or 0)) for part in alternative.parts if isinstance(part, Path)]
 
     def compose(record: Any) -> Any:
         found = [get(record) for get in gets]
@@ -126,7 +121,7 @@ def _alternative(alternative: Path | Template | Constant, access: Access, absent
 
 def text_reader(name: str, source: FieldSource, access: Access, chars_max: int, absent: frozenset[str], reason: str = "bad_id") -> Get:
     """Return a function from a record to a checked text: an id or a label. None if it is absent. Whole numbers become decimal text."""
-    get = reader_of(source, access, absent, label(chars_max) if reason == "bad_label" else identity(chars_max))
+    get = reader_of(source, access, absent, text_kind(chars_max))
     where = f"{name} ({source})"
 
     def read(record: Any) -> str | None:
@@ -156,7 +151,7 @@ def _no_value(record: Any) -> None:
 
 def label_reader(name: str, source: FieldSource, access: Access, chars_max: int, absent: frozenset[str]) -> Get:
     """Return a function from a record to a checked label. None if it is absent. A boolean becomes `true` or `false`, as in JSON."""
-    get = reader_of(source, access, absent, identity(chars_max))
+    get = reader_of(source, access, absent, text_kind(chars_max))
     where = f"{name} ({source})"
 
     def read(record: Any) -> str | None:
@@ -187,7 +182,6 @@ def time_reader(name: str, source: FieldSource, access: Access, absent: frozense
     get = reader_of(source, access, absent, time_kind(unit))
     where = f"{name} ({source})"
     factor, divisor = _FACTORS[unit]
-    is_strict = access.labels_of is not None
 
     def read(record: Any) -> int:
         found = get(record)
@@ -195,15 +189,15 @@ def time_reader(name: str, source: FieldSource, access: Access, absent: frozense
             ts = found * factor // divisor
             if 0 <= ts <= TS_MAX:
                 return ts
-        return _checked_time(where, found, unit, is_strict)
+        return _checked_time(where, found, unit)
 
     return read
 
 
-def _checked_time(where: str, found: object, unit: TimeUnit, is_strict: bool) -> int:
+def _checked_time(where: str, found: object, unit: TimeUnit) -> int:
     if found is None:
         missing(where)
-    ts = time_ms(found, unit) if not (is_strict and type(found) is str) else iso_ms(found)
+    ts = time_ms(found, unit)
     if ts is None or not 0 <= ts <= TS_MAX:
         rule = f"{where} must be {_UNIT_NAMES[unit]} since 1970 up to the year 9999, or ISO-8601 with a zone"
         raise malformed("bad_ts", rule, shown(found), "correct the path or ts_unit in the mapping (utc: times without a zone)")

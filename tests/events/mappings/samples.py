@@ -45,6 +45,12 @@ TABLES: Final[dict[str, list[Table]]] = {
         CLICK | {"when": {"kind": {"not": "list"}, "n": [1, 2]}},
         {"kind": "ignore", "when": {"kind": "page"}},
     ],
+    "empty": [
+        LIST | {"when": {"kind": {"present": False}, "skus": {"empty": False}}, "experiments": "ab.ranker", "segments": ["page", "os"]},
+        LIST | {"when": {"kind": {"present": False}, "skus": {"empty": True}}, "items": ["none", {"value": []}]},
+        CLICK | {"when": {"kind": "click", "what": {"present": False}}, "item_id": ["what.id", {"value": "none"}]},
+        {"kind": "ignore", "when": {"kind": "click", "what": {"present": True}}},
+    ],
     "inside": [CLICK | {"when": {"tags[k=a].v": {"not": "x"}}, "item_id": "tags[0].v", "action": "tags[k=a].v"}],
 }
 """Mappings by what is special about them."""
@@ -86,6 +92,13 @@ RECORDS: Final[dict[str, list[Table]]] = {
     "several": [CLICKED | {"skus": [{"sku": "a", "place": 3.5}, {"sku": "b", "team": "buy"}]}],
     "shared": [SHOWN | CLICKED, SHOWN | CLICKED | {"user": "v"}],
     "kinds": [SHOWN | {"kind": "list", "live": True}, CLICKED | {"kind": "watch"}, CLICKED | {"kind": "x", "n": 2}, {"kind": "page"}],
+    "empty": [
+        SHOWN,
+        SHOWN | {"skus": [], "ab": {"ranker": {"x": "y"}}},
+        SHOWN | {"ab": {"ranker": True}, "page": 2, "skus": ["a"]},
+        {"kind": "click", "user": "u", "time": NOON, "what": {"id": "a"}},
+        {"kind": "click", "user": "u", "time": NOON},
+    ],
     "inside": [CLICKED | {"tags": [{"k": "b", "v": "i"}, {"k": "a", "v": "buy"}]}],
     "segment": [
         TRACK
