@@ -18,7 +18,7 @@ DOCS_PYTHON ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests. Each file runs in one of them, with servers of its own. Much of their time is waiting.
-SERVER_WORKERS ?= 3
+SERVER_WORKERS ?= 4
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -75,7 +75,8 @@ servers: setup ## install what the integration tests and benchmarks run against:
 golden: setup ## install the libraries that the metric core is compared with, in an environment of their own (2.4 GB)
 	@$(RUN) tests.metrics.golden.environment
 
-test: setup servers golden lint test-unit test-commands test-golden test-deploy test-integration ## everything: the line for a newcomer, and what CI runs
+test: setup servers golden ## everything: the line for a newcomer, and what CI runs
+	@$(RUN) tests.parts test-integration "lint test-unit test-commands test-golden test-deploy"
 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
