@@ -13,7 +13,7 @@ from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as ADDRESS
 from streammetrics.exporters.prometheus.rules.table import ALERTS
 from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
 from streammetrics.exporters.prometheus.series import SERIES
-from tests.grafana.test_lint import selectors
+from tests.grafana.reading import selectors
 from tests.support.paths import ROOT
 from tests.support.tables import for_each
 

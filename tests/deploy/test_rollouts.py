@@ -6,10 +6,8 @@ import json
 import re
 import subprocess
 import urllib.request
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,13 +16,12 @@ from jsonschema import Draft202012Validator
 from streammetrics import __version__
 from streammetrics.cli.commands.gate import gate
 from streammetrics.experiments.gate import GATE_CODES
-from tests.deploy.tools import DEPLOY, assert_clean, program, read_yaml
+from tests.deploy.argo import ARGO, ROLLOUTS, metric, outcome
+from tests.deploy.tools import assert_clean, program, read_yaml
 from tests.support.committed_state import served
 from tests.support.gates import in_stage, shown_views
 
-ROLLOUTS = DEPLOY / "rollouts"
 WORKFLOW = ROLLOUTS / "github-actions.yml"
-ARGO = sorted(ROLLOUTS.glob("argo-*.yaml"))
 FLAGGER = {
     "type": "object",
     "required": ["apiVersion", "kind", "metadata", "spec"],
@@ -56,21 +53,6 @@ FLAGGER = {
     },
 }
 """The documented fields of Flagger's MetricTemplate."""
-
-
-def metric(name: str) -> Mapping[str, Any]:
-    (found,) = read_yaml(ROLLOUTS / f"argo-analysis-{name}.yaml")["spec"]["metrics"]
-    return found  # type: ignore[no-any-return]
-
-
-def outcome(conditions: Mapping[str, Any], result: object) -> str:
-    """What Argo Rollouts makes of a result: both conditions are expressions, and neither means inconclusive."""
-
-    def holds(condition: str) -> bool:
-        return bool(eval(condition.replace("&&", "and"), {"__builtins__": {}, "len": len}, {"result": result}))
-
-    success, failure = holds(conditions["successCondition"]), holds(conditions["failureCondition"])
-    return {(True, False): "pass", (False, True): "fail", (False, False): "wait"}[success, failure]
 
 
 def test_prometheus_results_have_their_outcomes() -> None:

@@ -1,4 +1,4 @@
-"""The package keeps its shape: few rooms, in the order of its page, and one meaning for each type's name."""
+"""The package keeps its shape: few rooms, in the order of its page, one meaning for each type's name, and tests that stand alone."""
 
 from __future__ import annotations
 
@@ -42,3 +42,10 @@ def test_no_two_public_types_share_a_name() -> None:
             if not name.startswith("_"):
                 places[name].append(str(path.relative_to(PACKAGE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_test_imports_another_test() -> None:
+    pattern = re.compile(r"^ *(?:from|import) tests\S*\.test_\w+", re.MULTILINE)
+    modules = (ROOT / "tests").rglob("*.py")
+    found = {str(path.relative_to(ROOT)): lines for path in modules if (lines := pattern.findall(path.read_text(encoding="utf-8")))}
+    assert found == {}, "what tests share belongs in tests/support, or in a module of samples beside them"

@@ -15,31 +15,14 @@ from streammetrics.enrolment.scopes import WHOLE, decode_scope
 from streammetrics.errors import StateError
 from streammetrics.reports.frozen_scales import decode_scales
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session_events import outcomes, untangle
-from streammetrics.sessions.state import User
+from streammetrics.sessions.session_events import untangle
 from streammetrics.sessions.user_codec import decode_user, encode_user
 from streammetrics.state.codec import VERSION
 from streammetrics.windows.panes import Group, decode_pane, encode_pane
 from streammetrics.windows.unique_users import decode_user_counts
 from tests.support.brute_force import machine_for
+from tests.support.machine import facts_of
 from tests.support.strategies import Case, batches, cases
-
-
-def facts_of(user: User) -> list[object]:
-    return [
-        (
-            session.first,
-            session.last,
-            session.size,
-            session.relabels,
-            [(name, shown.facts()[:4], set(shown.reactions), shown.engagement) for name, shown in session.lists.items()],
-            {outcome: count for outcome, count in outcomes(session).items() if count},
-            {name: set(waiting) for name, waiting in session.waiting.items() if waiting},
-            session.pieces,
-            session.unnamed_last,
-        )
-        for session in user.sessions
-    ]
 
 
 @given(st.data(), st.one_of(cases(), cases(exposures=True)))

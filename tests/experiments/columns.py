@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
 
 from streammetrics.experiments.measures import Measures
@@ -30,3 +32,9 @@ def totals(lists_max: int = 50) -> st.SearchStrategy[list[int]]:
 
 def covariates() -> st.SearchStrategy[list[int | None]]:
     return st.lists(st.none() | st.integers(0, ONE), min_size=len(WITH_COVARIATES), max_size=len(WITH_COVARIATES))
+
+
+def of_user(measures: Measures, own: Sequence[int], extra: Sequence[int | None] | None = None) -> list[int]:
+    """One user's moments by definition: the products of their row, in Python integers."""
+    row = measures.row(own, extra)
+    return [row[one] * row[other] if own[0] else 0 for one, other in measures.pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -72,3 +73,12 @@ def experiment(
     policy = Policy(paging=paging, control=control, shares=shares)
     measures = WITH_COVARIATES if whole else MEASURES
     return build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
+
+
+def at_most(share: float, experiments: int) -> int:
+    """Return the count that a binomial variable with this share exceeds with probability below 1 in 10,000."""
+    tail, count = 1.0, -1
+    while tail > 1e-4:
+        count += 1
+        tail -= math.comb(experiments, count) * share**count * (1 - share) ** (experiments - count)
+    return count

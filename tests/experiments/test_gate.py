@@ -22,7 +22,7 @@ from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from tests.experiments.columns import MEASURES
-from tests.experiments.samples import arm, credits
+from tests.experiments.samples import arm, at_most, credits
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 SCALE = MeasureScale(0.04, 0.4)
@@ -185,15 +185,6 @@ def test_of_interleaved_rankers_only_a_preferred_one_passes(credit: float, word:
 def test_a_margin_that_is_no_share_is_rejected() -> None:
     with pytest.raises(ExperimentError, match=r"gate_margin: got 0.0; must be between 0 and 1"):
         Policy(gate_margin=0.0)
-
-
-def at_most(share: float, experiments: int) -> int:
-    """Return the count that a binomial variable with this share exceeds with probability below 1 in 10,000."""
-    tail, count = 1.0, -1
-    while tail > 1e-4:
-        count += 1
-        tail -= math.comb(experiments, count) * share**count * (1 - share) ** (experiments - count)
-    return count
 
 
 def ever(lift: float, experiments: int, seed: int) -> dict[str, int]:

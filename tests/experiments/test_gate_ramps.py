@@ -10,7 +10,7 @@ import pytest
 from streammetrics.reports.gate_answer import answer_gate
 from tests.bench import gate_ramps, gate_steps
 from tests.bench.gate_ramps import lags, one_ramp
-from tests.experiments.test_gate import at_most
+from tests.experiments.samples import at_most
 
 
 def test_outages_begin_and_end() -> None:

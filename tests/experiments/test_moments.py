@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -13,13 +12,7 @@ from hypothesis import strategies as st
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, divide_half_even
 from streammetrics.experiments.moments import add, of_users, subtract, zero
 from streammetrics.metrics import Scorer
-from tests.experiments.columns import MEASURES, ONE, SCORER, WITH_COVARIATES, covariates, totals
-
-
-def of_user(measures: Measures, own: Sequence[int], extra: Sequence[int | None] | None = None) -> list[int]:
-    """One user's moments by definition: the products of their row, in Python integers."""
-    row = measures.row(own, extra)
-    return [row[one] * row[other] if own[0] else 0 for one, other in measures.pairs]
+from tests.experiments.columns import MEASURES, ONE, SCORER, WITH_COVARIATES, covariates, of_user, totals
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | totals()), max_size=30))

@@ -17,7 +17,7 @@ from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from streammetrics.metrics import Scorer
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import Metric
-from tests.experiments.test_gate import at_most
+from tests.experiments.samples import at_most
 
 MEASURES = Measures([*Scorer(["hit_rate@10", "dcg@10"]).columns, *EngagementLayout([Metric("zero_result_rate")]).columns])
 ONE = 1 << 40

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import promql_parser
+
 from grafana.generate import FOLDER
 
 NAMES = ("experiment", "ranking", "pipeline")
@@ -64,3 +66,16 @@ def filled(expr: str, choices: Mapping[str, str]) -> str:
 def parsed_form(expr: str, **chosen: str) -> str:
     """Fill in all variables except job. `chosen` have other values than those of `CHOICES`."""
     return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus", **chosen})
+
+
+def selectors(expr: str) -> list[Any]:
+    return [node for node in nodes(promql_parser.parse(expr)) if isinstance(node, promql_parser.VectorSelector)]
+
+
+def nodes(node: Any) -> Iterator[Any]:
+    """Yield a PromQL expression and all expressions inside it."""
+    yield node
+    inside = [getattr(node, part, None) for part in ("lhs", "rhs", "expr", "param", "vector_selector")]
+    for each in [*inside, *(getattr(node, "args", None) or ())]:
+        if isinstance(each, promql_parser.Expr | promql_parser.VectorSelector):
+            yield from nodes(each)

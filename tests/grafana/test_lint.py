@@ -8,12 +8,11 @@ be aggregated.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import promql_parser
 
-from tests.grafana.reading import NAMES, PanelQuery, committed, every_query, filled, panels, parsed_form, queries
+from tests.grafana.reading import NAMES, PanelQuery, committed, every_query, filled, nodes, panels, parsed_form, queries, selectors
 from tests.support.tables import for_each
 
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -31,19 +30,6 @@ each_query = for_each(every_query())
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
     return {variable["name"]: variable for variable in committed(name)["templating"]["list"]}
-
-
-def nodes(node: Any) -> Iterator[Any]:
-    """Yield a PromQL expression and all expressions inside it."""
-    yield node
-    inside = [getattr(node, part, None) for part in ("lhs", "rhs", "expr", "param", "vector_selector")]
-    for each in [*inside, *(getattr(node, "args", None) or ())]:
-        if isinstance(each, promql_parser.Expr | promql_parser.VectorSelector):
-            yield from nodes(each)
-
-
-def selectors(expr: str) -> list[Any]:
-    return [node for node in nodes(promql_parser.parse(expr)) if isinstance(node, promql_parser.VectorSelector)]
 
 
 def may_be_zero(divisor: Any) -> bool:

@@ -6,11 +6,9 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from itertools import islice
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import dead_letters
@@ -20,17 +18,8 @@ from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port, wait_until
-from tests.support.kafka_member import settings_for
+from tests.support.kafka_member import read_letters, settings_for
 from tests.support.timing import time_bound
-
-
-def read_letters(broker: KafkaBroker, topic: str, count: int) -> list[Any]:
-    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
-    try:
-        consumer.assign([TopicPartition(topic, 0)])
-        return list(islice(consumer, count))
-    finally:
-        consumer.close()
 
 
 def test_letters_are_in_the_topic_when_write_returns(kafka_broker: KafkaBroker, topic_name: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from streammetrics.exporters.http.views import HttpViews
-from tests.deploy.test_rollouts import ARGO, ROLLOUTS, metric, outcome
+from tests.deploy.argo import ARGO, ROLLOUTS, metric, outcome
 from tests.deploy.tools import read_yaml
 from tests.servers.npm import fetched
 from tests.servers.prometheus import PrometheusServer

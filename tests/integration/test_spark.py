@@ -22,7 +22,7 @@ from streammetrics.errors import CallerError, ConfigError, StreammetricsError
 from streammetrics.offline.notebook.replayed import Replayed
 from streammetrics.offline.notebook.replayed import replay as replayed
 from streammetrics.offline.spark.session import spark_session, without_pandas_warning
-from tests.offline.spark.test_passes import GIVEN, by_topic, differing, wrong_clocks
+from tests.offline.spark.samples import GIVEN, by_topic, differing, wrong_clocks
 from tests.servers.kafka import KafkaBroker
 from tests.servers.tools import find_java, find_spark_kafka_jars
 from tests.support.command_line import called

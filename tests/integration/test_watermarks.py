@@ -21,10 +21,9 @@ from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_worker_rules
-from tests.integration.test_kafka_dead_letters import read_letters
 from tests.servers.kafka import KafkaBroker
 from tests.servers.redis import RedisServer
-from tests.support.kafka_member import settings_for
+from tests.support.kafka_member import read_letters, settings_for
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.words import Part
 from streammetrics.reports.changes import (
     ERROR_LENGTH_MAX,
@@ -28,16 +27,7 @@ from streammetrics.reports.changes import (
 )
 from streammetrics.reports.report import Report
 from tests.support.committed_state import START_MS
-from tests.support.gates import failing, passing, report_at, waiting
-
-BOTH: tuple[Watched, ...] = ("verdict", "gate")
-
-
-def at(later_ms: int, *experiments: ExperimentReport) -> Report:
-    """A report that is recent at START_MS. Its experiments are up to an event time, and so much later."""
-    report = report_at(START_MS, *experiments)
-    assert report.entered_ms is not None
-    return replace(report, entered_ms=report.entered_ms + later_ms, experiments=experiments)
+from tests.support.gates import BOTH, at, failing, passing, waiting
 
 
 class Records:

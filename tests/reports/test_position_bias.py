@@ -11,7 +11,7 @@ from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.reports.position_bias import PositionBias, PositionBiasReader, PositionBiasView
 from streammetrics.windows.examination import ExaminationRules, ExaminationSample, ItemHashes, encode_sample
 from tests.support.enrolments import shown as shown_to
-from tests.windows.test_examination import final
+from tests.windows.samples import final
 
 RULES = ExaminationRules(ranks=2, period_ms=DAY_MS)
 VIEW = PositionBiasView(RULES, (1, 2, 5))

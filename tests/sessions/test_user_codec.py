@@ -16,11 +16,10 @@ from streammetrics.sessions import user_codec
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import User
 from streammetrics.sessions.user_codec import GROWING_BYTES, PIECES_MIN, decode_user
-from tests.engine.test_codec import facts_of
 from tests.oracle import Arrival, Step
 from tests.support.brute_force import assert_equals_brute_force, machine_for
 from tests.support.enrolments import NOON_MS, SETTINGS
-from tests.support.machine import Machine, engine_of
+from tests.support.machine import Machine, engine_of, facts_of
 from tests.support.strategies import Case, batches, cases, tiny_session_cases
 
 

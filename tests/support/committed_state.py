@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streammetrics.config import Settings
 from streammetrics.engine.batch import Batch
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
@@ -23,6 +24,7 @@ from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.unique_user_panes import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
+from tests.experiments.samples import experiment
 from tests.support.catalogue import assessment
 
 TOPICS = ("impressions", "feedback")
@@ -152,3 +154,12 @@ def served(views: HttpViews) -> Iterator[str]:
     """Serve the views on a free loopback port; returns the URL without a path."""
     with answering(HttpServer(views, "127.0.0.1", 0)) as server:
         yield f"http://127.0.0.1:{server.port}"
+
+
+def with_experiments(report: Report, *found: ExperimentReport) -> Report:
+    return replace(report, experiments=found, entered_ms=START_MS)
+
+
+def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
+    """Return an experiment with a worse treatment and all possible rows."""
+    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)

@@ -9,12 +9,14 @@ from dataclasses import replace
 from streammetrics.experiments import ExperimentReport, Policy, build_report
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.exporters.http.views import HttpViews
+from streammetrics.reports.changes import Watched
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import experiment, stored
-from tests.support.committed_state import Now, two_variants
+from tests.support.committed_state import START_MS, Now, two_variants
 
+BOTH: tuple[Watched, ...] = ("verdict", "gate")
 SAME, WORSE = {"control": 0.5, "treatment": 0.5}, {"control": 0.5, "treatment": 0.4}
 MINUTE_MS = 60_000
 
@@ -60,3 +62,10 @@ def shown_views(*experiments: ExperimentReport) -> HttpViews:
     views = gate_views()
     views.show(report_at(time.time_ns() // 1_000_000, *experiments))
     return views
+
+
+def at(later_ms: int, *experiments: ExperimentReport) -> Report:
+    """A report that is recent at START_MS. Its experiments are up to an event time, and so much later."""
+    report = report_at(START_MS, *experiments)
+    assert report.entered_ms is not None
+    return replace(report, entered_ms=report.entered_ms + later_ms, experiments=experiments)

@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -140,5 +141,14 @@ def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[Record]
             for batch in consumer.poll(timeout_ms=200).values():
                 records += [Record(record.offset, record.timestamp, record.value) for record in batch]
         return records
+    finally:
+        consumer.close()
+
+
+def read_letters(broker: KafkaBroker, topic: str, count: int) -> list[Any]:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=10_000)
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        return list(islice(consumer, count))
     finally:
         consumer.close()

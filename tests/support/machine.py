@@ -24,6 +24,8 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRules
+from streammetrics.sessions.session_events import outcomes
+from streammetrics.sessions.state import User
 from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Group, WindowRules
@@ -270,3 +272,20 @@ def counts_of(machine: Machine) -> dict[tuple[str, str], int]:
     for (reason, topic), count in machine.state.progress.counts.items():
         counted[reason, inputs[topic]] += count
     return {key: count for key, count in counted.items() if count}
+
+
+def facts_of(user: User) -> list[object]:
+    return [
+        (
+            session.first,
+            session.last,
+            session.size,
+            session.relabels,
+            [(name, shown.facts()[:4], set(shown.reactions), shown.engagement) for name, shown in session.lists.items()],
+            {outcome: count for outcome, count in outcomes(session).items() if count},
+            {name: set(waiting) for name, waiting in session.waiting.items() if waiting},
+            session.pieces,
+            session.unnamed_last,
+        )
+        for session in user.sessions
+    ]

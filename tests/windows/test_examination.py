@@ -7,19 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.events.model import Impression
-from streammetrics.sessions.state import GradedPositions, ShownList, pairs_of
+from streammetrics.sessions.state import GradedPositions, ShownList
 from streammetrics.windows.examination import NO_LIMIT, ExaminationRules, ExaminationSample, ItemCounts, ItemHashes, merged_counts
 from tests.oracle import Arrival
+from tests.windows.samples import final
 
 ARM = (("e", "a"),)
-
-
-def final(arrival: Arrival, hits: GradedPositions = ()) -> ShownList:
-    """The final list of an impression, with these places and grades."""
-    assert isinstance(arrival.event, Impression)
-    event = arrival.event
-    reactions = tuple((int(place), "click", grade, event.ts, 0) for place, grade in pairs_of(hits))
-    return ShownList(event.ts, event.impression_id, event.items, event.experiments, event.segments, 0, reactions=reactions)
 
 
 def listed(items: str, hits: GradedPositions = (), segments: tuple[tuple[str, str], ...] = ()) -> ShownList:

@@ -11,7 +11,7 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.windows.pane_trail import SPANS_MAX, PaneTrail, TrailSpan
 from streammetrics.windows.panes import Group, decode_pane, encode_pane
 from streammetrics.windows.rolling import WindowAggregator
-from tests.windows.test_rolling import LAYOUT, RULES, tally
+from tests.windows.samples import LAYOUT, RULES, tally
 
 CONTROL, TREATMENT, SEGMENT = Group("e", "control"), Group("e", "treatment"), Group("e", "control", "surface", "home")
 

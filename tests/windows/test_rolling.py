@@ -9,18 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.windows.panes import Group, Pane, WindowRules, decode_pane, encode_pane
+from streammetrics.windows.panes import Group, Pane, decode_pane, encode_pane
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
+from tests.windows.samples import LAYOUT, RULES, tally
 
-LAYOUT = TallyLayout(Scorer(["mrr@10", "item_hit_rate@10"]))
-RULES = WindowRules(pane_ms=10, windows_ms=(20,), lateness_ms=2, attribution_ms=5)
 ALL = Group()
-
-
-def tally(lists: int, with_feedback: int = 0, mrr: float = 0.0, hits: int = 0, places: int = 0, places_with_feedback: int = 0) -> list[int]:
-    return [lists, with_feedback, int(mrr * 2**40), hits, places, places_with_feedback]
 
 
 def aggregator(*panes: dict[int, list[int]], oldest_kept: int = NEVER) -> WindowAggregator:

@@ -12,8 +12,7 @@ from streammetrics.exporters.prometheus.value_lines import lines_of
 from streammetrics.windows.panes import Group
 from streammetrics.wiring.reports import window_names
 from streammetrics.wiring.series_estimate import NEAR_SHARE, expected_series, series_of
-from tests.exporters.prometheus.test_exposition import ranker, with_experiments
-from tests.support.committed_state import two_variants
+from tests.support.committed_state import ranker, two_variants, with_experiments
 from tests.support.settings import NAMED, configured
 
 WIDE = {"windows__segments": "surface,country", "metrics__cutoffs": "1,3,5,10"}

@@ -18,21 +18,14 @@ from streammetrics.cli.output.report_reader import (
 )
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.model import TS_MAX
-from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.history import History
 from streammetrics.reports.published import encoded
 from streammetrics.reports.time_text import minute_text
 from tests.experiments.samples import experiment
+from tests.support.report_page import AT_MS, plain
 
-AT_MS = 1_732_183_200_000
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
 SPLIT = experiment({"control": 0.5, "treatment": 0.5}, name="split", users={"control": 1_800, "treatment": 2_200})
-
-
-def plain(*experiments: ExperimentReport, **others: object) -> dict[str, object]:
-    history = History().add(AT_MS - 120_000, experiments).series
-    found = {"version": "1", "experiments": experiments, "experiments_entered_ms": AT_MS, "history": history}
-    return dict(json.loads(encoded(found | others)))
 
 
 def test_a_report_is_read_back_unchanged() -> None:

@@ -17,7 +17,6 @@ from streammetrics.cli.output.tables import counter_lines
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
 from streammetrics.errors import MalformedEvent
-from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.prometheus import exposition as exposition_module
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows, stage_rows
 from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
@@ -32,10 +31,9 @@ from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
-from tests.experiments.samples import experiment
 from tests.experiments.stage_samples import rollout
 from tests.reports.position_bias_samples import position_bias_sample
-from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, shown, two_variants
+from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, ranker, shown, two_variants, with_experiments
 from tests.support.reasons import counted_reasons
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -441,15 +439,6 @@ def with_every_series(pipeline: Pipeline) -> Report:
     return replace(
         with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50), position_bias=position_bias_sample()
     )
-
-
-def with_experiments(report: Report, *found: ExperimentReport) -> Report:
-    return replace(report, experiments=found, entered_ms=START_MS)
-
-
-def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
-    """Return an experiment with a worse treatment and all possible rows."""
-    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)
 
 
 class TestExperiments:

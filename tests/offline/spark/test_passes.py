@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
 from streammetrics.config import Settings, load
-from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.offline.replay.files import ReplayOutputs, replay
 from tests.offline.spark.local_passes import passed
-from tests.support.replays import CLEAN, DAY_MS, FAULTY, sent, write
+from tests.offline.spark.samples import GIVEN, by_topic, differing, wrong_clocks
+from tests.support.replays import CLEAN, FAULTY, sent, write
 
-GIVEN: Mapping[str, Any] = {
-    "windows.pane_ms": 10_000,
-    "windows.windows": "1m,5m",
-    "windows.segments": "surface",
-    "join.gap_ms": 120_000,
-    "join.attribution_ms": 60_000,
-    "experiments.patience_ms": 60_000,
-}
 MANY = replace(FAULTY, users=600, impressions_per_second=20, late_ms=90_000)
 
 
@@ -33,34 +23,10 @@ def settings_of(**given: Any) -> Settings:
     return load(None, {}, {**GIVEN, **{name.replace("__", "."): value for name, value in given.items()}}).settings
 
 
-def wrong_clocks(records: list[SimulatedRecord], share: float, seed: int) -> list[SimulatedRecord]:
-    """Move the times of some records, each by up to ten days, and all later ones by a day after a while."""
-    random, moved = Random(seed), []
-    for number, record in enumerate(records):
-        shift = DAY_MS if number > 0.6 * len(records) else 0
-        if random.random() < share:
-            shift += random.choice([70_000, 200_000, DAY_MS, 10 * DAY_MS, -70_000, -DAY_MS])
-        moved.append(record._replace(value=shifted(record.value, shift)) if shift else record)
-    return moved
-
-
-def shifted(value: bytes, by_ms: int) -> bytes:
-    try:
-        event = msgspec.json.decode(value)
-        return json.dumps({**event, "ts": event["ts"] + by_ms}).encode()
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return value
-
-
 def in_one_process(settings: Settings, files: list[Path], folder: Path) -> tuple[dict[str, Any], bytes]:
     report, panes = folder / "whole", folder / "whole-panes"
     replay(settings, [str(file) for file in files], ReplayOutputs(report=report, panes=panes))
     return json.loads(report.read_bytes()), panes.read_bytes()
-
-
-def by_topic(records: list[SimulatedRecord], folder: Path) -> list[Path]:
-    topics = ("feedback", "impressions")
-    return [write(folder / f"{topic}.ndjson", (each for each in records if each.topic == topic)) for topic in topics]
 
 
 @pytest.mark.parametrize(("shards", "size", "blocks"), [(1, 1_000, 1), (3, 50, 4), (5, 7, 2)])
@@ -99,17 +65,3 @@ def test_files_without_events(content: bytes, tmp_path: Path) -> None:
     file.write_bytes(content)
     whole, _ = in_one_process(settings_of(), [file], tmp_path)
     assert differing(passed(settings_of(), [file], tmp_path, shards=2, size=10, blocks=2)[0], whole) == []
-
-
-def differing(report: Any, whole: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    """Return the places where two reports differ, with both values."""
-    if isinstance(report, dict) and isinstance(whole, dict):
-        keys = sorted({*report, *whole})
-        return [each for key in keys for each in differing(report.get(key), whole.get(key), f"{path}/{key}")]
-    if isinstance(report, list) and isinstance(whole, list) and len(report) == len(whole):
-        return [
-            each
-            for number, (one, other) in enumerate(zip(report, whole, strict=True))
-            for each in differing(one, other, f"{path}/{number}")
-        ]
-    return [] if report == whole else [(path, report, whole)]

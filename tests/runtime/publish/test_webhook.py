@@ -19,9 +19,8 @@ from streammetrics.reports.changes import WebhookBacklog, decode_records, json_m
 from streammetrics.runtime.publish.settled import Settled
 from streammetrics.runtime.publish.webhook import CLAIM_SLACK_SECONDS, ChangeRecorder, WebhookRules, WebhookSender
 from streammetrics.runtime.status import ProcessStatus
-from tests.reports.test_changes import BOTH, at
 from tests.support.committed_state import START_MS
-from tests.support.gates import failing, waiting
+from tests.support.gates import BOTH, at, failing, waiting
 from tests.support.http_receiver import HttpReceiver, receiving
 
 SECRET = "s3cret ⚡"

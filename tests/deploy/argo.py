@@ -1,0 +1,26 @@
+"""The Argo Rollouts of `deploy`, and what Argo makes of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.deploy.tools import DEPLOY, read_yaml
+
+ROLLOUTS = DEPLOY / "rollouts"
+ARGO = sorted(ROLLOUTS.glob("argo-*.yaml"))
+
+
+def metric(name: str) -> Mapping[str, Any]:
+    (found,) = read_yaml(ROLLOUTS / f"argo-analysis-{name}.yaml")["spec"]["metrics"]
+    return found  # type: ignore[no-any-return]
+
+
+def outcome(conditions: Mapping[str, Any], result: object) -> str:
+    """What Argo Rollouts makes of a result: both conditions are expressions, and neither means inconclusive."""
+
+    def holds(condition: str) -> bool:
+        return bool(eval(condition.replace("&&", "and"), {"__builtins__": {}, "len": len}, {"result": result}))
+
+    success, failure = holds(conditions["successCondition"]), holds(conditions["failureCondition"])
+    return {(True, False): "pass", (False, True): "fail", (False, False): "wait"}[success, failure]
