@@ -109,10 +109,10 @@ def check_lengths(lengths: Ints, items_max: int) -> None:
         raise MetricError("length", f"got {lengths[row]} at list {row}; {_allowed_lengths(items_max)}")
 
 
-def check_length(length: object, items_max: int) -> None:
-    """Require one length to be an integer in 0..items_max."""
-    if not isinstance(length, int | np.integer) or not 0 <= length <= items_max:
-        raise MetricError("length", f"got {length!r}; {_allowed_lengths(items_max)}")
+def check_length(length: int, items_max: int) -> None:
+    """Require one list to have at most items_max items."""
+    if length > items_max:
+        raise MetricError("length", f"got {length}; {_allowed_lengths(items_max)}")
 
 
 def _allowed_lengths(items_max: int) -> str:
@@ -140,17 +140,6 @@ def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) ->
     if same.size:
         hit = int(same[0])
         raise MetricError("position", f"got {positions[hit]} twice in list {first + rows[hit]}; allowed is one grade per position")
-
-
-def check_places(places: Sequence[object], length: int) -> None:
-    """Require the ascending positions of one list to be distinct integers in 0..length - 1."""
-    before: object = None
-    for place in places:
-        if not isinstance(place, int | np.integer) or not 0 <= place < length:
-            raise MetricError("position", f"got {place!r}; allowed are whole numbers 0 <= position < {length}")
-        if place == before:
-            raise MetricError("position", f"got {place} twice; allowed is one grade per position")
-        before = place
 
 
 def check_offsets(offsets: Ints, size: int) -> None:

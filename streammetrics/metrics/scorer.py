@@ -1,8 +1,8 @@
-"""The public scorer: checks lists in every input shape, scores them, and returns integer columns."""
+"""The public scorer: checks lists, scores them, and returns integer columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -121,25 +121,6 @@ class Scorer:
         checks.check_lengths(np.diff(ends), self.items_max)
         return self._columns(ends.size - 1, self._blocks.of_ragged(flat, ends, self._unseen(unseen, ends.size - 1)))
 
-    def score_padded(self, grades: npt.ArrayLike, lengths: npt.ArrayLike | None = None, unseen: UnseenItems | None = None) -> Ints:
-        """Score the rows of a matrix, in rank order.
-
-        grades: numbers, shape (L, width). lengths: integers 0..width, shape (L,); cells beyond a length are padding and never read.
-            Without lengths every list fills its row. unseen: see `score_hits`.
-        Returns int64, shape (L, columns).
-
-        >>> Scorer(["hit_rate@1"]).score_padded([[1, 0], [-1, -1]], lengths=[2, 0]) >> 40
-        array([[1],
-               [0]])
-        """
-        cells = checks.matrix("grades", grades)
-        count, width = cells.shape
-        sizes = np.full(count, width, dtype=np.int64) if lengths is None else checks.whole_numbers("lengths", lengths)
-        if sizes.size != count:
-            raise MetricError("lengths", f"got {sizes.size}; allowed are {count}, one per row")
-        checks.check_lengths(sizes, min(width, self.items_max))
-        return self._columns(count, self._blocks.of_padded(cells, sizes, self._unseen(unseen, count)))
-
     def blocks_of_hits(
         self,
         lengths: npt.ArrayLike,
@@ -181,40 +162,18 @@ class Scorer:
         >>> Scorer(["mrr@2", "mrr@3"]).score_list([0, 0, 1])
         (0, 366503875925)
         """
-        items = checks.in_order("grades", grades)
+        items, hidden = checks.in_order("grades", grades), checks.in_order("unseen", unseen)
         checks.check_length(len(items), self.items_max)
         places = [place for place, grade in enumerate(items) if grade != 0]
-        return self._score_one(len(items), places, [items[place] for place in places], unseen)
-
-    def score_list_hits(self, length: int, hits: Mapping[int, float] | Iterable[tuple[int, float]], unseen: Grades = ()) -> tuple[int, ...]:
-        """Score one list of `length` items from its graded items only. Returns one int per column.
-
-        hits: position (from 0) -> grade, or such pairs in any order. unseen: the grades of items that were not shown.
-
-        >>> scorer = Scorer(["ndcg@10", "mrr@10"])
-        >>> scorer.score_list_hits(1000, {1: 2, 0: 0.5}) == scorer.score_list([0.5, 2, *[0] * 998])
-        True
-        """
-        try:
-            pairs = sorted(hits.items() if isinstance(hits, Mapping) else hits)
-            places, grades = [place for place, _ in pairs], [grade for _, grade in pairs]
-        except (TypeError, ValueError) as error:
-            raise MetricError("hits", f"got {hits!r} ({error}); allowed are positions with their grades") from None
-        checks.check_length(length, self.items_max)
-        checks.check_places(places, length)
-        return self._score_one(int(length), places, grades, unseen)
-
-    def _score_one(self, length: int, places: Sequence[int], grades: Sequence[float], unseen: Grades) -> tuple[int, ...]:
-        """A batch of one list. Grades are checked one by one here, because numpy would name a dtype instead of the bad grade."""
-        hidden = checks.in_order("unseen", unseen)
+        shown = [items[place] for place in places]
         checks.check_one_unseen(len(places), len(hidden), self.items_max)
-        for grade in (*grades, *hidden):
+        for grade in (*shown, *hidden):  # one by one, because numpy would name a dtype instead of the bad grade
             checks.check_grade(grade, self._plan)
         blocks = self._blocks.of_hits(
-            np.array([length], dtype=np.int64),
+            np.array([len(items)], dtype=np.int64),
             np.zeros(len(places), dtype=np.int64),
             np.array(places, dtype=np.int64),
-            np.array(grades, dtype=np.float64),
+            np.array(shown, dtype=np.float64),
             (np.zeros(len(hidden), dtype=np.int64), np.array(hidden, dtype=np.float64)),
         )
         return tuple(self._columns(1, blocks)[0].tolist())

@@ -149,7 +149,8 @@ def ab_lists(random: np.random.Generator, habits: Habits, quality: float) -> flo
 def _arm(random: np.random.Generator, scorer: Scorer, habits: Habits, quality: float) -> Floats:
     """Return per user of one block: lists, ndcg, hits, places."""
     visits = visits_of(random, habits, BLOCK)
-    scored = scorer.score_padded(ranked(random, visits, quality)).astype(np.float64)
+    grades = ranked(random, visits, quality)
+    scored = scorer.score_ragged(grades.ravel(), np.arange(0, grades.size + 1, grades.shape[1])).astype(np.float64)
     scored[:, 0] /= 2.0**40
     return np.stack([visits.lists, *(np.bincount(visits.user, column, visits.lists.size) for column in scored.T)], axis=1)
 

@@ -138,12 +138,13 @@ def alone(lists: Lists, rounds: int) -> Table:
     some = lists.first(min(lists.count, 200_000))
     doubles = Lists(some.flat.astype(np.float64), some.offsets)
     scorer, chance = Scorer(THREE), random.Random(5)
-    events = [(length, {chance.randrange(length): chance.randint(1, 3)}) for length in (chance.randint(10, 50) for _ in range(20_000))]
+    lengths = [chance.randint(10, 50) for _ in range(20_000)]
+    clicked = [(length, chance.randrange(length)) for length in lengths]
+    events = [[0] * place + [chance.randint(1, 3)] + [0] * (length - place - 1) for length, place in clicked]
 
     def one_by_one() -> None:
-        score = scorer.score_list_hits
-        for length, hits in events:
-            score(length, hits)
+        for grades in events:
+            scorer.score_list(grades)
 
     acts: list[tuple[str, Callable[[], object], int]] = [
         ("from doubles", lambda: means(scorer, doubles), some.count),

@@ -75,12 +75,6 @@ def as_ragged(lists: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([grade for grades in lists for grade in grades], dtype=np.float64), offsets
 
 
-def as_padded(lists: list[list[float]], padding: float) -> tuple[np.ndarray, np.ndarray]:
-    width = max(map(len, lists), default=0)
-    cells = np.array([[*grades, *[padding] * (width - len(grades))] for grades in lists], dtype=np.float64).reshape(len(lists), width)
-    return cells, np.array([len(grades) for grades in lists], dtype=np.int64)
-
-
 def as_hits(lists: list[list[float]]) -> list[tuple[int, int, float]]:
     return [(row, position, grade) for row, grades in enumerate(lists) for position, grade in enumerate(grades) if grade]
 

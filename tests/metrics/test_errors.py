@@ -149,28 +149,13 @@ def test_a_metric_is_checked_when_constructed(name: str, k: int) -> None:
         (lambda s: s.score_ragged([1, 2], [0, 2, 1, 2]), "offsets: got 1 after 2 at index 2"),
         (lambda s: s.score_ragged([], []), "offsets: got none"),
         (lambda s: s.score_ragged([[1]], [0, 1]), "grades: got 2 dimensions"),
-        (lambda s: s.score_padded([1, 2]), "grades: got 1 dimensions; allowed are 2"),
-        (lambda s: s.score_padded([[1, 2], [3]]), "grades: got list that is no array"),
-        (lambda s: s.score_padded([[1, -1]]), "grade: got -1 at list 0, position 1"),
-        (lambda s: s.score_padded([[1, 1]], lengths=[3]), "length: got 3 at list 0; allowed are whole numbers 0..2"),
-        (lambda s: s.score_padded([[1, 1]], lengths=[1, 1]), "lengths: got 2; allowed are 1"),
         (lambda s: s.score_list([0, -1]), "grade: got -1"),
         (lambda s: s.score_list([0, math.nan]), "grade: got nan"),
         (lambda s: s.score_list([None]), "grade: got None"),
         (lambda s: s.score_list([0] * 51), "length: got 51"),
-        (lambda s: s.score_list_hits(3, {3: 1}), "position: got 3; allowed are whole numbers 0 <= position < 3"),
-        (lambda s: s.score_list_hits(3, {-1: 1}), "position: got -1"),
-        (lambda s: s.score_list_hits(3, {0.5: 1}), "position: got 0.5"),
-        (lambda s: s.score_list_hits(3, [(1, 1), (1, 2)]), "position: got 1 twice"),
-        (lambda s: s.score_list_hits(3, {1: math.inf}), "grade: got inf"),
-        (lambda s: s.score_list_hits(3, [(1, 1), (1, None)]), "hits: got [(1, 1), (1, None)]"),
-        (lambda s: s.score_list_hits(3, [1]), "hits: got [1]"),
-        (lambda s: s.score_list_hits(-1, {}), "length: got -1"),
-        (lambda s: s.score_list_hits(51, {}), "length: got 51"),
         (lambda s: s.score_ragged([1], [0, 1], unseen=[1]), "unseen: got list; allowed is a tuple of two arrays"),
         (lambda s: s.score_ragged([1], [0, 1], unseen=([0], [1, 2])), "unseen: got 1 rows, 2 grades"),
         (lambda s: s.score_ragged([1], [0, 1], unseen=([0, 1], [1, 2])), "unseen row: got 1 at index 1; allowed are 0..0"),
-        (lambda s: s.score_padded([[1]], unseen=([0, 0], [1, -2])), "grade: got -2 at list 0, never shown"),
         (lambda s: s.score_hits([5], [0], [0], [1], unseen=([0], [math.nan])), "grade: got nan at list 0, never shown"),
         (lambda s: s.score_ragged([1], [0, 1], unseen=([0] * 50, [1] * 50)), "unseen: got 51 graded items at list 0, with those shown"),
         (lambda s: s.score_list([1], [math.inf]), "grade: got inf"),
@@ -180,11 +165,9 @@ def test_a_metric_is_checked_when_constructed(name: str, k: int) -> None:
         (lambda s: s.score_list({1, 2}), "grades: got set; allowed is a sequence"),
         (lambda s: s.score_list({0: 1}), "grades: got dict; allowed is a sequence"),
         (lambda s: s.score_list(np.float64(1)), "grades: got float64; allowed is a sequence"),
-        (lambda s: s.score_list_hits(3, {0: 1}, None), "unseen: got NoneType; allowed is a sequence"),
         (lambda s: s.score_ragged([0] * 51, [0, 51]), "length: got 51 at list 0"),
         (lambda s: s.score_ragged(np.array([1, 200], dtype=np.uint8), [0, 1, 2]), "grade: got 200 at list 1, position 0"),
         (lambda s: s.score_ragged([1, 2.5, -0.5], [0, 0, 3, 3]), "grade: got -0.5 at list 1, position 2"),
-        (lambda s: s.score_padded([[1, 2], [3, 1e300]]), "grade: got 1e+300 at list 1, position 1"),
         (
             lambda s: TABLE.score_ragged([1, 0.5], [0, 1, 2]),
             "grade: got 0.5 at list 1, position 0; allowed are whole numbers 0..2, because",
@@ -270,7 +253,3 @@ def test_an_invalid_grade_is_rejected_every_time() -> None:
     for _ in range(2):
         with pytest.raises(MetricError, match="grade: got 8"):
             SCORER.score_list([8])
-
-
-def test_padding_is_never_read() -> None:
-    assert SCORER.score_padded(np.array([[1.0, math.nan], [math.inf, -1]]), lengths=[1, 0]).tolist() == [[1 << 40, 1 << 40], [0, 0]]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import random
-import re
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from streammetrics.metrics import ALL_METRIC_NAMES, METRIC_NAMES, MetricError, Scorer, Spec
+from streammetrics.metrics import ALL_METRIC_NAMES, METRIC_NAMES, Scorer, Spec
 from streammetrics.metrics.kernel.blocks import BLOCK_HITS, BLOCK_LISTS
 from tests.metrics.lists import (
     ANY,
     accepted,
     as_hits,
-    as_padded,
     as_ragged,
     as_unseen,
     at_cutoffs,
@@ -42,15 +39,10 @@ def test_all_input_shapes_give_the_same_integers(
     shuffled = as_hits(lists)
     chance.shuffle(shuffled)
     ways: dict[str, npt.ArrayLike] = {
-        "one list, sparse": [
-            scorer.score_list_hits(len(grades), [(at, grade) for at, grade in enumerate(grades) if grade][::-1], extra)
-            for grades, extra in both
-        ],
         "one list, numpy": [scorer.score_list(np.array(grades, dtype=np.float64), extra) for grades, extra in both],
         "hits": score_hits(scorer, lists, as_hits(lists), unseen),
         "hits in any order": score_hits(scorer, lists, shuffled, unseen),
         "ragged": scorer.score_ragged(*as_ragged(lists), unseen),
-        "padded": scorer.score_padded(*as_padded(lists, padding=math.nan), unseen),
     }
     for way, got in ways.items():
         np.testing.assert_array_equal(np.reshape(got, expected.shape), expected, err_msg=way)
@@ -125,7 +117,8 @@ def test_batches_of_many_blocks_score_like_single_lists(grades: list[float]) -> 
     places, values = positions.tolist(), drawn.tolist()
     for row in [*range(0, lengths.size, 11), *range(BLOCK_LISTS - 3, BLOCK_LISTS + 3), lengths.size - 1]:
         hits = slice(borders[row], borders[row + 1])
-        assert tuple(batch[row].tolist()) == scorer.score_list_hits(int(lengths[row]), zip(places[hits], values[hits], strict=True))
+        graded = dict(zip(places[hits], values[hits], strict=True))
+        assert tuple(batch[row].tolist()) == scorer.score_list([graded.get(place, 0) for place in range(lengths[row])])
 
 
 def test_a_list_larger_than_a_block_is_scored_whole() -> None:
@@ -140,25 +133,25 @@ def test_a_list_larger_than_a_block_is_scored_whole() -> None:
 def test_oversized_tables_are_not_built() -> None:
     grades = np.random.default_rng(3).random(4000) * 3
     scorer = Scorer(["ndcg@1000", "ndcg_exp@500", "dcg@2000"])
-    assert scorer.score_padded(grades.reshape(1, -1)).tolist() == [list(scorer.score_list(grades.tolist()))]
+    assert scorer.score_ragged(grades, [0, grades.size]).tolist() == [list(scorer.score_list(grades.tolist()))]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, np.float32, np.float64, np.bool_])
 def test_the_dtype_of_a_grade_does_not_matter(dtype: type) -> None:
     scorer = Scorer(["ndcg@3", "map@3"])
-    assert scorer.score_padded(np.array([[0, 1, 1]], dtype=dtype)).tolist() == [list(scorer.score_list([0, 1, 1]))]
+    assert scorer.score_ragged(np.array([0, 1, 1], dtype=dtype), [0, 3]).tolist() == [list(scorer.score_list([0, 1, 1]))]
 
 
 def test_no_lists_give_no_rows() -> None:
     scorer = Scorer(["ndcg@3", "item_hit_rate@3"])
-    for rows in (scorer.score_hits([], [], [], []), scorer.score_ragged([], [0]), scorer.score_padded(np.zeros((0, 4)))):
+    for rows in (scorer.score_hits([], [], [], []), scorer.score_ragged([], [0])):
         assert rows.shape == (0, 3)
         assert rows.dtype == np.int64
 
 
 def test_empty_lists_have_no_places_and_score_zero() -> None:
     scorer = Scorer(["r_precision", *at_cutoffs(METRIC_NAMES, (3,))])
-    assert not scorer.score_padded(np.zeros((2, 0))).any()
+    assert not scorer.score_ragged([], [0, 0, 0]).any()
     assert "item_hit_rate@3" not in scorer.values(scorer.score_list([]))
 
 
@@ -184,16 +177,3 @@ def test_the_largest_grades_allowed_do_not_overflow(grades: list[float], k: int)
         top = scorer.score_list([scorer.grade_max] * len(grades))
         assert scorer.score_ragged(largest, [0, len(grades)]).tolist() == [list(scorer.score_list(largest))]
         assert all(score <= best for score, best in zip(scorer.score_list(largest), top, strict=True))
-
-
-def test_invalid_lengths_and_positions_of_one_list_are_rejected() -> None:
-    scorer = Scorer(["mrr@5"], items_max=9)
-    assert scorer.score_list_hits(5, {3: 1}) == scorer.score_list_hits(9, {3: 1})
-    for length, place, message in (
-        (3, 3, "position: got 3"),
-        (10, 3, "length: got 10"),
-        (5, 3.0, "position: got 3.0"),
-        (5.0, 3, "length: got 5.0"),
-    ):
-        with pytest.raises(MetricError, match=re.escape(message)):
-            scorer.score_list_hits(length, {place: 1})  # type: ignore[arg-type,dict-item]

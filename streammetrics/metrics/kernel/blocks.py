@@ -1,4 +1,4 @@
-"""Cuts lists of every input shape into blocks that fit the CPU cache. Time and memory grow with lists + hits."""
+"""Cuts lists into blocks that fit the CPU cache. Time and memory grow with lists + hits."""
 
 from __future__ import annotations
 
@@ -52,14 +52,6 @@ class Blocks:
             rows = np.repeat(np.arange(ends.size - 1), np.diff(np.searchsorted(hits, ends)))
             own = _of_rows(*unseen, low, low + BLOCK_LISTS)
             yield from self._of_sorted(np.diff(ends), rows, hits - ends[rows], cells[hits], own, low)
-
-    def of_padded(self, cells: AnyArray, lengths: Ints, unseen: UnseenGrades) -> Iterator[Block]:
-        """Facts about the rows of a matrix. Cells beyond a length are never read."""
-        for low in range(0, lengths.size, BLOCK_LISTS):
-            some, mine = cells[low : low + BLOCK_LISTS], lengths[low : low + BLOCK_LISTS]
-            rows, positions = np.nonzero((some != 0) & (np.arange(some.shape[1]) < mine[:, None]))
-            own = _of_rows(*unseen, low, low + BLOCK_LISTS)
-            yield from self._of_sorted(mine, rows, positions, some[rows, positions], own, low)
 
     def _of_sorted(self, lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray, unseen: UnseenGrades, first: int) -> Iterator[Block]:
         """Facts about lists whose hits are sorted by list, then position."""

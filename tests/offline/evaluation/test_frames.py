@@ -213,7 +213,6 @@ def test_a_series_is_read_by_position_not_by_index(grades: list[int], chance: ra
     for label_sets in (pd.Series(grades, index=index), pd.Series(grades, index=[7] * len(grades)), pl.Series(grades), np.array(grades)):
         assert scorer.score_list(label_sets) == scorer.score_list(grades)
         assert scorer.score_list([1, 0], label_sets) == scorer.score_list([1, 0], grades)
-        assert scorer.score_list_hits(2, {0: 1}, label_sets) == scorer.score_list([1, 0], grades)
 
 
 def test_a_missing_grade_ends_a_wide_list() -> None:
