@@ -14,7 +14,7 @@ import msgspec
 
 from streammetrics.errors import StateError, UnfitStateError
 
-VERSION: Final = 12
+VERSION: Final = 1
 
 encode_json = msgspec.json.Encoder().encode
 plain_json: Callable[[bytes], Any] = msgspec.json.Decoder().decode

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from streammetrics.connectors.redis.transaction import Command
 from streammetrics.connectors.store import Commit
 
-LAYOUT_VERSION = "5"
+LAYOUT_VERSION = "1"
 """The version of the keys and fields above. Their values have versions of their own."""
 PLACEHOLDER = b"_"
 ARGUMENTS_MAX = 256

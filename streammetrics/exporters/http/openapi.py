@@ -18,7 +18,7 @@ from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.published import Published, PublishedReport, ReportState
 from streammetrics.reports.report_parts import ReportExperiments
 
-API_VERSION: Final = "2.0.0"
+API_VERSION: Final = "1.0.0"
 GATE_SCOPES: Final = (SINCE_START, THIS_DAY)
 JsonSchema: TypeAlias = dict[str, Any]
 
