@@ -26,7 +26,9 @@ from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import ExperimentError, Policy
 
 _POLICY = Policy()
-_RULES = tuple(name for name in Policy.__dataclass_fields__ if name != "settings_text")
+_NO_SETTINGS = ("effective_users_min", "hit_users_min", "settings_text")
+_RULES = tuple(name for name in Policy.__dataclass_fields__ if name not in _NO_SETTINGS)
+"""The rules that are settings. The floors are none: only simulations can choose them."""
 
 
 class NamedExperiment(Section):
@@ -47,8 +49,6 @@ class NamedExperiment(Section):
     gate_margin: Number | None = None
     min_users: Whole | None = None
     minimum_lift: Number | None = None
-    effective_users_min: Number | None = None
-    hit_users_min: Number | None = None
     late_share_max: Number | None = None
     paging: Listed[Text] | None = None
     sample_ratio_alpha: Number | None = None
@@ -129,17 +129,6 @@ class ExperimentSettings(Section):
         "The relative effect to detect. Verdicts come earliest for effects of this size. Set it before the start.",
         "a number above 0",
     )
-    effective_users_min: Number = setting(
-        _POLICY.effective_users_min,
-        "Effective users that each of two variants needs for an interval and a verdict. A few users with most lists count as few. 0: off.",
-        "a number of at least 0",
-    )
-    hit_users_min: Number = setting(
-        _POLICY.hit_users_min,
-        "Users with a hit, and users below the measure's ceiling, that must be expected in the smaller of two variants for an interval"
-        " and a verdict. 0: off.",
-        "a number of at least 0",
-    )
     late_share_max: Number = setting(
         _POLICY.late_share_max,
         "A variant has no verdict if it, or the control, joined after this share of the time, or if its share of new users changed and this"
@@ -171,7 +160,7 @@ class ExperimentSettings(Section):
         " (of a rollout: tables of start, shares, and name), stage_label (the segment that names a list's stage, instead of starts), unit"
         " (user or list: what is assigned to a variant), cuped_days (days before the start with lists that reduce the variance, 1 to 366;"
         " needs start), and any of paging, alpha, margin, gate_margin,"
-        " min_users, minimum_lift, effective_users_min, hit_users_min, late_share_max, cuped_verdict, sample_ratio_alpha,"
+        " min_users, minimum_lift, late_share_max, cuped_verdict, sample_ratio_alpha,"
         " multi_exposed_share_max, unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",
     )

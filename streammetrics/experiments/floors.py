@@ -10,17 +10,21 @@ expected number of users with a hit in the smaller arm is (H_t + H_c) * K_min / 
 pools both arms on purpose: a floor on the arm's own hits would never pass for a ranker that kills all clicks. A measure that is almost
 always at its ceiling has the same fault on the other side: there users below the ceiling are rare. So these are counted in the same way.
 
-Both floors are empirical: measurements.md has the measurements.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures
 from streammetrics.experiments.words import measure_name, named, say
+
+EFFECTIVE_USERS_MIN: Final = 20.0
+"""With four bots among 600 users, 29 % of experiments without an effect had a false verdict without this floor, and none with it."""
+HIT_USERS_MIN: Final = 20.0
+"""With 2 % hits in an arm of 5 %, 13 % without this floor and 0.2 % with it. measurements.md has these and other regimes."""
 
 
 def effective_users(measures: Measures, measure: Measure, moments: Sequence[int]) -> float:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
+from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN
 from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.sequence import Mixture, one_sided, two_sided
 
@@ -175,7 +176,7 @@ def preference(
     moments: Sequence[int],
     alpha: float,
     min_users: int = 100,
-    effective_users_min: float = 20.0,
+    effective_users_min: float = EFFECTIVE_USERS_MIN,
     tau: float = MINIMUM_CREDIT,
     level: int = 0,
 ) -> Preference | None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN, HIT_USERS_MIN
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import ExperimentError, Measure, Measures
 from streammetrics.experiments.proposed_settings import SettingsText, settings_named
@@ -34,7 +35,7 @@ class Policy:
     gate_margin: the relative drop that the gate of a rollout tolerates; see `gate`. A drop of more than `margin` for certain fails it.
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
-    effective_users_min, hit_users_min: floors of `experiments.floors` before an interval or a verdict counts; 0 switches one off.
+    effective_users_min, hit_users_min: see `floors`. Simulations set 0, which switches a floor off.
     late_share_max: a variant is not compared with the control if one of them missed a larger share of the time than the other, or if a
         larger share of its users is of other times (see `unlike_times`).
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
@@ -58,8 +59,8 @@ class Policy:
     gate_margin: float = 0.05
     min_users: int = 100
     minimum_lift: float = 0.1
-    effective_users_min: float = 20.0
-    hit_users_min: float = 20.0
+    effective_users_min: float = EFFECTIVE_USERS_MIN
+    hit_users_min: float = HIT_USERS_MIN
     late_share_max: float = 0.05
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
