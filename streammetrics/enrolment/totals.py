@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from streammetrics.enrolment.credits import TeamCredits
-from streammetrics.enrolment.moments import CellPairs, covariate_columns, update_moments
 from streammetrics.enrolment.records import (
     NO_TOTALS,
     ScopeKey,
@@ -33,6 +32,7 @@ from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout, pack_sums
 from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
+from streammetrics.enrolment.variant_moments import CellPairs, covariate_columns, update_moments
 from streammetrics.experiments.arrivals import HOUR_MS, merge_hours
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints

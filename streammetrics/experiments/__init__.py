@@ -56,19 +56,19 @@ needs them.
 
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
-from streammetrics.experiments.health import Joined
-from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
-from streammetrics.experiments.measures import ExperimentError, Measures
-from streammetrics.experiments.moments import add, of_users, subtract, zero
-from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.preferences import PreferenceReport
-from streammetrics.experiments.report import (
+from streammetrics.experiments.experiment_report import (
     SINCE_START,
     THIS_DAY,
     ExperimentReport,
     MeasureReport,
     role_of,
 )
+from streammetrics.experiments.health import Joined
+from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
+from streammetrics.experiments.measures import ExperimentError, Measures
+from streammetrics.experiments.moments import add, of_users, subtract, zero
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key

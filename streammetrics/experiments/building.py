@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from streammetrics.experiments.arms import Arms
 from streammetrics.experiments.comparing import measures_of
+from streammetrics.experiments.experiment_report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
 from streammetrics.experiments.health import Health, control_setting
 from streammetrics.experiments.interleaving import INTERLEAVED
@@ -15,7 +16,6 @@ from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentErr
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
-from streammetrics.experiments.report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.stage_health import health_of
 from streammetrics.experiments.stage_reports import stage_reports
 from streammetrics.experiments.stored import Stored

@@ -9,13 +9,13 @@ from dataclasses import replace
 from streammetrics.experiments.arms import ArmEstimate, Arms, Compared
 from streammetrics.experiments.cuped import Reduced
 from streammetrics.experiments.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
+from streammetrics.experiments.experiment_report import JudgedMeans, MeasureReport, ReducedReport
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.no_spread import is_all_or_nothing, least_difference, log_evidence_apart
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import JudgedMeans, MeasureReport, ReducedReport
 from streammetrics.experiments.scales import NO_SCALE, MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop

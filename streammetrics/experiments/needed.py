@@ -10,9 +10,9 @@ import math
 from dataclasses import replace
 from typing import Final
 
+from streammetrics.experiments.experiment_report import ExperimentReport, MeasureReport, Needed, VariantReport
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
-from streammetrics.experiments.report import ExperimentReport, MeasureReport, Needed, VariantReport
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.verdict import WHOLE_PART
 from streammetrics.experiments.words import Part, Words, named, percent, say

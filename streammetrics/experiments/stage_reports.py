@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from streammetrics.experiments.experiment_report import role_of
 from streammetrics.experiments.name_order import in_order
-from streammetrics.experiments.report import role_of
 from streammetrics.experiments.stage_health import check_stage
 from streammetrics.experiments.stage_values import StageArm, StageReport
 from streammetrics.experiments.strata import Cells, StageCounts

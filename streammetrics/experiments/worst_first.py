@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from streammetrics.experiments.experiment_report import SINCE_START, THIS_DAY, ExperimentReport, MeasureReport, VariantReport
 from streammetrics.experiments.name_order import name_order
-from streammetrics.experiments.report import SINCE_START, THIS_DAY, ExperimentReport, MeasureReport, VariantReport
 from streammetrics.experiments.verdict import WORST_FIRST, Verdict, Word, severity
 from streammetrics.experiments.words import Words, join, named, say
 

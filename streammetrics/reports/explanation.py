@@ -26,11 +26,11 @@ from streammetrics.experiments.contributions import (
     shrink,
 )
 from streammetrics.experiments.estimates import Estimate, fieller_interval
+from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.name_order import in_order, name_order
 from streammetrics.experiments.named_values import LISTS_MIN, Arm, NamedValue, ValueLists, named_values
 from streammetrics.experiments.onset import change_point
-from streammetrics.experiments.report import VariantReport
 from streammetrics.experiments.words import parts_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.gate import GateDecision, GateWord
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
-from streammetrics.experiments.report import VariantReport
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.reports.text import fit

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.gate import GateWord
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_sentences, rounded
-from streammetrics.experiments.report import VariantReport
 from streammetrics.experiments.verdict import Word
 from streammetrics.experiments.words import Part, Words, join, measure_name, named, parts_of, say
 from streammetrics.experiments.worst_first import deciding_measure, judged, others_words, worst_first

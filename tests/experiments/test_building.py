@@ -14,11 +14,11 @@ from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import add_credits
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.estimates import difference, estimate
+from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import Stored

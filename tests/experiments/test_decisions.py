@@ -20,8 +20,8 @@ from streammetrics.experiments.estimates import (
     variance_of,
     z_value,
 )
+from streammetrics.experiments.experiment_report import ExperimentReport, MeasureReport
 from streammetrics.experiments.measures import Measure
-from streammetrics.experiments.report import ExperimentReport, MeasureReport
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.strata import Cells, Combined

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from streammetrics.experiments.building import build_report
 from streammetrics.experiments.estimates import Estimate
+from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.gate import GATE_CODES, DecidingMeasure, GateDecision, gate_of, whole_gate, within_gate_margin
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import MeasureScale, choose_scales
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from streammetrics.experiments import Policy, build_report, choose_scales
+from streammetrics.experiments.experiment_report import ExperimentReport, VariantReport
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.needed import gate_needed_of, needed_of, needed_sentences, needed_words, with_needed
-from streammetrics.experiments.report import ExperimentReport, VariantReport
 from streammetrics.experiments.stage_values import StageReport
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import experiment, stored

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from streammetrics.experiments.report import ExperimentReport
+from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.metrics.names import METRIC_NAMES
 from tests.grafana.reading import CHOICES, NAMES, STEPS, PanelQuery, committed, every_query, filled, queries
 from tests.servers.prometheus import Sample

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import ExperimentReport, MeasureReport
+from streammetrics.experiments.experiment_report import StageReport, VariantReport
 from streammetrics.experiments.health import Health
-from streammetrics.experiments.report import StageReport, VariantReport
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.explanation import LISTS_MIN, STAGES_POOLED, VALUES_MAX, explanations

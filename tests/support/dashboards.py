@@ -24,9 +24,9 @@ from prometheus_client.registry import Collector
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
 from streammetrics.experiments.building import build_report
+from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.report import ExperimentReport
 from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.stored import Stored
 from streammetrics.exporters.http.views import HttpViews

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from streammetrics.experiments import ExperimentReport, MeasureReport
-from streammetrics.experiments.report import VariantReport
+from streammetrics.experiments.experiment_report import VariantReport
 
 
 class MeasureRow(NamedTuple):
