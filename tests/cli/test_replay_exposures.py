@@ -136,7 +136,7 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
     page = (ROOT / "streammetrics" / "experiments" / "exposures.md").read_text(encoding="utf-8")
     walk = page.partition("## Try it")[2].partition("\n## ")[0]
     blocks = re.findall(r"^```(sh|)\n(.*?)^```$", walk, re.DOTALL | re.MULTILINE)
-    assert [kind for kind, _ in blocks] == ["sh", ""] * 3
+    assert [kind for kind, _ in blocks] == ["sh", ""] * 2
     around = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "160"}
     for (_, commands), (_, shown) in zip(blocks[::2], blocks[1::2], strict=True):
         shell = ["bash", "-eo", "pipefail", "-c", commands]
