@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streammetrics.exporters.prometheus.family import Series, gauge
+from streammetrics.exporters.prometheus.family import Series, bounds, gauge
 
 _MEASURE_LABELS = ("experiment", "variant", "metric", "k", "scope")
 _STAGE_LABELS = ("experiment", "stage", "scope")
@@ -20,26 +20,32 @@ def experiment_gauges() -> Iterator[Series]:
     yield gauge("experiment_entered_timestamp_seconds", "Event time up to which all final lists count in the experiments.", unit="seconds")
 
 
+_OF_LIFT = "of the lift, at 95 % confidence by default. Safe to check at any time."
+_CUPED = "With CUPED: variance reduced by the users' earlier behaviour."
+
+
 def _measure_gauges() -> Iterator[Series]:
-    of_measure = {
-        "mean": "Mean of a measure over the final lists (or users) of a variant.",
-        "lift": "Relative difference between the variant's mean and the control's.",
-        "lift_lower": "Lower bound of the lift, at 95 % confidence by default. Safe to check at any time.",
-        "lift_upper": "Upper bound of the lift, at 95 % confidence by default. Safe to check at any time.",
-        "verdict": (
-            "Verdict: 2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid, -3 mixed. "
-            "The whole experiment's has no variant, metric and k."
-        ),
-    }
-    reduced = " With CUPED: variance reduced by the users' earlier behaviour."
-    of_measure |= {f"reduced_{name}": of_measure[name] + reduced for name in ("mean", "lift", "lift_lower", "lift_upper")}
-    of_measure["judged_lift_upper"] = (
-        "The upper bound that decides the verdict of a paging measure: lift_upper, or with cuped_verdict reduced_lift_upper. "
-        "For measures that get better when they fall, the upper bound of minus the lift."
+    mean = "Mean of a measure over the final lists (or users) of a variant."
+    lift = "Relative difference between the variant's mean and the control's."
+    yield gauge("experiment_mean", mean, *_MEASURE_LABELS)
+    yield gauge("experiment_lift", lift, *_MEASURE_LABELS)
+    yield from bounds("experiment_lift", _OF_LIFT, *_MEASURE_LABELS)
+    yield gauge(
+        "experiment_verdict",
+        "Verdict: 2 improved, 1 safe, 0 inconclusive, -1 regressed, -2 invalid, -3 mixed. "
+        "The whole experiment's has no variant, metric and k.",
+        *_MEASURE_LABELS,
     )
-    of_measure["variance_reduction"] = "Share of the variance of the variant's mean that CUPED removes."
-    for name, says in of_measure.items():
-        yield gauge(f"experiment_{name}", says, *_MEASURE_LABELS)
+    yield gauge("experiment_reduced_mean", f"{mean} {_CUPED}", *_MEASURE_LABELS)
+    yield gauge("experiment_reduced_lift", f"{lift} {_CUPED}", *_MEASURE_LABELS)
+    yield from bounds("experiment_reduced_lift", f"{_OF_LIFT} {_CUPED}", *_MEASURE_LABELS)
+    yield gauge(
+        "experiment_judged_lift_upper",
+        "The upper bound that decides the verdict of a paging measure: lift_upper, or with cuped_verdict reduced_lift_upper. "
+        "For measures that get better when they fall, the upper bound of minus the lift.",
+        *_MEASURE_LABELS,
+    )
+    yield gauge("experiment_variance_reduction", "Share of the variance of the variant's mean that CUPED removes.", *_MEASURE_LABELS)
 
 
 def _user_gauges() -> Iterator[Series]:
@@ -91,13 +97,10 @@ def _stage_gauges() -> Iterator[Series]:
 
 
 def _team_gauges() -> Iterator[Series]:
-    of_team = {
-        "credit": "Share of interleaved lists that a team won, minus the share that it lost against the other team.",
-        "credit_lower": "Lower bound of the credit, at 95 % confidence by default. Safe to check at any time.",
-        "credit_upper": "Upper bound of the credit, at 95 % confidence by default. Safe to check at any time.",
-        "users": "Users of the interleaved lists that compare both teams.",
-        "lists": "Interleaved lists that compare both teams.",
-        "verdict": "Verdict: 2 preferred, 0 inconclusive, -1 the other team is preferred, -2 invalid.",
-    }
-    for name, says in of_team.items():
-        yield gauge(f"interleaving_{name}", says, *_TEAM_LABELS)
+    won = "Share of interleaved lists that a team won, minus the share that it lost against the other team."
+    yield gauge("interleaving_credit", won, *_TEAM_LABELS)
+    yield from bounds("interleaving_credit", "of the credit, at 95 % confidence by default. Safe to check at any time.", *_TEAM_LABELS)
+    yield gauge("interleaving_users", "Users of the interleaved lists that compare both teams.", *_TEAM_LABELS)
+    yield gauge("interleaving_lists", "Interleaved lists that compare both teams.", *_TEAM_LABELS)
+    verdict = "Verdict: 2 preferred, 0 inconclusive, -1 the other team is preferred, -2 invalid."
+    yield gauge("interleaving_verdict", verdict, *_TEAM_LABELS)

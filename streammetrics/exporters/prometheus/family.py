@@ -6,7 +6,8 @@ exporter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 SeriesKind: TypeAlias = Literal["gauge", "counter", "histogram", "info"]
@@ -19,7 +20,7 @@ class Series:
     """One family of series.
 
     `name` is the name to query, with `_total` or `_info`; a histogram's has no suffix. `listed` is its name in the Markdown
-    table, where families that differ only by the metric share one line.
+    table, where families that differ only by the metric or the bound share one line.
     """
 
     name: str
@@ -47,3 +48,10 @@ def counter(name: str, says: str, *labels: str, origin: Origin = "state") -> Ser
 
 def gauge(name: str, says: str, *labels: str, origin: Origin = "state", unit: Unit = "") -> Series:
     return Series(f"streammetrics_{name}", "gauge", says, labels, unit, origin)
+
+
+def bounds(name: str, says: str, *labels: str) -> Iterator[Series]:
+    """Yield the gauges of a lower and an upper bound. `says` begins with what follows "Lower bound"."""
+    for bound in ("lower", "upper"):
+        made = gauge(f"{name}_{bound}", f"{bound.capitalize()} bound {says}", *labels)
+        yield replace(made, listed=f"streammetrics_{name}_<bound>", listed_help=f"Bound {says}")

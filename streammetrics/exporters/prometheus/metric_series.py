@@ -107,18 +107,15 @@ def sum_counters() -> Iterator[Series]:
 
 def engagement_series() -> Iterator[Series]:
     """Gauges and counters of engagement metrics. Only `first_click_share` has a k."""
-    return _series_of_kind("an engagement metric", ENGAGEMENT_MEANINGS, "Only first_click_share has a k.", engagement_kinds)
+    return _series_of_kind(ENGAGEMENT_MEANINGS, engagement_kinds)
 
 
 def assessment_series() -> Iterator[Series]:
     """Gauges and counters of assessment metrics. Only `fallback_share` has no k."""
-    return _series_of_kind("an assessment metric", ASSESSMENT_MEANINGS, "Only fallback_share has no k.", assessment_kinds)
+    return _series_of_kind(ASSESSMENT_MEANINGS, assessment_kinds)
 
 
-def _series_of_kind(
-    metric_of_kind: str, meanings: Mapping[str, str], cutoffs: str, kinds_of: Callable[[str], Iterable[str]]
-) -> Iterator[Series]:
-    listed = f"<{metric_of_kind.removeprefix('an ')}>"
+def _series_of_kind(meanings: Mapping[str, str], kinds_of: Callable[[str], Iterable[str]]) -> Iterator[Series]:
     for view, lists in _VIEWS:
         for metric, meaning in meanings.items():
             yield Series(
@@ -126,8 +123,7 @@ def _series_of_kind(
                 "gauge",
                 f"{meaning}. Over the {lists}.",
                 _VALUE_LABELS,
-                listed=value_series(listed, view),
-                listed_help=f"{metric_of_kind.capitalize()} over the {lists}. {cutoffs}",
+                listed=value_series("<metric>", view),
             )
     for metric, meaning in meanings.items():
         for kind in kinds_of(metric):
@@ -137,6 +133,6 @@ def _series_of_kind(
                 "counter",
                 f"{meaning}. {of_what} over final lists.",
                 ("experiment", "variant", "k"),
-                listed=sum_series(listed, kind),
-                listed_help=f"{of_what} of {metric_of_kind} over final lists.",
+                listed=sum_series("<metric>", kind),
+                listed_help=f"{of_what} of the metric over final lists.",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streammetrics.exporters.prometheus.family import Series, gauge
+from streammetrics.exporters.prometheus.family import Series, bounds, gauge
 
 _LISTS = "final lists of experiments in the current and the last period of position_bias.period_days"
 
@@ -12,8 +12,7 @@ _LISTS = "final lists of experiments in the current and the last period of posit
 def position_bias_gauges() -> Iterator[Series]:
     """Yield the series in the order of the table."""
     yield gauge("examination", "Estimate: how likely users look at a rank, relative to rank 1.", "rank")
-    yield gauge("examination_lower", "Estimate: lower end of the 95 % band of streammetrics_examination, for one look.", "rank")
-    yield gauge("examination_upper", "Estimate: upper end of the 95 % band of streammetrics_examination, for one look.", "rank")
+    yield from bounds("examination", "of the examination, at 95 % confidence, for one look. Also an estimate.", "rank")
     yield gauge("examination_items", f"Distinct items counted for the examination curve, in {_LISTS}.")
     yield gauge("examination_shared_items", "Items among them that were shown at several ranks. Only these count for the curve.")
     yield gauge(

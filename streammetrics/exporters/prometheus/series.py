@@ -6,7 +6,7 @@ Pure data. `python -m streammetrics.exporters.prometheus.series` prints the tabl
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from streammetrics.exporters.prometheus.experiment_series import experiment_gauges
@@ -161,7 +161,7 @@ SERIES: Mapping[str, Series] = MappingProxyType({series.name: series for series 
 
 
 def markdown() -> str:
-    """Return the table as Markdown, with one line for families that differ only by the metric. Ends with a newline.
+    """Return the table as Markdown, with one line for families that differ only by the metric or the bound. Ends with a newline.
 
     The kind is left out: suffixes show it, and the page names the only histogram.
     """
@@ -171,10 +171,14 @@ def markdown() -> str:
     lines = ["| series | labels | meaning |", "|---|---|---|"]
     for name, series in listed.items():
         lines.append(f"| `{name}` | {', '.join(series.labels)} | {series.listed_help or series.help} |")
-    named = {"metric": METRIC_NAMES, "engagement metric": ENGAGEMENT_MEANINGS, "assessment metric": ASSESSMENT_MEANINGS}
-    for name, metrics in named.items():
-        lines += ["", f"`<{name}>` is one of {', '.join(f'`{metric}`' for metric in metrics)}."]
+    lines += ["", f"`<bound>` is `lower` or `upper`. `<metric>` is one of {_quoted(METRIC_NAMES)}."]
+    for setting, metrics in (("engagement.names", ENGAGEMENT_MEANINGS), ("assessment.names", ASSESSMENT_MEANINGS)):
+        lines += ["", f"With `{setting}` it may also be {_quoted(metrics)}."]
     return "\n".join(lines) + "\n"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 if __name__ == "__main__":
