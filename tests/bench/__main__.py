@@ -12,12 +12,13 @@ from typing import Any
 import click
 from rich.table import Table
 
-from tests.bench import alone, end_to_end, exposing, live, machine, parts, pool
+from tests.bench import alone, end_to_end, exposing, flink, live, machine, parts, pool
 from tests.bench.end_to_end import CommitOutcome, Size, Turns, Way
 from tests.bench.shown import Say, console, goal, progress
 
 PARTS = (
     "end-to-end",
+    "flink",
     "live",
     "skew",
     "workers",
@@ -83,6 +84,25 @@ def part_end_to_end(quick: bool, rounds: int, say: Say) -> None:
 def cpu_of(outcome: CommitOutcome) -> float:
     """Our process and Redis together, in seconds a million events."""
     return outcome.per_million(lambda each: each.worker["processor_seconds"] + each.redis_seconds)
+
+
+def part_flink(quick: bool, rounds: int, say: Say) -> None:
+    sizes = [Size(2_000, 30_000), Size(2_000, 60_000)] if quick else [Size(80_000, 500_000), Size(80_000, 2_000_000)]
+    few, many = contests = [flink.measure(size, rounds, say) for size in sizes]
+    table = Table("events", "by", "CPU s/million, start included", "events/s", "peak MB")
+    for each in contests:
+        for name, of in (("Flink", each.flink), ("ours", each.ours)):
+            processor, wall, peak = (statistics.median(column) for column in zip(*of, strict=True))
+            million = each.size.events / 1e6
+            table.add_row(f"{each.size.events:,}", name, f"{processor / million:.1f}", f"{each.size.events / wall:,.0f}", f"{peak:.0f}")
+    panes, integers = sum(each.panes for each in contests), sum(each.integers for each in contests)
+    console.print(f"\n[bold]Beside Flink[/bold] (answers checked: {panes:,} panes of Flink and {integers:,} integers of ours)")
+    console.print(table)
+    sides: dict[str, Callable[[flink.Contest], list[flink.Spent]]] = {"Flink": lambda each: each.flink, "ours": lambda each: each.ours}
+    for name, side in sides.items() if not quick else ():  # so few events only show the start
+        fixed, each_million = flink.slope(few, many, side)
+        console.print(f"{name}: {fixed:.1f} CPU seconds to start, then {each_million:.1f} for each million events")
+    console.print(f"{many.ratio():.2f} times the CPU of Flink for {many.size.events:,} events")
 
 
 def part_live(quick: bool, rounds: int, say: Say) -> None:
@@ -239,6 +259,7 @@ def chosen(context: click.Context, parameter: click.Parameter, value: str) -> li
 def main(quick: bool, rounds: int | None, only: list[str]) -> None:
     run: dict[str, Callable[[bool, int, Say], None]] = {
         "end-to-end": part_end_to_end,
+        "flink": part_flink,
         "live": part_live,
         "skew": part_skew,
         "workers": part_workers,

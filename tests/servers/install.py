@@ -76,6 +76,12 @@ def ensure_spark_kafka() -> Path:
     return _ensure_fetched(f"kafka reader of spark {folder.name}", "its jars (about 14 MB)", folder, _copy_spark_jars)
 
 
+def ensure_flink() -> Path:
+    """Copy Flink's jars, beside which the benchmark runs, into the cache folder. Raises InstallError."""
+    folder = tools.flink_cache()
+    return _ensure_fetched(f"flink {folder.name}", "its jars (about 83 MB)", folder, _copy_flink_jars)
+
+
 def ensure_registry() -> Path:
     """Unpack the schema registry into the cache folder. Raises InstallError."""
     return _ensure_fetched(f"apicurio registry {tools.REGISTRY_VERSION}", "it (about 142 MB)", tools.registry_cache(), _unpack_registry)
@@ -137,6 +143,10 @@ def _copy_jars(maven: Path, scratch: Path) -> Path:
 
 def _copy_spark_jars(maven: Path, scratch: Path) -> Path:
     return _jars_of(tools.SPARK_POM, "spark-sql-kafka-*.jar", "the jars with which Spark reads Kafka", maven, scratch)
+
+
+def _copy_flink_jars(maven: Path, scratch: Path) -> Path:
+    return _jars_of(tools.FLINK_POM, "flink-clients-*.jar", "Flink's jars", maven, scratch)
 
 
 def _jars_of(source: Path, needed: str, what: str, maven: Path, scratch: Path) -> Path:

