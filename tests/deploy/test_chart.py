@@ -1,4 +1,4 @@
-"""The chart, as far as it can be judged without Helm: values, their schema, their table. `make lint-deploy` renders it."""
+"""The chart, as far as it can be judged without Helm: values with their meaning, and their schema. `make lint-deploy` renders it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from streammetrics import __version__
 from streammetrics.config import keys, load
-from tests.deploy.tools import CHART, VALUES, read_yaml, table_rows
+from tests.deploy.tools import CHART, VALUES, read_yaml
 
 DEFAULTS = read_yaml(CHART / "values.yaml")
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
@@ -23,6 +23,10 @@ README = (CHART / "README.md").read_text(encoding="utf-8")
 OPEN = {
     "config", "image.pullSecrets", "podSecurityContext", "securityContext", "serviceMonitor.basicAuth", "serviceMonitor.tlsConfig",
 }  # fmt: skip
+OF_KUBERNETES = {
+    "pullPolicy", "podAnnotations", "podLabels", "nodeSelector", "tolerations", "affinity", "priorityClassName", "annotations",
+}  # fmt: skip
+"""Names that the documentation of Kubernetes explains."""
 LEAVES = ("resources", "labels", "annotations", "podAnnotations", "podLabels", "nodeSelector", "affinity")
 
 
@@ -44,15 +48,23 @@ def declared(schema: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def as_documented(value: Any) -> str:
-    """A default as the table shows it."""
-    return f"`{json.dumps(value)}`"
+def explained() -> Iterator[str]:
+    """Every value, or group of values, with a comment above it."""
+    path: list[str] = []
+    before = ""
+    for line in (CHART / "values.yaml").read_text(encoding="utf-8").splitlines():
+        if key := re.fullmatch(r"( *)(\w+):.*", line):
+            path[len(key[1]) // 2 :] = [key[2]]
+            if before.lstrip().startswith("#"):
+                yield ".".join(path)
+        before = line
 
 
-def test_the_table_in_the_readme_has_every_value_with_its_default() -> None:
-    documented = {name.strip("`"): row[1] for row in table_rows(README, "Values") for name in row[0].split(", ")}
-    expected = {name: "see values.yaml" if name == "config" else as_documented(value) for name, value in leaves(DEFAULTS)}
-    assert documented == expected
+def test_every_value_is_explained_in_the_file_of_values() -> None:
+    known = {*explained()}
+    unexplained = [name for name, _ in leaves(DEFAULTS) if not {name, name.rpartition(".")[0]} & known]
+    assert [name for name in unexplained if name.rpartition(".")[2] not in OF_KUBERNETES] == []
+    assert "(values.yaml)" in README
 
 
 def test_the_rules_ask_for_the_job_that_is_scraped() -> None:

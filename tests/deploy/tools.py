@@ -55,10 +55,3 @@ def assert_clean(command: Sequence[str | Path], *, cwd: Path = ROOT) -> None:
 def read_yaml(path: Path) -> Any:
     with path.open(encoding="utf-8") as stream:
         return yaml.safe_load(stream)
-
-
-def table_rows(text: str, heading: str) -> list[list[str]]:
-    """The rows of the first Markdown table after a heading of this name, cell by cell."""
-    after = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    lines = [line for line in after.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
