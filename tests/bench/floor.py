@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import KafkaConnection
@@ -16,6 +16,7 @@ from streammetrics.events import Decoder
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.parts import peak_mb, read_given, reply
+from tests.servers.kafka import places_of
 
 POLL_RECORDS_MAX = 5_000
 
@@ -24,7 +25,7 @@ def with_the_clients_poll(bootstrap: str, topics: list[str], records: int, decod
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, enable_auto_commit=False, max_partition_fetch_bytes=4 << 20, metrics_enabled=False
     )
-    places = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic))]
+    places = places_of(consumer, *topics)
     consumer.assign(places)
     consumer.seek_to_beginning()
     seen, began, processor = 0, 0.0, 0.0

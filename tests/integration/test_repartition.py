@@ -9,10 +9,10 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
 
 from streammetrics.connectors.kafka.partitioner import partition_of
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, places_of
 from tests.servers.process import wait_until
 from tests.servers.registry import SchemaRegistry
 from tests.support.command_line import started, streammetrics
@@ -41,7 +41,7 @@ def read_committed(broker: KafkaBroker, topic: str) -> list[Copied]:
         closing(KafkaConsumer(**options, isolation_level="read_committed")) as consumer,
         closing(KafkaConsumer(**options, isolation_level="read_uncommitted")) as uncommitted,
     ):
-        places = [TopicPartition(topic, partition) for partition in sorted(consumer.partitions_for_topic(topic))]
+        places = places_of(consumer, topic)
         wait_until(lambda: consumer.end_offsets(places) == uncommitted.end_offsets(places), what=f"every transaction on {topic} ended")
         ends = consumer.end_offsets(places)
         consumer.assign(places)
@@ -136,13 +136,14 @@ def test_a_backlog_is_copied_in_order_of_event_time(kafka_broker: KafkaBroker, p
 
 
 def test_killed_processes_lose_and_double_nothing(kafka_broker: KafkaBroker, producer: Any, topics: list[str]) -> None:
-    values = fill(producer, topics, 20_000)
+    values, before = [], 0
     for _ in range(3):
+        values += fill(producer, topics, 8_000)
         with started(*words(kafka_broker, topics)) as process:
-            before = copied_so_far(kafka_broker, topics)
             wait_until(lambda before=before: copied_so_far(kafka_broker, topics) > before, what="more copies")
             process.send_signal(signal.SIGKILL)
             process.wait()
+        before = copied_so_far(kafka_broker, topics)
     done = streammetrics(*words(kafka_broker, topics, "--until-caught-up"))
     assert done.returncode == 0
     copies = [copy.value for topic in topics for copy in read_committed(kafka_broker, f"{topic}-by-user")]
@@ -152,11 +153,7 @@ def test_killed_processes_lose_and_double_nothing(kafka_broker: KafkaBroker, pro
 def copied_so_far(broker: KafkaBroker, topics: Sequence[str]) -> int:
     """The end offsets of the output topics, added up."""
     with closing(KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False)) as consumer:
-        total = 0
-        for topic in topics:
-            partitions = consumer.partitions_for_topic(f"{topic}-by-user") or set()
-            total += sum(consumer.end_offsets([TopicPartition(f"{topic}-by-user", number) for number in partitions]).values())
-        return total
+        return sum(consumer.end_offsets(places_of(consumer, *(f"{topic}-by-user" for topic in topics))).values())
 
 
 def test_output_topics_with_other_partition_counts_are_rejected(kafka_broker: KafkaBroker, topics: list[str]) -> None:

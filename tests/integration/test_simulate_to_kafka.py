@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.events import EventLimits, MalformedEvent, decoder
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, places_of
 from tests.servers.process import wait_until
 from tests.support.command_line import started, streammetrics
 
@@ -25,7 +25,7 @@ def consumed(broker: KafkaBroker, topic: str) -> dict[int, list[tuple[bytes, byt
     """Key, value and time of every record of a topic, by partition."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, enable_auto_commit=False)
     try:
-        places = [TopicPartition(topic, partition) for partition in sorted(consumer.partitions_for_topic(topic))]
+        places = places_of(consumer, topic)
         consumer.assign(places)
         ends = consumer.end_offsets(places)
         found: dict[int, list[tuple[bytes, bytes, int]]] = {place.partition: [] for place in places}

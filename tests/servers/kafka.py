@@ -12,6 +12,7 @@ from typing import Any, Self
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
+from kafka.structs import TopicPartition
 
 from tests.servers.process import LOOPBACK, Host, Server, ServerError, Startable, check_port_open, free_port, wait_until
 from tests.servers.tools import find_java, find_kafka_jars
@@ -156,6 +157,13 @@ class KafkaBroker(Server):
     def _leaders(admin: KafkaAdminClient, topic: str) -> int:
         described = admin.describe_topics([topic])[0]
         return sum(partition["leader_id"] >= 0 for partition in described["partitions"])
+
+
+def places_of(consumer: Any, *topics: str) -> list[TopicPartition]:
+    """Return the partitions of topics, in order. A client whose first refresh is under way answers with none, so it is asked again."""
+    for topic in topics:
+        wait_until(lambda topic=topic: bool(consumer.partitions_for_topic(topic)), what=f"the client knows {topic}")  # type: ignore[misc]
+    return [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic))]
 
 
 class KafkaCluster(Startable):

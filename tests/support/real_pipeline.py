@@ -36,7 +36,7 @@ from streammetrics.wiring.reports import build_report_builder
 from tests.oracle import Arrival, Group, Result, Step, expected_result, parse_rules
 from tests.oracle import Settings as OracleSettings
 from tests.oracle.users import users_of_tasks
-from tests.servers.kafka import KafkaBroker, KafkaCluster
+from tests.servers.kafka import KafkaBroker, KafkaCluster, places_of
 from tests.servers.process import LOOPBACK, Host, wait_until
 from tests.servers.product import Product
 from tests.support.brute_force import row_of, users_shown
@@ -193,7 +193,7 @@ class Pipeline:
     def _read(self, topics: Sequence[str]) -> list[tuple[Any, int, int, bytes | None, Any]]:
         consumer = KafkaConsumer(bootstrap_servers=self.broker.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
         try:
-            places = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic))]
+            places = places_of(consumer, *topics)
             consumer.assign(places)
             ends = consumer.end_offsets(places)
             found: dict[TopicPartition, list[Any]] = {place: [] for place in places}

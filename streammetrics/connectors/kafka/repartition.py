@@ -28,7 +28,15 @@ from kafka.errors import (
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
-from streammetrics.connectors.kafka.consumer import REQUEST_MS, await_metadata, bounds_of, close_consumer, ends_of, new_consumer
+from streammetrics.connectors.kafka.consumer import (
+    REQUEST_MS,
+    await_metadata,
+    bounds_of,
+    close_consumer,
+    ends_of,
+    new_consumer,
+    position_of,
+)
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
@@ -161,7 +169,7 @@ class Repartitioner:
         """How many records wait to be copied, as far as this process owns their inputs."""
         with self._explained():
             ends = ends_of(self._consumer, [*self._merge.queues])
-            unread = sum(max(0, end - self._position(place)) for place, end in ends.items())
+            unread = sum(max(0, end - (position_of(self._consumer, place) or 0)) for place, end in ends.items())
             return unread + sum(map(len, self._merge.queues.values()))
 
     @property
@@ -209,10 +217,7 @@ class Repartitioner:
         if not empty:
             return []
         ends = ends_of(self._consumer, empty)
-        return [place for place in empty if self._position(place) >= ends[place]]
-
-    def _position(self, place: Input) -> int:
-        return int(self._consumer.position(TopicPartition(*place), timeout_ms=REQUEST_MS))
+        return [place for place in empty if (position := position_of(self._consumer, place)) is not None and position >= ends[place]]
 
     def _copy(self, taken: Sequence[tuple[Input, KeyedRecord]]) -> int:
         offsets = {TopicPartition(*origin): OffsetAndMetadata(keyed.record.offset + 1, "", -1) for origin, keyed in taken}
