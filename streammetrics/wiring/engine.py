@@ -20,9 +20,13 @@ from streammetrics.wiring.catalogue import assessment_layout
 from streammetrics.wiring.decoders import decoding_settings
 
 
-def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
-    """Build the engine for these topics, in this order."""
-    join, windows = settings.join, settings.windows
+def build_engine(settings: Settings, topics: Sequence[str], *, waits: bool = True) -> Engine:
+    """Build the engine for these topics, in this order.
+
+    `waits`: final lists wait up to `experiments.patience_ms`, so that users' totals are written less often. A replay that makes all lists
+    final does not wait: the results are the same, and a snapshot has exactly the lists before its time.
+    """
+    join, windows, patience_ms = settings.join, settings.windows, settings.experiments.patience_ms if waits else 0
     rules = EngineRules(
         topics=tuple(topics),
         grades=parse_grades(join.grades),
@@ -44,21 +48,21 @@ def build_engine(settings: Settings, topics: Sequence[str]) -> Engine:
         retention_ms=windows.retention_ms,
         segments=tuple(windows.segments),
         groups_max=windows.groups_max,
-        experiments=_experiment_rules(settings),
-        unique_users=_unique_user_rules(settings),
+        experiments=_experiment_rules(settings, patience_ms),
+        unique_users=_unique_user_rules(settings, patience_ms),
         examination=settings.position_bias.rules(),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
     return Engine(rules, settings.scorer(), settings.engagement.layout(assessment_layout(settings)))
 
 
-def _experiment_rules(settings: Settings) -> ExperimentRules | None:
+def _experiment_rules(settings: Settings, patience_ms: int) -> ExperimentRules | None:
     experiments = settings.experiments
     if not experiments.enabled:
         return None
     return ExperimentRules(
         idle_ms=experiments.idle_days * DAY_MS,
-        patience_ms=experiments.patience_ms,
+        patience_ms=patience_ms,
         variants_max=experiments.variants_max,
         metrics=experiments.metrics,
         spans={
@@ -86,13 +90,11 @@ def _stage_plan(policy: Policy) -> StagePlan | None:
     return StagePlan(tuple(starts) or (("", NEVER),), by_list=by_list)
 
 
-def _unique_user_rules(settings: Settings) -> UniqueUserRules | None:
+def _unique_user_rules(settings: Settings, patience_ms: int) -> UniqueUserRules | None:
     windows = settings.windows
     if windows.users == "off" or (windows.users == "auto" and not settings.experiments.enabled):
         return None
-    return UniqueUserRules(
-        panes=max(window.ms for window in windows.windows) // windows.pane_ms, patience_ms=settings.experiments.patience_ms
-    )
+    return UniqueUserRules(panes=max(window.ms for window in windows.windows) // windows.pane_ms, patience_ms=patience_ms)
 
 
 def build_worker_rules(settings: Settings) -> WorkerRules:

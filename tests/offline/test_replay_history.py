@@ -37,6 +37,22 @@ def test_snapshots_do_not_depend_on_the_input_or_on_commits(tmp_path: Path) -> N
     assert users_and_scale(begun)[0] < users_and_scale(report)[0]
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_snapshot_has_exactly_the_lists_before_its_time(tmp_path: Path, jobs: str) -> None:
+    traffic = Traffic(users=600, seed=4, impressions_per_second=3)
+    path = write(tmp_path / "events.ndjson", sent(traffic, 8_000))
+    firsts: dict[str, int] = {}
+    for line in path.read_text().splitlines():
+        event = json.loads(line)
+        if event["type"] == "impression":
+            firsts[event["user_id"]] = min(event["ts"], firsts.get(event["user_id"], event["ts"]))
+    _, report, _ = replayed(tmp_path, path, words=["--jobs", jobs])
+    (start,) = [each for each in report["history"] if each["scope"] == "start"]  # type: ignore[attr-defined]
+    users_before = {at: sum(first < at for first in firsts.values()) for at, _ in start["looks"]["kept"]}
+    assert {at: snapshot[1] for at, snapshot in start["looks"]["kept"]} == users_before
+    assert min(users_before.values()) > 0
+
+
 def test_the_end_of_a_log_has_as_many_snapshots_as_its_middle(tmp_path: Path) -> None:
     """The treatment becomes bad in the last half hour. Its drop is a curve, and the same one as in a log that goes on."""
 

@@ -64,9 +64,9 @@ class ReplayResult(NamedTuple):
 class ReplayRun:
     """One replay with its open output files."""
 
-    def __init__(self, settings: Settings, files: Sequence[str], outputs: ReplayOutputs, stack: ExitStack) -> None:
+    def __init__(self, settings: Settings, files: Sequence[str], outputs: ReplayOutputs, stack: ExitStack, *, flush: bool = True) -> None:
         self.settings, self.files = settings, files
-        self.engine = build_engine(settings, files)
+        self.engine = build_engine(settings, files, waits=not flush)
         is_table = outputs.panes is not None and outputs.panes.suffix == ".parquet"
         self.panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
         self.pane_table = stack.enter_context(ParquetTable(self.panes, PANE_COLUMNS, "--panes")) if self.panes and is_table else None
@@ -134,7 +134,7 @@ def replay(
         stack.enter_context(rare_garbage_collection())
         source = ReplayFileSource(files, event_bytes_max=settings.events.event_bytes_max, has_texts=partial(is_mapped, settings))
         stack.callback(source.close)
-        whole = ReplayRun(settings, files, outputs, stack)
+        whole = ReplayRun(settings, files, outputs, stack, flush=flush)
         if jobs > 1:
             return _in_shards(whole, jobs, progress, flush=flush)
         return _in_one_process(whole, source, progress, flush=flush)

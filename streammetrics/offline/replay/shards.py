@@ -166,7 +166,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         )
         stack.callback(source.close)
         letters = None if job.letters is None else stack.enter_context(job.letters.open("wb"))
-        engine = build_engine(job.settings, job.files)
+        engine = build_engine(job.settings, job.files, waits=not job.flush)
         worker = ReplayWorker(job.settings, engine, source, letters, on_final, shard=job.shard, shards=job.shards)
 
         worker.read_all(send if job.snapshots else None, progress, flush=job.flush)

@@ -150,7 +150,7 @@ class RunShard:
 
     def _run(self, shard: int, rows: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         panes: list[FinalPane] = []
-        engine = build_engine(self.settings, self.names.inputs)
+        engine = build_engine(self.settings, self.names.inputs, waits=False)
         one = Shard(engine, self.ends, self.began_ms, panes.extend if self.panes else lambda _: None)
         number, movers = 0, {}
         for _, rank, is_own, topic, start, until_ms, payload in rows:
