@@ -27,8 +27,8 @@ SNAPSHOTS_MAX: Final = 96
 """Most snapshots of one experiment and scope: as many as a page can show."""
 SERIES_MAX: Final = 40
 """Most experiments and scopes. Those with the most snapshots are kept, so new ones do not replace known ones."""
-VARIANTS_MAX: Final = 6
-"""Most compared variants of a snapshot."""
+POINTS_MAX: Final = 36
+"""Most lifts of a snapshot. The more variants are compared, the fewer measures it has, and each variant has the same ones."""
 
 _DIGITS = 6
 
@@ -168,8 +168,8 @@ class History:
 
 def snapshot_of(experiment: ExperimentReport) -> HistorySnapshot:
     """Return the snapshot of an experiment."""
-    headline = headline_measures(experiment)
-    compared = [variant for variant in experiment.variants if variant.variant != experiment.control][:VARIANTS_MAX]
+    compared = [variant for variant in experiment.variants if variant.variant != experiment.control][:POINTS_MAX]
+    headline = headline_measures(experiment)[: max(1, POINTS_MAX // max(1, len(compared)))]
     points = (_point(variant.variant, each) for variant in compared for each in variant.measures if (each.metric, each.k) in headline)
     return HistorySnapshot(experiment.verdict.word, sum(variant.users for variant in experiment.variants), tuple(points))
 

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales
-from streammetrics.reports.history import SERIES_MAX, SNAPSHOT_MS, SNAPSHOTS_MAX, Downsampled, History, snapshot_of, stored_snapshot
+from streammetrics.reports.headline_metrics import headline_measures
+from streammetrics.reports.history import (
+    POINTS_MAX,
+    SERIES_MAX,
+    SNAPSHOT_MS,
+    SNAPSHOTS_MAX,
+    Downsampled,
+    History,
+    snapshot_of,
+    stored_snapshot,
+)
 from streammetrics.runtime.publish.history_store import decode_history, encode_history
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import experiment, stored
@@ -86,6 +96,16 @@ def test_a_snapshot_has_lift_and_interval_of_the_compared_variants() -> None:
     point = snapshot.points[0]
     assert (point.metric, point.k) == (measure.metric, measure.k)
     assert point[3:] == tuple(round(end, 6) for end in (measure.lift, measure.lift_lower, measure.lift_upper) if end is not None)
+
+
+def test_of_many_variants_each_has_a_curve_of_the_most_important_measures() -> None:
+    for count, measures in ((9, 4), (18, 2), (30, 1)):
+        arms = {"control": 0.5, **{f"arm-{number}": 0.5 for number in range(count)}}
+        report = experiment(arms, users=200)
+        points = snapshot_of(report).points
+        assert {point.variant for point in points} == arms.keys() - {"control"}
+        assert {(point.metric, point.k) for point in points} == {*headline_measures(report)[:measures]}
+        assert len(points) <= POINTS_MAX
 
 
 @pytest.mark.parametrize("users", [4, 60, 2_000])

@@ -83,6 +83,21 @@ class TestManyVariants:
             ["ranker-08, NDCG@10: the interval excludes 0, but the verdict is open: the drop may be within the margin? of 1\u00a0%."]
         )
 
+    @pytest.mark.parametrize("scheme", ["light", "dark"])
+    def test_fifteen_treatments_differ_in_the_color_or_the_pattern_of_swatches_and_lines(
+        self, show: Callable[..., Visit], scheme: str
+    ) -> None:
+        found = show(many_variants(15), color_scheme=scheme)
+        looks = """(marks) => marks.map((mark) => {
+          const style = getComputedStyle(mark);
+          return [style.color, style.backgroundColor, style.borderTopWidth, style.borderTopLeftRadius].join();
+        })"""
+        swatches = found.section(EXPERIMENT).locator(".rows").first.locator("tbody .swatch").evaluate_all(looks)
+        assert len(set(swatches)) == len(swatches) == 16  # with the arm of the windows
+        keys = "(paths) => paths.map((path) => [getComputedStyle(path).stroke, path.getAttribute('stroke-dasharray')].join())"
+        lines = found.page.locator(f"[id='experiment-{EXPERIMENT}-lift'] .key.line path").evaluate_all(keys)
+        assert len(set(lines)) == len(lines) == 15
+
     def test_experiments_with_numbers_in_their_names_are_in_the_order_of_these(self, show: Callable[..., Visit]) -> None:
         found = show(*(experiment({"control": 0.3, "treatment": 0.3}, name=name, users=400) for name in ("v10", "v9")))
         expect(found.page.locator("#overview li a")).to_have_text(["v9", "v10", "ranker-v7"])

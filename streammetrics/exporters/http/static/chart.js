@@ -2,7 +2,7 @@
 // plot.js draws the curves.
 
 import { isOpen, make, table } from "./elements.js";
-import { draw, sweep } from "./plot.js";
+import { dashOf, draw, sweep } from "./plot.js";
 import { help } from "./terms.js";
 import { MISSING, isNumber, joined, timeText } from "./text.js";
 
@@ -17,7 +17,7 @@ const switched = new Map(); // chart id -> keys of the lines that the reader swi
 /**
  * Make a figure from {id, title, note, waiting, lines, changing, references, bounds, format}. `waiting` stands for a curve without two points.
  * With `isReading` the points are being read, so nothing is drawn.
- * A line is {key, label, color, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
+ * A line is {key, label, color, pattern, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
  * are hidden until the reader switches them on. Titles and labels are text or parts of text. `changing` is the event time after which
  * nothing is final. `marks` are moments, or alerts with an end: [{at, end, text}]. `references` are horizontal lines: [{value, label, dash, term}], with a term of the glossary or none. `bounds` are the least and greatest possible value, or null.
  */
@@ -132,7 +132,7 @@ function cursorIndex(known) {
 
 function legend(known) {
   const items = known.lines.map((line) => make("li", {},
-    make("button", { type: "button", class: "switch", name: "line", value: line.key, "aria-pressed": String(!line.hidden) }, key(`line color-${line.color}${line.live ? " live" : ""}`), make("span", {}, line.label))));
+    make("button", { type: "button", class: "switch", name: "line", value: line.key, "aria-pressed": String(!line.hidden) }, key(`line color-${line.color}${line.live ? " live" : ""}`, dashOf(line).join(" ") || null), make("span", {}, line.label))));
   const references = (known.references ?? []).map((each) => make("li", {}, key("reference", each.dash.join(" ")), each.label, each.term ? help(each.term) : null));
   const changing = isNumber(known.changing) && known.changing < known.ends.at(-1)
     ? make("li", {}, make("span", { class: "key changing", "aria-hidden": "true" }), "still changing") : [];

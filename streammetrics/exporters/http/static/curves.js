@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { folded } from "./elements.js";
 import { experimentsEnd, trackName } from "./history.js";
-import { color, confidence, measureOf, windowOf } from "./lookup.js";
+import { confidence, look, measureOf, windowOf } from "./lookup.js";
 import { marksFor } from "./marks.js";
 import { isNumber, lastWords, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText } from "./text.js";
 
@@ -24,12 +24,12 @@ export function windowChart(view, id, experiment, variants, order, stats = null)
     const name = JSON.stringify([experiment, variant, selection.segment]);
     const points = (view.tracks.get(kind)?.points ?? []).map((point) => ({ end: point.end, value: point.lines.get(name)?.value }));
     const label = experiment ? [named(variant), `, ${kind}`] : kind === "final" ? "Final" : "Live";
-    return { key: JSON.stringify([variant, kind]), label, color: color(variants.indexOf(variant)), live: kind === "live", off: weight >= LINES_SHOWN, points };
+    return { key: JSON.stringify([variant, kind]), label, ...look(variants.indexOf(variant)), live: kind === "live", off: weight >= LINES_SHOWN, points };
   }));
   return chart({
     id: `${id}-window`,
     title: `${metricText(selection.name, selection.k)} over the ${lastWords(selection.windowMs)}`,
-    note: "Each point is one whole window, drawn at its end. Solid: final. Dashed: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
+    note: "Each point is one whole window, drawn at its end. Strong: final. Finely dotted: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     changing: windowOf(view, "final")?.end_ms,
     marks: marksFor(view, experiment, stats),
@@ -63,7 +63,7 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
     const last = isFinite(first) || !own ? [] : [{ end: experimentsEnd(view.report), value: own.lift, low: own.lift_lower, high: own.lift_upper, stored: true }];
     // A lift covers all time since the start, so a silence between two of them is no gap.
     const points = [...stored, ...newer.filter((point) => point.end >= first).map((point) => ({ ...point, stored: true })), ...last.filter((point) => isNumber(point.end) && !(point.end <= stored.at(-1)?.end))];
-    return { key: variant, label: named(variant), color: color(variants.indexOf(variant)), live: false, off: weight >= LINES_SHOWN - 1, points };
+    return { key: variant, label: named(variant), ...look(variants.indexOf(variant)), live: false, off: weight >= LINES_SHOWN - 1, points };
   });
   return chart({
     id,

@@ -4,6 +4,7 @@ import { segmentName } from "./history.js";
 import { byName, isNumber, metricKey } from "./text.js";
 
 const COLORS = 6;
+const PATTERNS = 3; // of lines in plot.js and of swatches in page.css
 
 /** Names of all experiments: those with a verdict in the server's order, the worst first, then those that have only windows. */
 export function experimentNames(report) {
@@ -40,9 +41,10 @@ export function measureOf(stats, variant, metric) {
   return stats?.variants.find((each) => each.variant === variant)?.measures.find((each) => metricKey(each.metric, each.k) === metric);
 }
 
-/** The number of the color of a variant. The control has its own. */
-export function color(at) {
-  return at < 1 ? 0 : 1 + ((at - 1) % (COLORS - 1));
+/** The look of a variant: the number of its color, and of its pattern. The control has its own color. Variants of one color differ in their
+ * pattern: the first ones have solid lines, the next ones dashed lines. */
+export function look(at) {
+  return { color: at < 1 ? 0 : 1 + ((at - 1) % (COLORS - 1)), pattern: at < 1 ? 0 : Math.floor((at - 1) / (COLORS - 1)) % PATTERNS };
 }
 
 /** The confidence of the intervals of a metric. Some metrics use a higher one than the experiment. */

@@ -5,6 +5,8 @@ import { isNumber, tickText } from "./text.js";
 const HEIGHT = 230;
 const GAP_STEPS = 5; // a longer gap, in usual steps, breaks the curve
 const FONT = "12px system-ui, sans-serif";
+const DASHES = [[], [10, 4], [10, 3, 2, 3]]; // of the patterns of final lines
+const LIVE_DASHES = [[2, 3], [2, 7], [2, 3, 2, 9]];
 const plots = new Map(); // chart id -> {key, u, holder}
 
 /** Draw a chart into its element, or update it. `known` is a chart of chart.js; `moved(id, end, zoom)` gets the event time under the
@@ -15,7 +17,7 @@ export function draw(known, moved) {
   const width = Math.max(240, Math.floor(holder.clientWidth));
   const data = columns(known);
   let shown = plots.get(known.id);
-  const key = JSON.stringify([known.lines.map((line) => [line.key, line.color, line.live, line.hidden]), colors(holder)]);
+  const key = JSON.stringify([known.lines.map((line) => [line.key, line.color, line.pattern, line.live, line.hidden]), colors(holder)]);
   if (shown?.key !== key || shown.holder !== holder) {
     remove(known.id);
     shown = null;
@@ -36,6 +38,11 @@ export function draw(known, moved) {
   const left = known.cursor === null ? -10 : u.valToPos(known.cursor, "x");
   u.setCursor({ left, top: left < 0 ? -10 : 10 }, false);
   u.placing = false;
+}
+
+/** The dashes of a line, in pixels. */
+export function dashOf({ live, pattern }) {
+  return (live ? LIVE_DASHES : DASHES)[pattern];
 }
 
 /** Remove the charts that are no longer on the page. */
@@ -119,7 +126,7 @@ function options(known, holder, width, moved) {
     const common = { show: !each.hidden, points: { show: false } };
     const stroke = line[each.color];
     const edge = { ...common, stroke: "transparent", width: 0 };
-    return [{ ...common, stroke, width: each.live ? 1.5 : 2, dash: each.live ? [4, 4] : undefined, points: { show: true, filter: lonely, size: 5, fill: stroke, stroke } }, edge, edge];
+    return [{ ...common, stroke, width: each.live ? 1.5 : 2, dash: dashOf(each), points: { show: true, filter: lonely, size: 5, fill: stroke, stroke } }, edge, edge];
   });
   const bands = known.lines.flatMap((each, at) => (each.hidden ? [] : [{ series: [3 * at + 3, 3 * at + 2], fill: `${line[each.color]}29` }]));
   const axis = { stroke: paint.soft, font: FONT, grid: { stroke: paint.rule, width: 1 }, ticks: { show: false } };

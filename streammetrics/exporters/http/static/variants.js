@@ -2,7 +2,7 @@
 
 import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
-import { color, confidence, measureOf } from "./lookup.js";
+import { confidence, look, measureOf } from "./lookup.js";
 import {
   MISSING, countText, countedText, isNumber, liftText, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText, words,
 } from "./text.js";
@@ -40,9 +40,10 @@ export function comparison(view, id, variants, order, stats, end) {
     view.selection.segment ? make("p", { class: "note" }, "Verdicts, means and users cover all lists, not only ", segmentWords(view.selection.segment), ".") : null);
 }
 
-/** The name of a variant, with its color. */
+/** The name of a variant, with its look. */
 export function variantHead(variant, at, control) {
-  return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color(at)}`, "aria-hidden": "true" }), named(variant)),
+  const { color, pattern } = look(at);
+  return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color} pattern-${pattern}`, "aria-hidden": "true" }), named(variant)),
     variant === control && variant !== "control" ? fine("control") : null];
 }
 
