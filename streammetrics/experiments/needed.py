@@ -60,7 +60,8 @@ def needed_of(
         alpha=experiment.alpha, margin=experiment.margin if margin is None else margin, minimum_lift=experiment.minimum_lift
     )
     found = {word: _soonest(experiment, variant, rules, word) for word in _WORDS}
-    answers = [_answer(each, rules, word, users_per_hour) for word, each in found.items() if each is not None]
+    # A measure beyond its own boundary waits for the others, which share the error. How many users that takes is not known.
+    answers = [_answer(each, rules, word, users_per_hour) for word, each in found.items() if each is not None and each[1].half > 0]
     is_better = next((each.lift is not None and each.lift * _sign_of_better(each) > 0 for each in variant.measures if each.paging), False)
     likely: PlannedWord = "improved" if is_better else "regressed"
     return tuple(sorted(answers, key=lambda each: (each.verdict != likely, each.verdict != "safe")))

@@ -123,6 +123,16 @@ def test_safe_needs_every_deciding_measure_and_a_drop_only_one() -> None:
     assert of_both["regressed"] <= of_one["regressed"]
 
 
+def test_no_number_is_told_for_a_drop_that_waits_for_the_other_measures_which_share_the_error() -> None:
+    report = experiment({"control": 0.3, "treatment": 0.26}, users=1_500)
+    (ndcg,) = (each for each in treatment(report).measures if each.paging)
+    assert ndcg.verdict is not None
+    assert ndcg.verdict.word == "regressed"
+    opened = replace(ndcg, verdict=replace(ndcg.verdict, word="inconclusive"))  # as a second deciding measure leaves it
+    waits = replace(treatment(report), verdict=replace(ndcg.verdict, word="inconclusive"), measures=(opened,))
+    assert [each for each in needed_of(report, waits) if each.users == 0] == []
+
+
 @pytest.mark.parametrize("chance", [0.3, 0.28])
 def test_the_words_name_the_variant(chance: float) -> None:
     report = with_needed(experiment({"control": 0.3, "treatment": chance}, users=300), users_per_hour=50.0)
