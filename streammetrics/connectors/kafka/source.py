@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import structlog
-from kafka.errors import FencedInstanceIdError, KafkaError
+from kafka.errors import FencedInstanceIdError, KafkaError, SaslAuthenticationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streammetrics.connectors.kafka.assignment import TaskAssignment
@@ -45,6 +45,8 @@ ACKNOWLEDGED_SECONDS = 1.0
 """How long `close` waits for the last acknowledgement. A static member's client would cancel it and log an error."""
 LATE_ANSWER_SECONDS = 4.0
 """How long after a pause by a quota the answer to an earlier request may come."""
+ADDRESS = "check that Kafka runs, and kafka.bootstrap_servers"
+LOGIN = "check kafka.sasl_username and kafka.sasl_password; a new password needs a restart"
 REBUILDS_WITHOUT_RECORD_MAX = 3
 """The limit for clients that stalled while brokers answered. An outage has no such limit."""
 
@@ -313,10 +315,11 @@ class KafkaSource:
             self._note_quota(now := self._clock())
             if reason is None and self._monitor.has_quota(now, LATE_ANSWER_SECONDS):
                 return True  # the answer waits for the end of the pause
-            problem = reason or f"it accepts connections, but does not answer ({error})"
+            refused = reason is None and isinstance(error, SaslAuthenticationFailedError)
+            problem = reason or f"it {'refuses the login' if refused else 'accepts connections, but does not answer'} ({error})"
             if self.health.reachable:
                 log.warning("no Kafka broker answers", reason=problem)
-            if self._monitor.unanswered(now, _unreachable(problem), connects=reason is None):
+            if self._monitor.unanswered(now, _unreachable(problem, LOGIN if refused else ADDRESS), connects=reason is None):
                 self._replace_client(problem)
                 return False
             return True
@@ -333,6 +336,6 @@ class KafkaSource:
         return not stalled
 
 
-def _unreachable(reason: str) -> str:
+def _unreachable(reason: str, fix: str = ADDRESS) -> str:
     """Say what does not answer, and what to check."""
-    return f"no Kafka broker answers ({reason}); check that Kafka runs, and kafka.bootstrap_servers"
+    return f"no Kafka broker answers ({reason}); {fix}"
