@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from streammetrics.exporters.grafana.dashboards import dashboards
+from streammetrics.exporters.prometheus.rules.options import RuleOptions
 from streammetrics.exporters.prometheus.rules.render import files
 from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
 from tests.support.command_line import called, streammetrics
@@ -36,6 +37,19 @@ class TestRules:
         assert 'up{job="mine"} == 0' in text
         assert "dashboard_url: https://grafana.example/d/streammetrics-pipeline?" in text
         assert "runbook_url: https://wiki.example/StreammetricsAbsent.md" in text
+
+    @pytest.mark.parametrize("notify", ["slack", "pagerduty", "webhook"])
+    def test_every_link_of_a_message_can_be_opened(self, tmp_path: Path, notify: str) -> None:
+        """Without the address of Grafana there is no link to a dashboard, rather than one that no reader can open."""
+        plain, linked = files(notify=notify), files(RuleOptions(grafana="https://grafana.example"), notify=notify)
+        for rule in yaml.safe_load(plain["alerting_rules.yml"])["groups"][0]["rules"]:
+            assert [name for name in rule["annotations"] if name.endswith("_url")] == ["runbook_url", "page_url"]
+        for rule in yaml.safe_load(linked["alerting_rules.yml"])["groups"][0]["rules"]:
+            variables = ["job", *(["experiment"] if "{{ $labels.experiment | urlquery }}" in rule["annotations"]["page_url"] else [])]
+            query = "&".join(f"var-{name}={{{{ $labels.{name} | urlquery }}}}" for name in variables)
+            assert re.fullmatch(rf"https://grafana\.example/d/streammetrics-\w+\?{re.escape(query)}", rule["annotations"]["dashboard_url"])
+        assert ("dashboard_url" in linked["alertmanager.yml"]) == (notify != "webhook")
+        assert plain["alertmanager.yml"].count("dashboard_url") == plain["alertmanager.yml"].count("{{ with .Annotations.dashboard_url }}")
 
     def test_a_runbook_is_an_address_of_the_web(self) -> None:
         rules = yaml.safe_load(files()["alerting_rules.yml"])["groups"][0]["rules"]

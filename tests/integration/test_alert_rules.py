@@ -37,14 +37,14 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def links(case: Case, fired: Fired) -> dict[str, str]:
     """The annotations that are the same for every firing, with the labels in them."""
     (rule,) = [alerting_rule(each, RuleOptions()) for each in ALERTS if (each.name, each.severity) == (case.alert, fired.severity)]
-    dashboard, card = rule["annotations"]["dashboard_url"], "".join(rule["annotations"]["page_url"].partition("#")[1:])
+    card = "".join(rule["annotations"]["page_url"].partition("#")[1:])
     for label, value in fired.labels.items():
-        dashboard, card = (text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for text in (dashboard, card))
-    assert "{{" not in dashboard + card
+        card = card.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value))
+    assert "{{" not in card
     served = any("streammetrics_tasks{" in series for series in case.series)
     page = "http://exporter:9464/" if served else "http:///"
     runbook = f"{page}help/{case.alert}" if served else f"{PUBLISHED}{case.alert}.md"
-    return {"runbook_url": runbook, "dashboard_url": dashboard, "page_url": page + card}
+    return {"runbook_url": runbook, "page_url": page + card}
 
 
 QUERIED = re.compile(r'job\w*:\w+:\w+|ALERTS{alertname=~"([^"]+)"')

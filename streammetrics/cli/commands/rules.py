@@ -143,7 +143,7 @@ def write_generated(folder: Path, files: Mapping[str, str], *, replace: bool) ->
 @click.option(
     "--runbooks", default="", metavar="URL", help="Where the runbook pages are: <URL><alert>.md.  [default: /help/<alert> of the exporter]"
 )
-@click.option("--grafana", default="", metavar="URL", help="Address of your Grafana, for links to the dashboards.")
+@click.option("--grafana", default="", metavar="URL", help="Address of your Grafana. Without it, alerts have no link to a dashboard.")
 @click.option("--page", default="", metavar="URL", help="Address of the live page, for links. Default: where Prometheus scrapes it.")
 @click.option(
     "--notify",

@@ -13,9 +13,11 @@ PREFIX: Final = "Streammetrics"
 _TITLE: Final = "{{ .CommonAnnotations.summary }}"
 _LINES: Final = (
     "{{ range .Alerts }}{{ .Annotations.summary }}: {{ .Annotations.description }}\n"
-    "<{{ .Annotations.page_url }}|Page> · <{{ .Annotations.runbook_url }}|Runbook> · <{{ .Annotations.dashboard_url }}|Dashboard>\n"
+    "<{{ .Annotations.page_url }}|Page> · <{{ .Annotations.runbook_url }}|Runbook>"
+    "{{ with .Annotations.dashboard_url }} · <{{ . }}|Dashboard>{{ end }}\n"
     "{{ end }}"
 )
+_DASHBOARD: Final = {"href": "{{ .CommonAnnotations.dashboard_url }}", "text": "Dashboard"}
 _SLACK: Final = {
     "api_url_file": "/etc/alertmanager/slack",
     "send_resolved": True,
@@ -30,7 +32,7 @@ _PAGERDUTY: Final = {
     "links": [
         {"href": "{{ .CommonAnnotations.page_url }}", "text": "Page"},
         {"href": "{{ .CommonAnnotations.runbook_url }}", "text": "Runbook"},
-        {"href": "{{ .CommonAnnotations.dashboard_url }}", "text": "Dashboard"},
+        _DASHBOARD,
     ],
 }
 _WEBHOOK: Final = {"url": "http://127.0.0.1:8080/alerts", "send_resolved": True}
@@ -59,6 +61,16 @@ NOTES: Final[Mapping[str, str]] = {
     "webhook": "`page` is for alerts that need someone now, `ticket` for the rest. Alertmanager sends JSON to the address by POST.",
 }
 """What to set, by the value of --notify."""
+
+
+def without_dashboards(receivers: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return the receivers without the link to a dashboard. An alert has none while the address of Grafana is unknown."""
+    return tuple(
+        {**each, "pagerduty_configs": [{**one, "links": [link for link in one["links"] if link is not _DASHBOARD]} for one in configs]}
+        if (configs := each.get("pagerduty_configs"))
+        else each
+        for each in receivers
+    )
 
 
 MARKS_NOTE: Final = "Both also post their alerts to the page of the exporter, which marks them on its curves."

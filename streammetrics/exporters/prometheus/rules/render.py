@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from streammetrics.exporters.prometheus.rules.alertmanager import MARKS_NOTE, NOTES, RECEIVERS, alertmanager, with_marks
+from streammetrics.exporters.prometheus.rules.alertmanager import MARKS_NOTE, NOTES, RECEIVERS, alertmanager, with_marks, without_dashboards
 from streammetrics.exporters.prometheus.rules.links import RUNBOOKS
 from streammetrics.exporters.prometheus.rules.model import Alert
 from streammetrics.exporters.prometheus.rules.options import RuleOptions
@@ -36,6 +36,7 @@ def alerting_rules(options: RuleOptions) -> dict[str, Any]:
 def alerting_rule(alert: Alert, options: RuleOptions) -> dict[str, Any]:
     """Return one alerting rule as plain values."""
     keeps = {"keep_firing_for": options.span(alert.keeps)} if alert.keeps else {}
+    dashboard = f"{options.grafana}/d/streammetrics-{alert.dashboard}?{_variables(alert)}"
     return {
         "alert": alert.name,
         "expr": options.expression(alert.expression),
@@ -46,7 +47,7 @@ def alerting_rule(alert: Alert, options: RuleOptions) -> dict[str, Any]:
             "summary": options.annotation(alert.summary),
             "description": options.annotation(alert.description),
             "runbook_url": _runbook(alert, options),
-            "dashboard_url": f"{options.grafana}/d/streammetrics-{alert.dashboard}?{_variables(alert)}",
+            **({"dashboard_url": dashboard} if options.grafana else {}),
             "page_url": f"{options.page or _scraped_page(options)}/{_card(alert)}",
         },
     }
@@ -103,7 +104,7 @@ def as_yaml(value: Mapping[str, Any]) -> str:
 def files(options: RuleOptions | None = None, notify: str = "none") -> dict[str, str]:
     """Return every generated file by name. `notify` is a key of RECEIVERS."""
     options = options or RuleOptions()
-    receivers, note = RECEIVERS[notify], NOTES[notify]
+    receivers, note = RECEIVERS[notify] if options.grafana else without_dashboards(RECEIVERS[notify]), NOTES[notify]
     if options.marks:
         receivers, note = with_marks(receivers, options.marks, options.marks_user), f"{note}\n{MARKS_NOTE}"
     note = textwrap.indent(note, "# ") + "\n"
