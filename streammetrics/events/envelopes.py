@@ -1,21 +1,8 @@
-"""Takes events out of envelopes: Kafka Connect, Debezium, CloudEvents, search hits, OTLP and `kcat -J`. Pure.
+"""Takes events out of envelopes, before a format's decoder: README.md has the kinds. Pure.
 
-Runs before a format's decoder.
-
-| envelope | record | event |
-|---|---|---|
-| `connect` | `{"schema": …, "payload": EVENT}` | `payload` |
-| `debezium` | `{"before": …, "after": EVENT, "op": …}`, or the same as the `payload` of `connect` | `after`; a deletion holds no event |
-| `cloudevents` | `{"specversion": …, "data": EVENT}` (structured), or the event itself (binary: its attributes are headers) | `data` |
-| `hits` | `{"_index": …, "_source": EVENT}`, a search hit or a line of an index dump | `_source` |
-| `otlp` | `{"resourceLogs": [{"scopeLogs": [{"logRecords": [EVENT, …]}]}]}`, an export request of OpenTelemetry | each log record |
-| `kcat` | `{"topic": …, "payload": EVENT}` | `payload` |
-| `batch` | `{"batch": [EVENT, …]}` or `{"events": [EVENT, …]}` | each element |
-
-A record may also be an array of such envelopes.
-
-An event is a JSON object, or a text that holds one. CloudEvents may have `data_base64` instead of `data`; their attributes are added to
-the event for mappings (see `cloudevents`).
+A record may also be an array of envelopes. A deletion of Debezium holds no event. Each of several log records (`otlp`) or elements
+(`batch`) is an event. CloudEvents may have `data_base64` instead of `data`; their attributes are added to the event for mappings (see
+`cloudevents`).
 """
 
 from __future__ import annotations

@@ -1,35 +1,9 @@
-"""The native schema: one JSON object in UTF-8 is one impression, one feedback or one exposure.
+"""The native schema: one JSON object in UTF-8 is one impression, one feedback or one exposure. README.md has the fields.
 
 This module has the reference decoder. It reads field by field and names the broken rule. `native_fast` decodes most events
 faster; it returns the same events and leaves everything else to the reference decoder.
 
-The schema
-----------
-All kinds have `type` (`"impression"`, `"feedback"` or `"exposure"`), `user_id` (an id) and `ts` (the event's time).
-
-| field of an impression | | |
-|---|---|---|
-| `impression_id` | required | id of the list; scoped to the user's session |
-| `items` | required | the list, best first: ids, or objects `{"id": …, "position": …, "team": …}`; may be empty |
-| `experiments` | optional | object: experiment -> variant, both labels; a null variant means "not in this experiment" |
-| `segments` | optional | object: segment (a label) -> value (a label; an empty value equals an absent one) |
-| `fragment` | optional | `true`: the event has only a part of the list; then every item needs a position |
-
-| field of a feedback | | |
-|---|---|---|
-| `item_id` | required | id of the item |
-| `action` | required | a label; the grade rules decide its grade |
-| `value` | optional | a finite number, such as the seconds watched |
-| `impression_id` | optional | id of the list; without it, the user's latest list that shows the item |
-
-| field of an exposure | | |
-|---|---|---|
-| `experiment` | required | a label: the experiment, such as the key of a feature flag |
-| `variant` | required | a label: the variant that the user was given |
-
-Exposures are read only if `exposures` is on.
-
-Rules:
+The rules in full:
 
 * An **id** is a string of 1 to `id_chars_max` code points. It may have any Unicode text. Ids are compared exactly and not
   normalised. Numbers and control characters (C0, DEL, C1) are rejected.
@@ -38,9 +12,8 @@ Rules:
 * A **variant** may also be a number or a boolean. Its JSON text is the label, and lists count it (`variant_as_text`).
 * **ts** is an integer of epoch milliseconds in 0 … 253402300799999, or a string with an ISO-8601 date, time and zone. `1.0`,
   `1e3` and `true` are rejected. Digits finer than a millisecond are cut off, not rounded.
-* **Positions give the order only**: ranks are 1, 2, 3 … whatever the gaps. With `first_place` they are the ranks. Either all items have
-  a position or none. Positions are distinct integers >= 0. A string equals an object without a position. An item may occur twice.
-* A **team** (a label) is the ranker of an interleaved list that drafted the item. It is optional for each item.
+* **Positions** of a list with `first_place` are its ranks; else they give the order only. A string equals an object without a position.
+  An item may occur twice.
 * A null optional field equals an absent one. A null required field is rejected. Unknown fields are ignored.
 * The last of duplicate keys wins. NaN, Infinity, invalid UTF-8, lone surrogate escapes, trailing text and more than 256 levels
   of nesting are rejected anywhere.

@@ -1,15 +1,7 @@
 """Assessment metrics: what lists show, whatever users do. Exact integer sums per list, for the stream.
 
-| metric | sum over lists of | divided by the sum over lists of |
-|---|---|---|
-| `diversity@k` | mean share of attributes that differ, over all pairs of known items | 1 with a known item |
-| `novelty@k` | mean of log2(all users / users of the item), over the items | 1 with items |
-| `popularity_share@k` | mean share of the item in all interactions, over the items | 1 with items |
-| `catalogue_share@k` | known items | items |
-| `fallback_share` | 1 from a fallback | 1 |
-
-Only the first k places count. An item is known if the catalogue has it. `assess_lists` has the same definitions, in doubles. The values
-of a list are rounded once, half to even: to 2**-40, and those of novelty to 2**-32.
+`windows/assessment.md` defines them. Only the first k places count. An item is known if the catalogue has it. `assess_lists` has the same
+definitions, in doubles. The values of a list are rounded once, half to even: to 2**-40, and those of novelty to 2**-32.
 """
 
 from __future__ import annotations

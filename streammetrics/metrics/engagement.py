@@ -1,20 +1,7 @@
 """Engagement metrics: what users do with lists, beyond grades. Exact integer sums per list, as for every other metric.
 
-Each metric is a mean over lists, or a ratio of two sums over lists. The stream computes them; offline judgments have no clicks in time.
-
-| metric | sum over lists of | divided by the sum over lists of |
-|---|---|---|
-| `zero_result_rate` | 1 without items | 1 |
-| `abandonment_rate` | 1 with items and without positive feedback | 1 with items |
-| `first_click_share@k` | 1 with the first click at rank k or better | 1 with a click |
-| `first_click_rank` | rank of the first click | 1 with a click |
-| `time_to_first_click` | seconds from the list to the first click, in ms | 1 with a click |
-| `time_to_first_click_p50`, `_p90`, `_p99` | quantile in seconds, from a histogram | |
-| `satisfied_rate` | 1 with an item of the satisfied grade or above | 1 |
-| `reformulation_rate` | 1 without positive feedback and followed by another list soon | 1 |
-| `lists_per_session` | 1 | 1 for the first list of a session |
-| `purchases_per_list` | purchased items | 1 |
-| `value_per_list` | value of the purchased items | 1 |
+Each metric is a mean over lists, or a ratio of two sums over lists: `windows/engagement.md` defines them. Times are in ms. Quantiles come
+from a histogram. The stream computes them; offline judgments have no clicks in time.
 """
 
 from __future__ import annotations
