@@ -21,34 +21,25 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level, log_evidence_within
-from streammetrics.experiments.words import Part, Words, confidence, join, measure_name, named, parts_of, percent, say
+from streammetrics.experiments.words import Part, Reasoned, confidence, join, measure_name, named, percent, say
 
 GateWord: TypeAlias = Literal["pass", "wait", "fail"]
 
 GATE_CODES: Final[Mapping[GateWord, int]] = {"pass": 1, "wait": 0, "fail": -1}
 """Values of the gauge of the gate. Only 1 lets a rollout go on."""
 
-_DOES: Final[Mapping[GateWord, tuple[str, str]]] = {"fail": ("fails", "fail"), "wait": ("waits", "wait"), "pass": ("passes", "pass")}
-_WORST_FIRST: Final[tuple[GateWord, ...]] = ("fail", "wait", "pass")
+GATE_WORST_FIRST: Final[tuple[GateWord, ...]] = ("fail", "wait", "pass")
+_DOES: Final[Mapping[GateWord, str]] = {"fail": "fails", "wait": "waits", "pass": "passes"}
 
 
 @dataclass(frozen=True, slots=True)
-class GateDecision:
+class GateDecision(Reasoned):
     """One word and its reason, as text and in parts. `own` is the part that the verdict does not say; None: all of it."""
 
     word: GateWord
     reason: str
     parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
     own: tuple[Part, ...] | None = field(default=None, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", self.parts or parts_of(self.reason))
-        object.__setattr__(self, "reason", str(self.reason))
-
-    @property
-    def said(self) -> Words:
-        """The reason with its parts, for another sentence."""
-        return Words(self.parts)
 
     @property
     def code(self) -> int:
@@ -125,6 +116,15 @@ def _passes(policy: Policy, each: DecidingMeasure) -> bool:
     return each.is_within or says_more
 
 
+def does(word: GateWord, count: int) -> str:
+    """Return the verb of so many treatments.
+
+    >>> does("pass", 1), does("pass", 2)
+    ('passes', 'pass')
+    """
+    return _DOES[word] if count == 1 else word
+
+
 def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
     """Return the decision on several treatments, by name, the worst first: any `fail` fails, and all must pass.
 
@@ -135,8 +135,8 @@ def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
     """
     if not decisions:
         return GateDecision("wait", "no treatment to compare yet")
-    word = min((each.word for each in decisions.values()), key=_WORST_FIRST.index)
+    word = min((each.word for each in decisions.values()), key=GATE_WORST_FIRST.index)
     (first, decision), *others = [(name, each) for name, each in decisions.items() if each.word == word]
     said = say("{first}: {reason}", first=named(first), reason=decision.said)
-    more = say("{count} more {does}", count=len(others), does=_DOES[word][0 if len(others) == 1 else 1])
+    more = say("{count} more {does}", count=len(others), does=does(word, len(others)))
     return GateDecision(word, join([said, more], "; ") if others else said, own=decision.own)

@@ -43,6 +43,7 @@ from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.words import (
     Part,
+    Reasoned,
     Words,
     confidence,
     interval_words,
@@ -50,7 +51,6 @@ from streammetrics.experiments.words import (
     lift_words,
     means_words,
     named,
-    parts_of,
     percent,
     say,
 )
@@ -75,21 +75,12 @@ _ALIKE: Final = "all users have the same value, so no confidence can be given"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Reasoned):
     """One word and its reason, as text and in parts."""
 
     word: Word
     reason: str
     parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", self.parts or parts_of(self.reason))
-        object.__setattr__(self, "reason", str(self.reason))
-
-    @property
-    def said(self) -> Words:
-        """The reason with its parts, for another sentence."""
-        return Words(self.parts)
 
     @property
     def code(self) -> int:

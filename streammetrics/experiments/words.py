@@ -55,6 +55,23 @@ class Words(str):
         return Words, (self.parts,)
 
 
+class Reasoned:
+    """A word with its reason, as text and in parts: a verdict, or a decision of the gate."""
+
+    __slots__ = ()
+    reason: str
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", self.parts or parts_of(self.reason))
+        object.__setattr__(self, "reason", str(self.reason))
+
+    @property
+    def said(self) -> Words:
+        """The reason with its parts, for another sentence."""
+        return Words(self.parts)
+
+
 def named(text: str) -> Words:
     """Return a name: of a variant, a team, an experiment, a stage or a segment."""
     return Words([Part("name", text)])

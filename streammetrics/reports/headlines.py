@@ -12,7 +12,7 @@ from typing import Final
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.experiment_report import VariantReport
-from streammetrics.experiments.gate import GateWord
+from streammetrics.experiments.gate import GATE_WORST_FIRST, GateWord, does
 from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.needed import needed_sentences, rounded
 from streammetrics.experiments.verdict import Word
@@ -26,7 +26,6 @@ _MEANS: Final[dict[GateWord, str]] = {
     "wait": "give it no more traffic yet",
     "pass": "it may get more traffic",
 }
-_DO: Final[dict[GateWord, tuple[str, str]]] = {"fail": ("fails", "fail"), "wait": ("waits", "wait"), "pass": ("passes", "pass")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +115,6 @@ def _own_words(experiment: ExperimentReport) -> str:
 
 def _counted(decided: list[VariantReport]) -> Words:
     words = [each.gate.word for each in decided if each.gate is not None]
-    counts = {word: words.count(word) for word in _DO if word in words}
-    told = [say("{count} {does}", count=count, does=_DO[word][0 if count == 1 else 1]) for word, count in counts.items()]
+    counts = {word: words.count(word) for word in GATE_WORST_FIRST if word in words}
+    told = [say("{count} {does}", count=count, does=does(word, count)) for word, count in counts.items()]
     return join(told, ", ")
