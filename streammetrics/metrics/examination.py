@@ -31,7 +31,7 @@ import numpy.typing as npt
 from streammetrics.metrics.arrays import Bools, Floats, Ints
 from streammetrics.metrics.checks import whole_numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.tables import DataTable
+from streammetrics.metrics.tables import DataTable, Tabled
 
 RANKS_MAX: Final = 50
 """The most ranks of a curve. The work grows with their square."""
@@ -66,7 +66,7 @@ class RankExamination:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ExaminationCurve:
+class ExaminationCurve(Tabled):
     """An estimated examination curve, ranks 1 to R. It is an estimate: it holds as far as the position-based model does.
 
     items: distinct items (in their contexts). shared_items: those that were shown at several of the ranks. confidence: of the band, rank
@@ -102,13 +102,6 @@ class ExaminationCurve:
             for each in self.ranks
         ]
         return DataTable.of_rows(["rank", "examination", "lower", "upper", "shared_clicks", "why_not"], rows)
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_html_(self) -> str:
-        """The table as HTML; Jupyter shows it."""
-        return self.table()._repr_html_()
 
 
 def examination_curve(

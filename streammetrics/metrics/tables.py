@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -107,6 +108,43 @@ class DataTable(Mapping[str, Sequence[Any]]):
     def _more(self) -> list[str]:
         rows, _ = self.shape
         return [f"... {rows - ROWS_SHOWN} more rows"] if rows > ROWS_SHOWN else []
+
+
+class Tabled(ABC):
+    """A result that shows itself as a table, and becomes a frame by it."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def table(self) -> DataTable:
+        """Return all of the result as a table."""
+
+    def shown(self) -> DataTable:
+        """Return the columns that it shows of itself."""
+        return self.table()
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas.DataFrame. Raises MetricError if pandas is not installed."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The table as a polars.DataFrame. Raises MetricError if polars is not installed."""
+        return self.table().to_polars()
+
+    def to_arrow(self) -> Any:
+        """The table as a pyarrow.Table. Raises MetricError if pyarrow is not installed."""
+        return self.table().to_arrow()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The Arrow PyCapsule interface, for libraries that read it. It needs pyarrow."""
+        return self.table().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return repr(self.shown())
+
+    def _repr_html_(self) -> str:
+        """The table as HTML; Jupyter shows it."""
+        return self.shown()._repr_html_()
 
 
 def _html_row(tag: str, cells: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Floats
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.tables import DataTable
+from streammetrics.metrics.tables import DataTable, Tabled
 from streammetrics.offline.evaluation.clustered import Clusters, influence, standard_error
 
 
@@ -42,7 +42,7 @@ class Popularity:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Assessment:
+class Assessment(Tabled):
     """The result of `assess_lists`: the value of each metric, and the values per list of those that are means."""
 
     means: dict[str, float]
@@ -53,13 +53,6 @@ class Assessment:
         """One row per metric: its value and its standard error; NaN for metrics of all lists together."""
         errors = [self.standard_errors.get(name, math.nan) for name in self.means]
         return DataTable({"metric": list(self.means), "value": list(self.means.values()), "standard_error": errors})
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_html_(self) -> str:
-        """The table as HTML; Jupyter shows it."""
-        return self.table()._repr_html_()
 
 
 def assess_lists(

@@ -12,7 +12,7 @@ import numpy as np
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import Metric, MetricError
 from streammetrics.metrics.optional import optional
-from streammetrics.metrics.tables import DataTable
+from streammetrics.metrics.tables import DataTable, Tabled
 from streammetrics.offline.evaluation.clustered import Clusters, influence, standard_error
 from streammetrics.offline.evaluation.evaluate import Evaluation, exact_sum
 from streammetrics.offline.evaluation.judgments import AGGREGATES
@@ -53,7 +53,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class Comparison(Tabled):
     """The result of `compare`: one Difference per metric, and the ids of lists that only one side has."""
 
     differences: tuple[Difference, ...]
@@ -68,32 +68,14 @@ class Comparison:
                 return difference
         raise MetricError("metric", f"got {metric!r}; allowed are those compared: {', '.join(one.metric for one in self.differences)}")
 
-    def __repr__(self) -> str:
-        return repr(self._shown())
-
-    def _repr_html_(self) -> str:
-        """The differences as HTML; Jupyter shows it."""
-        return self._shown()._repr_html_()
-
-    def _shown(self) -> DataTable:
+    def shown(self) -> DataTable:
+        """Return the columns of a comparison that people read first."""
         names = ["metric", "mean_a", "mean_b", "difference", "lower", "upper", "t_p_value", "randomisation_p_value", "lists"]
         return DataTable({name: values for name, values in self.frame().items() if name in names})
 
     def table(self) -> DataTable:
         """The differences as a table with one row per metric."""
         return DataTable(self.frame())
-
-    def to_pandas(self) -> Any:
-        """The differences as a pandas.DataFrame. Raises MetricError if pandas is not installed."""
-        return self.table().to_pandas()
-
-    def to_polars(self) -> Any:
-        """The differences as a polars.DataFrame. Raises MetricError if polars is not installed."""
-        return self.table().to_polars()
-
-    def to_arrow(self) -> Any:
-        """The differences as a pyarrow.Table. Raises MetricError if pyarrow is not installed."""
-        return self.table().to_arrow()
 
     def frame(self) -> dict[str, list[Any]]:
         """A dict of columns with one row per metric, for pandas.DataFrame or polars.DataFrame."""

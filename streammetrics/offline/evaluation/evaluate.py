@@ -12,7 +12,7 @@ import numpy as np
 from streammetrics.metrics.arrays import Bools, Floats, Ints
 from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
 from streammetrics.metrics.spec import Spec
-from streammetrics.metrics.tables import DataTable
+from streammetrics.metrics.tables import DataTable, Tabled
 from streammetrics.offline.evaluation.clustered import Clusters, influence, standard_error
 from streammetrics.offline.evaluation.judgments import AGGREGATES, GEOMETRIC_LEAST
 from streammetrics.offline.evaluation.requests import Request, check_requests, requests_of
@@ -65,7 +65,7 @@ def evaluate_requests(judged: Judged, requests: Sequence[Request], spec: Spec) -
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Evaluation:
+class Evaluation(Tabled):
     """The result of `evaluate`. Numbers are computed on access from the integers per list.
 
     spec: the definitions of all metrics. If they differ, that of the metrics without a name of trec_eval; `specs` has each.
@@ -102,22 +102,6 @@ class Evaluation:
     def table(self) -> DataTable:
         """The values per list as a table: list_id, user (if known), and one column per metric. NaN for lists that do not count."""
         return DataTable({name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in self.frame().items()})
-
-    def to_pandas(self) -> Any:
-        """The values per list as a pandas.DataFrame. Raises MetricError if pandas is not installed."""
-        return self.table().to_pandas()
-
-    def to_polars(self) -> Any:
-        """The values per list as a polars.DataFrame. Raises MetricError if polars is not installed."""
-        return self.table().to_polars()
-
-    def to_arrow(self) -> Any:
-        """The values per list as a pyarrow.Table. Raises MetricError if pyarrow is not installed."""
-        return self.table().to_arrow()
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The Arrow PyCapsule interface, for libraries that read it. It needs pyarrow."""
-        return self.table().__arrow_c_stream__(requested_schema)
 
     @property
     def lists(self) -> tuple[Hashable, ...]:
