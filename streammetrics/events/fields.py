@@ -150,10 +150,10 @@ def _id_advice(raw: msgspec.Raw) -> str:
     return "send ids as strings, or set events.numeric_ids = true for whole numbers" if is_number else "send ids as strings"
 
 
-def read_label(name: str, raw: msgspec.Raw, limits: EventLimits, chars_min: int = 1) -> str:
-    """Read a required label, such as an action or a team. It has chars_min … label_chars_max characters."""
+def read_label(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
+    """Read a required label, such as an action or a team."""
     text = _decoded(_string, raw, "bad_label", f"{name} must be a string", "send labels as strings")
-    return check_label(name, text, limits, chars_min)
+    return check_label(name, text, limits)
 
 
 def check_label(name: str, text: str, limits: EventLimits, chars_min: int = 1) -> str:

@@ -177,7 +177,6 @@ def preference(
     alpha: float,
     min_users: int = 100,
     effective_users_min: float = EFFECTIVE_USERS_MIN,
-    tau: float = MINIMUM_CREDIT,
     level: int = 0,
 ) -> Preference | None:
     """Return the interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
@@ -209,7 +208,7 @@ def preference(
     found = Preference(users, lists, effective, mean, variance, None, None, False, False, plain, second / lists, orders)
     if users < min_users or min(effective, orders) < effective_users_min or not 0 < variance < math.inf:
         return found
-    error, mixture = math.sqrt(variance), Mixture(tau)
+    error, mixture = math.sqrt(variance), Mixture(MINIMUM_CREDIT)
     half, alarm = (error * boundary(variance, mixture, alpha) for boundary in (two_sided, one_sided))
     return replace(found, lower=mean - half, upper=mean + half, preferred=mean > alarm, disliked=-mean > alarm)
 

@@ -134,12 +134,12 @@ def check_hits(lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray) -> 
         raise MetricError("position", f"got {positions[hit]} at hit {hit} of list {rows[hit]}; allowed are 0 <= position < {length}")
 
 
-def check_no_repeats(keys: Ints, rows: Ints, positions: Ints, first: int = 0) -> None:
+def check_no_repeats(keys: Ints, rows: Ints, positions: Ints) -> None:
     """Require each position to be graded once. `keys` ascend; two are equal if list and position are equal."""
     same = np.flatnonzero(keys[1:] == keys[:-1])
     if same.size:
         hit = int(same[0])
-        raise MetricError("position", f"got {positions[hit]} twice in list {first + rows[hit]}; allowed is one grade per position")
+        raise MetricError("position", f"got {positions[hit]} twice in list {rows[hit]}; allowed is one grade per position")
 
 
 def check_offsets(offsets: Ints, size: int) -> None:
@@ -156,7 +156,7 @@ def check_offsets(offsets: Ints, size: int) -> None:
         )
 
 
-def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int = 0) -> None:
+def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int) -> None:
     """Require every list to have at most items_max graded items, shown and unseen."""
     counts = shown + np.bincount(unseen_rows, minlength=shown.size)
     if counts.max() > items_max:

@@ -68,13 +68,12 @@ class ProtobufSchema:
         full = next((message for message in self.messages if message.rpartition(".")[2] == name), name)
         return self.reader(full)
 
-    def reader_at(self, indexes: Sequence[int], body_at: int = 0) -> ToJson:
+    def reader_at(self, indexes: Sequence[int]) -> ToJson:
         """Return a reader of the message at these indexes in the file. Raises SchemaProblemError."""
         kind = self._at(indexes)
         if kind is None:
             raise SchemaProblemError(f"it has no message at the indexes {list(indexes)}")
-        read = _message_reader(kind)
-        return lambda value: read(value[body_at:])
+        return _message_reader(kind)
 
     def framed_reader(self, indexes_at: int) -> ToJson:
         """Return a reader of records that name their message at `indexes_at`, before the body.

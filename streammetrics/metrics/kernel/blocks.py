@@ -31,16 +31,14 @@ class Blocks:
         self.plan = plan
         self._small = small_levels(plan)
 
-    def of_hits(
-        self, lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray, unseen: UnseenGrades, first: int = 0
-    ) -> Iterator[Block]:
-        """Facts about lists given by their hits, in any order. `first` is the number of the first list, for messages."""
+    def of_hits(self, lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray, unseen: UnseenGrades) -> Iterator[Block]:
+        """Facts about lists given by their hits, in any order."""
         keys = rows * (self.plan.items_max + 1) + positions
         if not (keys[1:] > keys[:-1]).all():
             order = np.argsort(keys)
             keys, rows, positions, grades = keys[order], rows[order], positions[order], grades[order]
-            checks.check_no_repeats(keys, rows, positions, first)
-        return self._of_sorted(lengths, rows, positions, grades, unseen, first)
+            checks.check_no_repeats(keys, rows, positions)
+        return self._of_sorted(lengths, rows, positions, grades, unseen, 0)
 
     def of_ragged(self, flat: AnyArray, offsets: Ints, unseen: UnseenGrades) -> Iterator[Block]:
         """Facts about concatenated lists. `offsets` has shape (L + 1,)."""

@@ -42,14 +42,13 @@ NO_TAG: Final = "run"
 """The tag of a run whose form has none."""
 
 
-def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
+def read_run(path: str | Path) -> TrecTable:
     """Read a run as query -> document -> score, in the order of the file.
 
     The file has six columns separated by blanks: query, Q0, document, rank, score, tag. Further columns, blank lines and lines that
     begin with `#` are ignored. It may also have three columns as in MS MARCO (query, document, rank), or a header that names a query,
     a document, and a score or rank (CSV or TSV). Scores define the ranking. NaN is rejected; infinities are allowed. Gzip is detected
     from the first bytes. `-` is standard input.
-    progress: called with the file's name and the number of lines read, every 500,000 lines.
 
     Raises TrecError that names the file and the line, and OSError if the file cannot be read.
 
@@ -60,11 +59,13 @@ def read_run(path: str | Path, progress: Progress | None = None) -> TrecTable:
     ...     read_run(path)
     {'q1': {'d7': 12.5, 'd2': 11.0}}
     """
-    return read_tagged_run(path, progress)[0]
+    return read_tagged_run(path)[0]
 
 
 def read_tagged_run(path: str | Path, progress: Progress | None = None) -> tuple[TrecTable, str]:
     """Like `read_run`, with the tag of the last line, which trec_eval prints as `runid`.
+
+    progress: called with the file's name and the number of lines read, every 500,000 lines.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
