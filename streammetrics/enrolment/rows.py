@@ -19,7 +19,6 @@ from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.names import ASSESSMENT_NAMES
 from streammetrics.windows.engagement import engagement_rows
 from streammetrics.windows.final_lists import FinalLists
-from streammetrics.windows.tally_deltas import score_shapes
 
 LISTS_MAX: Final = 1 << 22
 """Lists of one user in one scope. Sums of more values up to 1, in units of 2**-40, could exceed TOTAL_MAX. Further lists are counted."""
@@ -109,7 +108,7 @@ class TotalsRows:
     def _sums(self) -> Ints:
         """Return the running sums of all columns over all lists."""
         layout, engaged = self._layout.layout, self._layout.engaged
-        values = score_shapes(self._lists.shapes, layout)[:, self._layout.places]
+        values = layout.rows_of_shapes(self._lists.shapes)[:, self._layout.places]
         if not engaged or layout.engagement is None:
             return _running_sums(values, self._lists.shape_of)
         answered = engagement_rows([final.engaged() for final in self._lists.lists], layout.engagement)[:, engaged]

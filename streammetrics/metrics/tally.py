@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,11 @@ LISTS: Final = 0
 WITH_FEEDBACK: Final = 1
 FIRST_COLUMN: Final = 2
 """Indices in a flat tally: the two list counts come first, then the columns."""
+ListShape: TypeAlias = tuple[Any, ...]
+"""All that the scorer's columns of a list depend on: its length, or the places (from 0, ascending) that show an item if others are empty;
+then the position (from 0) and the grade of each hit, in turn."""
+SHAPES_KEPT_MAX: Final = 1 << 12
+"""Shapes of which a layout keeps the rows: 2 MB for 64 columns. When there are more, it starts again."""
 
 
 class TallyLayout:
@@ -56,6 +62,41 @@ class TallyLayout:
         """All columns that are summed: the scorer's, then those of engagement metrics."""
         self.metrics = (*scorer.metrics, *(() if engagement is None else engagement.metrics))
         self.width = self.engagement_from + len(own)
+        self._numbers: dict[ListShape, int] = {}
+        self._kept = np.empty((SHAPES_KEPT_MAX, self.width), dtype=np.int64)
+        """Rows of shapes, by their numbers. Most lists have one of few shapes."""
+
+    def rows_of_shapes(self, shapes: Sequence[ListShape]) -> Ints:
+        """The flat tally of a list of each shape: int64, shape (L, width). Columns of engagement metrics are 0.
+
+        >>> layout = TallyLayout(Scorer(["mrr@3", "hit_rate@1"]))
+        >>> rows = layout.rows_of_shapes([(3,), (3, 0, 1), (3,)])
+        >>> layout.means(rows.sum(axis=0).tolist()) == {"mrr@3": 1 / 3, "hit_rate@1": 1 / 3}
+        True
+        """
+        numbers = self._numbers
+        new = [shape for shape in dict.fromkeys(shapes) if shape not in numbers]
+        if len(numbers) + len(new) > SHAPES_KEPT_MAX:
+            numbers.clear()
+            new = list(dict.fromkeys(shapes))
+            if len(new) > SHAPES_KEPT_MAX:
+                return self._score(shapes)
+        if new:
+            first = len(numbers)
+            self._kept[first : first + len(new)] = self._score(new)
+            numbers.update(zip(new, count(first)))
+        return self._kept[[numbers[shape] for shape in shapes]]
+
+    def _score(self, shapes: Sequence[ListShape]) -> Ints:
+        hits = [(row, *hit) for row, shape in enumerate(shapes) for hit in zip(shape[1::2], shape[2::2], strict=True)]
+        sparse = {row: shape[0] for row, shape in enumerate(shapes) if type(shape[0]) is tuple}
+        return self.rows_of_hits(
+            np.array([shape[0] if type(shape[0]) is int else shape[0][-1] + 1 for shape in shapes], dtype=np.int64),
+            np.array([row for row, _, _ in hits], dtype=np.int64),
+            np.array([position for _, position, _ in hits], dtype=np.int64),
+            np.array([grade for _, _, grade in hits], dtype=np.float64),
+            sparse,
+        )
 
     def rows_of_hits(
         self,
@@ -71,8 +112,8 @@ class TallyLayout:
         `sparse` has the places (from 0, ascending) that show an item, by row, of lists with empty places. Only `item_hit_rate` depends on
         them: it counts the items shown in the first k places.
         """
-        count, blocks = self.scorer.blocks_of_hits(lengths, rows, positions, grades)
-        out = np.empty((count, self.width), dtype=np.int64)
+        lists, blocks = self.scorer.blocks_of_hits(lengths, rows, positions, grades)
+        out = np.empty((lists, self.width), dtype=np.int64)
         for first, facts in blocks:
             mine = out[first : first + facts.lengths.size]
             mine[:, LISTS] = 1

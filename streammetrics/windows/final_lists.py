@@ -16,11 +16,12 @@ import numpy as np
 
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
+from streammetrics.metrics.tally import ListShape
 from streammetrics.sessions.engagement import NEW_LIST, Engagement
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import GradedPositions, ShownList
 from streammetrics.windows.engagement import EngagedList
-from streammetrics.windows.tally_deltas import ItemPlaces, RowShape, places_of
+from streammetrics.windows.tally_deltas import ItemPlaces, places_of
 
 LabelRun: TypeAlias = tuple[int, int, int]
 """Consecutive lists of one user with the same experiments: number of the label set, first list, last list + 1."""
@@ -116,9 +117,9 @@ def _late_reactions(shown: ShownList, attribution_ms: int) -> int:
     return sum([10 * (ts - shown.ts) > 9 * attribution_ms for _, _, _, ts, _ in shown.reactions])
 
 
-def _shapes(lists: Sequence[FinalList]) -> tuple[list[RowShape], Ints]:
+def _shapes(lists: Sequence[FinalList]) -> tuple[list[ListShape], Ints]:
     """Return the distinct shapes, and the number of each list's shape."""
-    numbers: defaultdict[RowShape, int] = defaultdict(count().__next__)
+    numbers: defaultdict[ListShape, int] = defaultdict(count().__next__)
     shape_of = [numbers[final.places, *final.hits] for final in lists]
     return list(numbers), np.array(shape_of, dtype=np.int64)
 

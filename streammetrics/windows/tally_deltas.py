@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.units import TOTAL_MAX
-from streammetrics.sessions.state import UNCHANGED, Facts, ShownList, Unchanged, hits_of, pairs_of
+from streammetrics.sessions.state import UNCHANGED, Facts, ShownList, Unchanged, hits_of
 from streammetrics.windows.engagement import EngagedList, engagement_rows
 
 GroupT = TypeVar("GroupT", bound=Hashable)
@@ -27,11 +26,9 @@ SumsArray: TypeAlias = npt.NDArray[np.int64 | np.object_]
 LabelledPane: TypeAlias = tuple[int, Labels, Labels]
 """Pane start (ms), experiments, segments."""
 ScoredRow: TypeAlias = tuple[Any, ...]
-"""Lists of one cell with equal values: the number of the cell, then their shape."""
+"""Lists of one cell with equal values: the number of the cell, then their `ListShape`."""
 ItemPlaces: TypeAlias = int | tuple[int, ...]
 """The places of a list that show an item: the first so many, or these (from 0) if others are empty."""
-RowShape: TypeAlias = tuple[Any, ...]
-"""All that the values of a list depend on: its places, then its hits."""
 
 
 def add_tallies(one: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -119,19 +116,6 @@ def _add_engagement(
     np.add.at(sums[:, layout.engagement_from :], cells, values * weights[:, None])
 
 
-def score_shapes(shapes: Sequence[RowShape], layout: TallyLayout) -> Ints:
-    """Score lists of these shapes. Returns the rows that they add to a tally: shape (lists, width)."""
-    hits = [(index, *hit) for index, shape in enumerate(shapes) for hit in pairs_of(shape[1:])]
-    sparse = {index: shape[0] for index, shape in enumerate(shapes) if type(shape[0]) is tuple}
-    return layout.rows_of_hits(
-        np.array([shape[0] if type(shape[0]) is int else shape[0][-1] + 1 for shape in shapes], dtype=np.int64),
-        np.array([index for index, _, _ in hits], dtype=np.int64),
-        np.array([position for _, position, _ in hits], dtype=np.int64),
-        np.array([grade for _, _, grade in hits], dtype=np.float64),
-        sparse,
-    )
-
-
 def _sums(cells: int, rows: Sequence[tuple[ScoredRow, int]], layout: TallyLayout) -> SumsArray | None:
     """Score the rows, multiply by their weights and sum by cell: shape (cells, width). None without rows.
 
@@ -139,7 +123,7 @@ def _sums(cells: int, rows: Sequence[tuple[ScoredRow, int]], layout: TallyLayout
     """
     if not rows:
         return None
-    values, weights = score_shapes([row[1:] for row, _ in rows], layout), np.array([weight for _, weight in rows], dtype=np.int64)
+    values, weights = layout.rows_of_shapes([row[1:] for row, _ in rows]), np.array([weight for _, weight in rows], dtype=np.int64)
     if int(np.abs(values).max()) * int(np.abs(weights).sum()) > TOTAL_MAX:
         values, weights = values.astype(object), weights.astype(object)
     sums = np.zeros((cells, layout.width), dtype=values.dtype)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import ALL_METRIC_NAMES, MetricError, Scorer, Spec, TallyLayout
+from streammetrics.metrics.tally import SHAPES_KEPT_MAX
 from streammetrics.offline.evaluation.evaluate import exact_sum
 from tests.metrics.lists import WHOLE, as_ragged, at_cutoffs, lists_of
 from tests.support.tallies import tally_of
@@ -71,6 +72,18 @@ def test_places_of_a_list_with_empty_places_are_those_with_an_item() -> None:
     layout = TallyLayout(Scorer(["item_hit_rate@2"]))
     (row,) = layout.rows_of_hits([4], [0], [3], [1], {0: (1, 3)}).tolist()
     assert row == [1, 1, 0, 1, 1]
+
+
+def test_rows_of_shapes_are_those_of_their_hits_also_when_there_are_more_than_are_kept() -> None:
+    layout = TallyLayout(Scorer(["ndcg@10", "item_hit_rate@10"]))
+    shapes = [(length, place, 1) for length in range(1, 100) for place in range(length)]
+    lengths, places, grades = zip(*shapes, strict=True)
+    expected = layout.rows_of_hits(lengths, range(len(shapes)), places, grades)
+    assert len(shapes) > SHAPES_KEPT_MAX
+    for some in (slice(0, 3_000), slice(2_000, 4_500), slice(0, 10), slice(None), slice(4_000, None)):
+        assert layout.rows_of_shapes(shapes[some]).tolist() == expected[some].tolist()
+    sparse, whole = layout.rows_of_shapes([((1, 3), 3, 1), (4, 3, 1)]).tolist()
+    assert (sparse[-1], whole[-1]) == (2, 4)
 
 
 def test_a_tally_of_no_lists_has_no_means() -> None:
