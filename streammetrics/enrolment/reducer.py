@@ -228,7 +228,7 @@ class Enrolments:
             unique_users.add(seen)
         changes = RecordChanges({}, [], {})
         for (user_id, stored), record in zip(self.records.items(), records, strict=True):
-            if batch.is_flushed(users[user_id]) or not record.matters:
+            if not record.matters or (bound == FOREVER and batch.is_flushed(users[user_id])):
                 if stored is not None:
                     changes.gone.append(user_id)
                 continue
@@ -276,7 +276,7 @@ class _Batch:
     def add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun], exposed: Sequence[FinalExposure]) -> UserRecord:
         """Read a user's record and add the user's lists and exposures."""
         record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self.totals, self.seen, self.split
-        if self.is_flushed(user) and not (label_runs or exposed):
+        if not (label_runs or exposed) and self.is_flushed(user):
             return record
         if stored is not None:
             stored_totals, earlier, last_seen, counted = decode_user_totals(stored)

@@ -21,35 +21,37 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 class VariantTarget:
     """A variant in one scope of a run, or of a part of it.
 
-    It is `special` if its users have covariates or credit for teams there. `in_cells`: they may have other cells of a rollout. `by_list`:
-    each list is assigned on its own, so users have no variant.
+    `in_cells`: its users may have other cells of a rollout. `by_list`: each list is assigned on its own, so users have no variant.
     """
 
-    __slots__ = ("by_list", "in_cells", "key", "part", "run", "scope", "special", "variant")
+    __slots__ = ("by_list", "in_cells", "key", "part", "run", "scope", "variant")
 
     def __init__(self, part: ScopeHolder, day: int, variant: str, in_cells: bool) -> None:
         self.part, self.run, self.variant, self.scope = part, part.run, variant, part.scope(day)
         self.key: ScopeKey = (part.number, day)
         self.in_cells, self.by_list = in_cells, bool(part.name.variant)
-        self.special = self.run.earlier is not None or variant == INTERLEAVED
 
 
 Entries: TypeAlias = frozenset[tuple[int, str]]
 """Stages in which a user's first lists are, each with the number of the run."""
 NO_ENTRIES: Final[Entries] = frozenset()
 
+AlikeScopes: TypeAlias = tuple[ScopeSet, tuple[ScopeSet, ...]]
+"""Scopes in which users may have the same totals: all of them; and the whole runs, and the scopes of the day, if there are both. A user
+who came on this day has one set. Later, whole runs are a set, and each day is one."""
+
 
 class ExposureTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
-    All whole runs are one set, and so are all scopes of the day. Special targets are sets of their own. `parts` are those of their runs.
+    In `sets`, runs with covariates have sets of their own, and so has each scope with credit for teams. `parts` are those of their runs.
     `unstaged` is the number of these experiments that have stages, none of which is that of the lists. `entries` are the stages that users
     enter with these lists.
     """
 
     first: int
     last: int
-    sets: list[ScopeSet]
+    sets: list[AlikeScopes]
     parts: tuple[ScopeHolder, ...] = ()
     unstaged: int = 0
     entries: Entries = NO_ENTRIES
@@ -131,8 +133,8 @@ class ExposureTargets:
     def _find(self, labels: Labels, stages: Labels, ts: int, entries: Entries) -> ExposureTarget:
         day, unstaged, entry_of = ts // DAY_MS, 0, dict(entries)
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
-        together: dict[int, dict[ScopeKey, str | None]] = {WHOLE: {}, day: {}}
-        alone: list[ScopeSet] = []
+        together: list[VariantTarget] = []
+        alone: list[AlikeScopes] = []
         parts: list[ScopeHolder] = []
         begun: list[Entries] = []
         for label in labels:
@@ -148,13 +150,19 @@ class ExposureTargets:
             parts.append(place.part)
             if place.entries:
                 begun.append(place.entries)
-            for target in place.targets:
-                if target.special:
-                    alone.append(self.sets.of({target.key: target.variant}))
-                else:
-                    together[target.key[1]][target.key] = target.variant
-        sets = [*(self.sets.of(variants) for variants in together.values() if variants), *alone]
+            if label[1] == INTERLEAVED:
+                alone += [self._alike([target]) for target in place.targets]
+            elif place.part.run.earlier is not None:
+                alone.append(self._alike(place.targets))
+            else:
+                together += place.targets
+        sets = [self._alike(together), *alone] if together else alone
         return ExposureTarget(first, last, sets, tuple(parts), unstaged, NO_ENTRIES.union(*begun))
+
+    def _alike(self, targets: Sequence[VariantTarget]) -> AlikeScopes:
+        whole, of_day = ({each.key: each.variant for each in targets if (each.key[1] == WHOLE) is wanted} for wanted in (True, False))
+        apart = (self.sets.of(whole), self.sets.of(of_day)) if whole and of_day else ()
+        return self.sets.of(whole | of_day), apart
 
     def _place(self, experiment: str, variant: str, stages: Labels, ts: int, entry: str | None) -> _Place:
         """Return where lists of one experiment belong, and for which times around `ts` that holds.

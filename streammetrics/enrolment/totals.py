@@ -98,8 +98,13 @@ class TotalsBatch:
                     self._count_unstaged(begin, stop, target.unstaged)
                 for part in target.parts:
                     part.counted_last = max(part.counted_last, times[stop - 1])
-                for scopes in target.sets:
-                    own = (scopes,) if scopes in record.entries else self._parts_for(record, scopes, rows, period_rows, begin)
+                for scopes, apart in target.sets:
+                    if scopes in record.entries:
+                        own: Sequence[ScopeSet] = (scopes,)
+                    elif apart and apart[0] in record.entries and apart[1] in record.entries:
+                        own = apart
+                    else:
+                        own = self._parts_for(record, scopes, rows, period_rows, begin)
                     for each in own:
                         self._add_to_part(record, each, rows, period_rows, begin, stop)
                 if self._interleaved:
@@ -164,6 +169,8 @@ class TotalsBatch:
                     rows[scopes] = self._rows.copy(row) if place else row
                     if place:
                         self._scopes.append(None)
+                        if row in self._covariates_of:
+                            self._covariates_of[rows[scopes]] = self._covariates_of[row]
                     self._scopes[rows[scopes]] = record, scopes
         return cut[0], cut[1]
 
@@ -192,8 +199,8 @@ class TotalsBatch:
         first: int,
         end: int,
     ) -> None:
-        """Add lists to a set of the record."""
-        row, totals = rows.get(scopes), record.entries[scopes]
+        """Add lists to a set of the record. Its scopes have the same covariates; a scope with credits is a set of its own."""
+        row, totals, target = rows.get(scopes), record.entries[scopes], self.targets.targets_of(scopes)[0]
         size = totals.lists if row is None else self._rows.sizes[row]
         fitting = self._fitting(size, first, end, len(scopes.variants))
         if first < fitting:
@@ -202,12 +209,14 @@ class TotalsBatch:
         if row is None:
             row = rows[scopes] = self._rows.add(totals.lists, totals.packed, first, fitting)
             self._scopes.append((record, scopes))
-            if len(scopes.variants) == 1:
-                self._restore_special(record, scopes, row, totals, period_rows)
+            period = target.run.earlier
+            if period is not None and period in record.earlier:
+                self._covariates_of[row] = period_rows.get(period, record.earlier[period])
+            if target.variant == INTERLEAVED:
+                self._credits.restore(target, row, totals.credits)
         else:
             self._rows.add_lists(row, first, fitting)
-        if first < end and len(scopes.variants) == 1 and INTERLEAVED in scopes.variants.values():
-            (target,) = self.targets.targets_of(scopes)
+        if first < end and target.variant == INTERLEAVED:
             self._interleaved.append((target, row, size))
 
     def _count_hours(self, scopes: ScopeSet, first: int, end: int) -> None:
@@ -223,17 +232,6 @@ class TotalsBatch:
             if final.reactions:
                 more = final.reactions, final.reactions**2, final.late_reactions
                 self._reactions[scopes] = add_tallies(self._reactions.get(scopes, (0, 0, 0)), more)
-
-    def _restore_special(
-        self, record: UserRecord, scopes: ScopeSet, row: int, totals: ScopeTotals, period_rows: dict[CovariatePeriod, int]
-    ) -> None:
-        """Start a row of a special target with the user's covariates and credits."""
-        (target,) = self.targets.targets_of(scopes)
-        period = target.run.earlier
-        if period is not None and period in record.earlier:
-            self._covariates_of[row] = period_rows.get(period, record.earlier[period])
-        if target.variant == INTERLEAVED:
-            self._credits.restore(target, row, totals.credits)
 
     def _fitting(self, size: int, first: int, end: int, scopes: int) -> int:
         """Return the end of those lists that fit into a row of this size, and count the others in each of its scopes."""

@@ -17,9 +17,9 @@ from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import TOTAL_MAX, add, plain_rows
 
-WORD_BITS: Final = 20
+WORD_BITS: Final = 23
 """Bits of the words that a total is split into. Products of two words, summed over a block, are whole numbers below 2**53, so float64
-holds them exactly in any order of addition."""
+holds them exactly in any order of addition. Two words hold the totals of a user with up to 64 lists."""
 BLOCK_USERS: Final = 1 << 7
 """Users multiplied at once. Their words fit in the processor's caches."""
 MULTIPLIED_MAX: Final = 1 << 18
@@ -50,8 +50,8 @@ def moment_changes(
     [[1, 2, 4, 3, 9, 6], [0, 1, 3, -1, -7, 2]]
     """
     rows, after_rows = _rows(measures, before, covariates), _rows(measures, after, covariates)
-    kept, sets, members = _joined_rows(rows, after_rows, sets, members)
-    return _changes(measures.pair_sides, (rows, after_rows), (kept, kept), sets, members, arms)
+    users = np.arange(len(rows), dtype=np.int64)
+    return _changes(measures.pair_sides, (rows, after_rows), (users, users), sets, members, arms)
 
 
 def cross_changes(
@@ -108,34 +108,6 @@ def _changes(
             right = left if theirs is ours else _words(rows, theirs[block], words)
             _add_block(sides, left, right, shares, counted, sums)
     return _joined(sums)
-
-
-def _joined_rows(
-    before: npt.NDArray[np.int64], after: npt.NDArray[np.int64], sets: npt.NDArray[np.int64], members: Sequence[Sequence[int]]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Sequence[Sequence[int]]]:
-    """Join each row with the next one if both are equal and count in other arms. It then counts in the arms of both.
-
-    On the first day of an experiment, a user has the same totals on this day as since the start. Returns the numbers of the rows that are
-    left, their sets, and the members of all sets.
-    """
-    equal = (before[1:] == before[:-1]).all(axis=1) & (after[1:] == after[:-1]).all(axis=1)
-    numbers, all_members, dropped = sets.tolist(), list(members), list[int]()
-    both: dict[tuple[int, int], int] = {}
-    """The set of all arms of two sets; -1: they have an arm in common."""
-    for second in (np.flatnonzero(equal) + 1).tolist():
-        if dropped and dropped[-1] == second - 1:
-            continue
-        pair = numbers[second - 1], numbers[second]
-        if pair not in both:
-            one, other = members[pair[0]], members[pair[1]]
-            both[pair] = len(all_members) if set(one).isdisjoint(other) else -1
-            if both[pair] >= 0:
-                all_members.append([*one, *other])
-        if both[pair] >= 0:
-            numbers[second - 1] = both[pair]
-            dropped.append(second)
-    kept = np.delete(np.arange(len(numbers)), dropped)
-    return kept, np.array(numbers, dtype=np.int64)[kept], all_members
 
 
 class _Members:

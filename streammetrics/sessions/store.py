@@ -194,7 +194,7 @@ class SessionStore:
 
     def _hand_on_open(self, user_id: str, user: User, bound: int) -> None:
         """Hand on those lists of open sessions whose turn is final."""
-        if bound in (NEVER, FOREVER) or self.turns is None:
+        if bound in (NEVER, FOREVER) or self.turns is None or not user.sessions:
             return
         final = self.turns.final(user_id, bound)
         if final > user.enrolled_before:

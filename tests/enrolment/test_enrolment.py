@@ -193,14 +193,21 @@ def test_only_lists_within_the_configured_time_count(data: st.DataObject, case: 
 
 @st.composite
 def trials(draw: st.DrawFn) -> tuple[Case, ExperimentRules]:
-    """An experiment with covariates that begins in the middle of a case. Users return often, and everything is final at the end."""
+    """An experiment with covariates that begins in the middle of a case. Users return often, some across midnight, and everything is final
+    at the end."""
     chosen = draw(settings())
     turn = st.tuples(st.sampled_from(USERS), st.sampled_from((1, 9, 0, 3)), st.sampled_from(("AB", "BCA", "")))
-    usual = dict(zip(USERS, draw(st.sampled_from((("interleaved", "interleaved"), ("interleaved", "control")))), strict=True))
+    usual = dict(
+        zip(
+            USERS,
+            draw(st.sampled_from((("interleaved", "interleaved"), ("interleaved", "control"), ("control", "treatment")))),
+            strict=True,
+        )
+    )
     strays = draw(st.sampled_from((12, 7, 3)))
     turns = draw(st.lists(st.tuples(turn, st.integers(0, 3)), min_size=6, max_size=14))
     steps: list[Step] = []
-    now = START_MS
+    now = begin = draw(st.sampled_from((START_MS, (START_MS // DAY_MS + 1) * DAY_MS - 20)))
     for number, ((user, pause, teams), place) in enumerate(turns):
         now += pause
         items = ("a", "b", "c")[: max(len(teams), 1)]
@@ -210,7 +217,7 @@ def trials(draw: st.DrawFn) -> tuple[Case, ExperimentRules]:
         if place < len(items):
             steps.append(Arrival(chosen.inputs[-1], Feedback(user, now, items[place], "click", impression_id=f"{number}")))
     steps += [Arrival(name, Feedback("clock", now + 100, "a", "click")) for name in chosen.inputs]
-    start = START_MS + draw(st.integers(1, 12))
+    start = begin + draw(st.integers(1, 12))
     earlier = (CovariatePeriod("ranker", start - draw(st.sampled_from((1_000, 6))), start), CovariatePeriod("layout", start - 4, start + 2))
     spans = {"ranker": Span(start, draw(st.sampled_from((None, None, start + 9))))}
     idle_ms = draw(st.sampled_from((FOR_EVER_MS, 200, FOR_EVER_MS, 3)))
@@ -453,6 +460,15 @@ def test_lists_before_an_experiment_are_dropped_after_its_configured_end() -> No
     take(machine, shown("u", NOON_MS - 9_000), shown("u", NOON_MS + 10, RANKER), *(clock(NOON_MS + 5_000 * turn) for turn in (1, 2, 3, 4)))
     assert kept(machine, "u")[:2] == ({}, ["clock"])
     assert found(machine)["ranker", None].covariates["a", "ndcg@1"][0] == 1
+
+
+def test_a_visit_across_midnight_has_the_same_covariates_in_all_and_on_each_day() -> None:
+    midnight = NOON_MS + DAY_MS // 2
+    visit = [shown("u", midnight + at, RANKER) for at in (-100, 100)]
+    machine = machine_with_past()
+    take(machine, shown("u", NOON_MS - 9_000), *visit, clock(midnight + 10_000))
+    covariates = {day: scope.covariates["a", "ndcg@1"][0] for (_, day), scope in found(machine).items()}
+    assert covariates == {None: 1, NOON_MS // DAY_MS: 1, NOON_MS // DAY_MS + 1: 1}
 
 
 def test_the_covariate_period_of_a_run_never_changes() -> None:

@@ -51,7 +51,7 @@ def test_sums_over_all_users_may_exceed_int64() -> None:
     assert 4 * size * best > 1 << 63
     runs, _, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
     for record in records:
-        ((lists, packed, _),) = [totals for scopes, totals in record.entries.items() if scopes.variants == {(1, WHOLE): "a"}]
+        ((lists, packed, _),) = [totals for scopes, totals in record.entries.items() if (1, WHOLE) in scopes.variants]
         assert (lists, unpack_sums([packed], 1).tolist()) == (size, [[size * best]])
     assert runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
@@ -88,12 +88,14 @@ def test_a_visit_across_midnight_is_one_first_exposure_in_all_and_one_for_each_d
     assert exposures == {None: ({"a": 1}, 3), NOON_MS // DAY_MS: ({"a": 1}, 2), NOON_MS // DAY_MS + 1: ({"a": 1}, 1)}
 
 
-def test_a_user_of_many_experiments_has_one_entry_for_whole_runs_and_one_for_the_day() -> None:
+def test_a_user_of_many_experiments_has_one_entry_on_the_first_day_and_then_one_for_whole_runs_and_one_for_each_day() -> None:
     layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     labels = tuple((f"e{number:02}", "a") for number in range(16))
-    runs, _, (record,) = entered(layout, [[list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)]])
-    assert [len(scopes.variants) for scopes in record.entries] == [16, 16]
-    assert len({tuple(run.scopes[WHOLE].moments["a"]) for run in runs}) == 1
+    first_day, second_day = [list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)], [list_of(MIDNIGHT_MS, labels)]
+    for lists, entries in ((first_day, [32]), (first_day + second_day, [16, 16, 16]), (second_day, [32])):
+        runs, _, (record,) = entered(layout, [lists])
+        assert [len(scopes.variants) for scopes in record.entries] == entries
+        assert len({tuple(run.scopes[WHOLE].moments["a"]) for run in runs}) == 1
 
 
 def test_a_user_of_many_rollouts_has_one_entry_for_each_stage_and_the_same_cross_moments_in_each_rollout() -> None:
@@ -104,7 +106,7 @@ def test_a_user_of_many_rollouts_has_one_entry_for_each_stage_and_the_same_cross
     labels = tuple((name, "ab"[number % 2]) for number, name in enumerate(names))
     lists = [list_of(NOON_MS + at, labels) for at in (0, 1, 5, 6, 8)]
     runs, _, (record,) = entered(layout, [lists], ExperimentRules(plans=dict.fromkeys(names[:-1], stages) | {names[-1]: later}))
-    assert sorted(len(scopes.variants) for scopes in record.entries) == [1, 1, 1, 1, 15, 15, 15, 15]
+    assert sorted(len(scopes.variants) for scopes in record.entries) == [2, 2, 30, 30]
     for name, variant in labels:
         (run,) = runs.of_name[name]
         (second,) = run.parts.values()

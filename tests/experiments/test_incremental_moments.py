@@ -27,19 +27,6 @@ def test_changes_of_sets_of_arms_equal_one_by_one(data: st.DataObject, users: in
     assert moment_changes(MEASURES, before, after, sets, members, 4) == expected
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), min_size=1, max_size=12))
-def test_equal_rows_side_by_side_count_in_the_arms_of_each(rows: list[tuple[bool, int]]) -> None:
-    """As those of one user on the first day: the sets of two such rows may have an arm in common, or none."""
-    members = [[0], [1], [0, 1], [2, 3], []]
-    after = np.array([[7 * has_lists] * MEASURES.totals_width for has_lists, _ in rows], dtype=np.int64)
-    before, sets = after // 2, np.array([number for _, number in rows], dtype=np.int64)
-    expected = [zero(MEASURES) for _ in range(4)]
-    for (_, number), one, other in zip(rows, before.tolist(), after.tolist(), strict=True):
-        for arm in members[number]:
-            expected[arm] = add(expected[arm], subtract(of_user(MEASURES, other), of_user(MEASURES, one)))
-    assert moment_changes(MEASURES, before, after, sets, members, 4) == expected
-
-
 @given(st.data(), st.sampled_from((0, 1, 5, 2 * BLOCK_USERS + 3)), st.sampled_from((44, 62, 63)))
 def test_changes_of_pairs_of_cells_equal_one_by_one(data: st.DataObject, users: int, bits: int) -> None:
     """A row may be one of several users' pairs, as that of a user in three stages is."""
