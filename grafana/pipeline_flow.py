@@ -90,7 +90,7 @@ def refused_panels() -> tuple[Block, ...]:
             Query(loop_rate("streammetrics_dead_letters_total", []), "dead letters"),
             least=0,
             stacked=True,
-            rules=(of_query("C", custom__axisPlacement="right", custom__stacking={"mode": "none", "group": "A"}),),
+            rules=(of_query("C", custom__axisPlacement="right", custom__fillOpacity=0, custom__stacking={"mode": "none", "group": "A"}),),
             empty=NO_STATE,
         ),
         lines(
