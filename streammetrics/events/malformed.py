@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -10,6 +10,9 @@ from streammetrics.errors import MalformedEvent
 
 SHOWN_CHARS_MAX = 80
 """Most characters of a rejected value in a message. The dead letter has the whole value."""
+
+NOT_ACCEPTED: Final = (msgspec.MsgspecError, ValueError, RecursionError, MalformedEvent)
+"""What a typed parser raises for input that it leaves to its explainer."""
 
 Got: TypeAlias = bytes | str | msgspec.Raw | None
 

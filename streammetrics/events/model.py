@@ -17,9 +17,8 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) pairs sorted by name."""
 
 
-Text: TypeAlias = Annotated[str, Meta(min_length=1)]
 Time: TypeAlias = Annotated[int, Meta(ge=0, le=TS_MAX)]
-"""Types of a non-empty text and of an event time. Only the parser enforces them."""
+"""The type of an event time. Only the parser enforces it."""
 
 
 @final
@@ -45,31 +44,25 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
 
 
 @final
-class Feedback(msgspec.Struct, tag="feedback", tag_field="type", frozen=True, gc=False):
-    """One reaction of a user to one item. `impression_id` is None if the sender does not know the list.
+class Feedback(msgspec.Struct, frozen=True, gc=False):
+    """One reaction of a user to one item. `impression_id` is None if the sender does not know the list."""
 
-    Fields and types match the native schema, so the parser builds most feedback directly, without a copy.
-    """
-
-    user_id: Text
-    ts: Time
-    item_id: Text
-    action: Text
+    user_id: str
+    ts: int
+    item_id: str
+    action: str
     value: float | None = None
-    impression_id: Text | None = None
+    impression_id: str | None = None
 
 
 @final
-class Exposure(msgspec.Struct, tag="exposure", tag_field="type", frozen=True, gc=False):
-    """The variant of an experiment that a user was given at one time, such as the evaluation of a feature flag.
+class Exposure(msgspec.Struct, frozen=True, gc=False):
+    """The variant of an experiment that a user was given at one time, such as the evaluation of a feature flag."""
 
-    Fields and types match the native schema, as those of Feedback do.
-    """
-
-    user_id: Text
-    ts: Time
-    experiment: Text
-    variant: Text
+    user_id: str
+    ts: int
+    experiment: str
+    variant: str
 
 
 Event: TypeAlias = Impression | Feedback | Exposure

@@ -1,7 +1,7 @@
 """The native schema: one JSON object in UTF-8 is one impression, one feedback or one exposure. README.md has the fields.
 
-This module has the reference decoder. It reads field by field and names the broken rule. `native_fast` decodes most events
-faster; it returns the same events and leaves everything else to the reference decoder.
+This module has the explainer. It reads field by field and names the broken rule. `native_parser` reads well-formed events faster; it
+returns the same events and leaves everything else to the explainer.
 
 The rules in full:
 
@@ -31,13 +31,12 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.advice.recognize import explained
 from streammetrics.events.batches import decoded_batch, elements_of
-from streammetrics.events.fallback import with_fallback
 from streammetrics.events.fields import Fields
 from streammetrics.events.items import Item, ranked
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import without_traceback
 from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression
-from streammetrics.events.native_fast import fast_decoder
+from streammetrics.events.native_parser import typed_decoder
 
 KINDS: Final = ("impression", "feedback", "exposure")
 """The types of native events. The last one is read only if exposures are on."""
@@ -59,7 +58,7 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
     'bad_id'
     """
 
-    def reference(value: bytes | None) -> Sequence[Event | MalformedEvent]:
+    def explain(value: bytes | None) -> Sequence[Event | MalformedEvent]:
         try:
             return (read_event(fields.check_value(value, limits), limits),)
         except MalformedEvent as error:
@@ -67,12 +66,12 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
                 return decoded_batch(elements, decode)
             return (explained(without_traceback(error), value, "native"),)
 
-    decode = with_fallback(fast_decoder(limits), reference)
+    decode = typed_decoder(limits, explain)
     return decode
 
 
 def read_event(value: bytes, limits: EventLimits) -> Event:
-    """The reference decoder: return the event, or raise MalformedEvent for the first broken rule, in the order of the schema."""
+    """The explainer of one event: return it, or raise MalformedEvent for the first broken rule, in the order of the schema."""
     event = Fields(read_document(value), limits)
     kind = event.kind(
         "type", KINDS if limits.exposures else KINDS[:2], fields.OTHER_EVENTS if limits.exposures else ADVICE_WITHOUT_EXPOSURES

@@ -77,7 +77,7 @@ def test_positions_of_fragments_begin_at_0() -> None:
 def test_ubi_ordinals_are_places(first: int | None, positions: tuple[int, ...]) -> None:
     attributes = {"object": {"object_id": "a"}, "position": {"ordinal": 11}}
     document = {"action_name": "impression", "client_id": "u", "query_id": "q", "timestamp": NOON, "event_attributes": attributes}
-    for value in (document, document | {"client_id": 7}):  # read by the fast decoder, and by the reference decoder
+    for value in (document, document | {"client_id": 7}):  # read by the typed parser, and by the explainer
         (found,) = ubi_decoder(EventLimits(first_place=first))(json.dumps(value).encode())
         assert isinstance(found, Impression)
         assert (found.items, found.positions) == (("a",), positions)
@@ -88,7 +88,7 @@ def test_ubi_ordinals_are_places(first: int | None, positions: tuple[int, ...]) 
 
 
 @given(st.lists(st.integers(0, 22), max_size=4), st.booleans(), st.sampled_from([None, 0, 1]))
-def test_the_fast_decoder_reads_places_as_the_reference_does(places: list[int], fragment: bool, first: int | None) -> None:
+def test_the_typed_parser_reads_places_as_the_explainer_does(places: list[int], fragment: bool, first: int | None) -> None:
     limits = EventLimits(first_place=first, items_max=20)
     event = {"type": "impression", "impression_id": "p", "user_id": "u", "ts": NOON, "items": at(*places), "fragment": fragment}
     value = json.dumps(event).encode()

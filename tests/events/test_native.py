@@ -1,4 +1,4 @@
-"""The native schema: accepted and rejected events, and the fast decoder agrees with the reference decoder."""
+"""The native schema: accepted and rejected events, and the typed parser agrees with the explainer."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def _begins_array(text: bytes) -> bool:
 def header_of(text: bytes) -> tuple[str, list[str]] | None:
     """Return the delimiter and the column names of a header line; None if the first line is no header.
 
-    >>> header_of(b"type;user_id;ts\\nfeedback;u7;1"), header_of(b"hello, world!")
-    ((';', ['type', 'user_id', 'ts']), None)
+    >>> header_of(b"type;user_id;ts\\nfeedback;u7;1"), header_of(b"hello, world!"), header_of(b"type,user\\r_id")
+    ((';', ['type', 'user_id', 'ts']), None, None)
     """
     try:
         line = text.lstrip().split(b"\n", 1)[0].decode().rstrip("\r")
@@ -62,6 +62,9 @@ def header_of(text: bytes) -> tuple[str, list[str]] | None:
         return None
     for delimiter in DELIMITERS:
         if delimiter in line:
-            names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+            try:
+                names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+            except csv.Error:  # such as a carriage return inside the line
+                return None
             return (delimiter, names) if len(names) > 1 and all(map(_COLUMN.fullmatch, names)) else None
     return None

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.events.fallback import NOT_ACCEPTED
 from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, is_shallow, may_hold_control, too_deep
+from streammetrics.events.malformed import NOT_ACCEPTED
 from streammetrics.events.mappings.compiled import Build, Whole, compile_rule, condition_reader, is_of_text
 from streammetrics.events.mappings.explainer import IGNORED_RECORD, Explainer, with_note
 from streammetrics.events.mappings.paths import Get
