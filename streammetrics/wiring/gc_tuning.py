@@ -10,6 +10,8 @@ from typing import Final
 
 YOUNG_MAX: Final = 1_000_000
 """Threshold of the youngest generation. By the time it is reached, most objects of processed events are freed."""
+RARE: Final = (YOUNG_MAX, 50, 100)
+"""Thresholds of the three generations."""
 COLLECT_SECONDS: Final = 5.0
 """Time between two collections. Clients leave about a hundred objects a second in cycles, sometimes a whole fetch response."""
 YOUNG_FEW: Final = 50_000
@@ -22,19 +24,26 @@ def tune_garbage_collection() -> None:
     """Make automatic collections rare. Run `collect_garbage` in a thread as well."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_MAX, 50, 100)
+    gc.set_threshold(*RARE)
 
 
 @contextmanager
 def rare_garbage_collection() -> Iterator[None]:
-    """Make automatic collections rare for a while, as in a command that reads files and makes few cycles."""
-    thresholds = gc.get_threshold()
-    tune_garbage_collection()
+    """Make automatic collections rare for a while, as in a command that reads files and makes few cycles.
+
+    What the process has frozen before stays frozen.
+    """
+    thresholds, is_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
+    if is_frozen:
+        gc.set_threshold(*RARE)
+    else:
+        tune_garbage_collection()
     try:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
 
 
 def collect_garbage(stop: threading.Event, every_seconds: float = COLLECT_SECONDS) -> None:
