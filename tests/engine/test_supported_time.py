@@ -250,6 +250,29 @@ def test_two_senders_half_an_hour_apart_both_count() -> None:
     assert late == 0
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_the_last_wrong_clocks_of_a_row_are_contradicted_when_ten_events_have_come_since(is_restored: bool) -> None:
+    """From the eleventh event near the middle on, no middle is looked for. Each event before may push one of the others out."""
+    source = started(*[8 * HOUR] * 10, *[8 * HOUR + 100 * SECOND] * 5)
+    if is_restored:
+        source.real.restore(source.real.stored(), source.real.time)
+    source.others([8 * HOUR] * 9)
+    assert source.real.outliers == 4
+    source.others([8 * HOUR] * 3)
+    assert source.real.outliers == 5
+
+
+def test_a_wrong_clock_that_moves_the_time_is_contradicted_when_ten_events_have_come_since() -> None:
+    source = started(*(8 * HOUR + 7 * SECOND * number for number in range(19)))
+    assert source.after_ms == 0
+    source.others([9 * HOUR])
+    assert source.after_ms == 8 * HOUR + 18 * 7 * SECOND
+    source.others([8 * HOUR + 140 * SECOND] * 9)
+    assert source.real.outliers == 0
+    source.others([8 * HOUR + 140 * SECOND])
+    assert source.real.outliers == 1
+
+
 @pytest.mark.parametrize(
     ("times", "end"),
     [([], None), ([0], 0), ([0, 10], 10), ([0, 8 * DAY, 10], 10), ([0, 8 * DAY], 0), ([0, 3 * DAY, 6 * DAY, 12 * DAY], 12 * DAY)],

@@ -99,6 +99,20 @@ def test_of_two_fragment_lists_at_the_same_time_the_greatest_id_gets_the_feedbac
     assert (hits(session, "y"), hits(session, "z")) == ({}, {0: 1})
 
 
+@pytest.mark.parametrize(("older", "outcome"), [((), "out_of_list"), (("a",), "matched")])
+def test_feedback_leaves_a_list_whose_whole_copy_never_showed_its_item(older: tuple[str, ...], outcome: str) -> None:
+    """The whole copy comes last, is as old as the fragment, and so says what the list showed all the time."""
+    rules = replace(RULES, joined_whole_max=0)
+    session = sent(Session(0, 100), Impression("older", "u", 1, ("b", *older)), rules=rules)
+    page = Impression("x", "u", 3, ("a",), positions=(0,))
+    sent(session, page, LogFeedback(4, None, "a", "click", 1, 0), rules=rules)
+    assert hits(session, "x") == {0: 1}
+    sent(session, Impression("x", "u", 3, ("c",)), rules=rules)
+    assert hits(session, "x") == {}
+    assert named_outcomes(session)[outcome, 0] == 1
+    assert named_outcomes(joined_again(session, RULES)) == named_outcomes(session)
+
+
 @pytest.mark.parametrize(
     ("ts", "item", "identity", "outcome"),
     [
