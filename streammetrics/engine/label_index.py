@@ -242,11 +242,6 @@ class LabelIndex:
                 room -= new
         return tuple(fitting)
 
-    def extend_run(self, experiment: str, variant: str, first: int, last: int) -> None:
-        """Count an exposure in the run of its experiment. It may give lists its variant from `first` to `last` (ms, inclusive)."""
-        if self._rules.experiments is not None:
-            self.runs.extend(experiment, variant, first, last)
-
     def note(self, entry: LabelSetEntry, ts: int) -> None:
         """Note the time of a list."""
         if ts > entry.newest:

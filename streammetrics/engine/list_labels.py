@@ -1,4 +1,4 @@
-"""Gives lists the variants of their users' exposures, each list once.
+"""Keeps the exposures of users, and gives lists the variants of their users' exposures, each list once.
 
 A list gets its variants when no exposure at or before it can be admitted any more. Until then it counts in all traffic, and in the
 variants that it was sent with. So the result does not depend on the order of arrival. A variant that the list was sent with takes
@@ -11,9 +11,11 @@ from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.label_index import LabelIndex
 from streammetrics.engine.rules import EngineRules
 from streammetrics.events.event_time import FOREVER, NEVER
-from streammetrics.events.model import Labels
+from streammetrics.events.model import Exposure, Labels
+from streammetrics.sessions.exposures import UserExposures
 from streammetrics.sessions.session_events import relabel
 from streammetrics.sessions.state import ChangedLists, Session, ShownList, User
+from streammetrics.sessions.store import SessionStore
 from streammetrics.windows.panes import unfolded
 
 
@@ -31,6 +33,31 @@ class ListLabels:
     def advance(self, bound: int, next_due: int) -> None:
         """Note that all users in memory, and all users that were due before `next_due` (ms), have been labelled up to `bound`."""
         self.labelled_before = max(self.labelled_before, min(bound, next_due))
+
+    def add_exposure(self, sessions: SessionStore, user: User, event: Exposure, topic: int) -> bool:
+        """Keep one exposure. False if a limit rejects it: `variants_max`, or that of exposures of one user."""
+        rules, labels, counts, ts, label = self._rules, self._labels, self._counts, event.ts, (event.experiment, event.variant)
+        assert rules is not None, "an exposure was decoded, but exposures are off"
+        bound = min(self._progress.closed_before, ts)  # an event may be older than the watermark that it sets
+        if not labels.fitting_variants((label,), ts, bound):
+            counts["too_many_variants", topic] += 1
+            return False
+        if user.exposures is None:
+            user.exposures = UserExposures()
+        if len(user.exposures) >= rules.kept_max:
+            sessions.label(user, bound)  # this forgets the exposures that no later list needs
+            if len(user.exposures) >= rules.kept_max:
+                counts["too_many_exposures", topic] += 1
+                return False
+        if not user.is_kept or ts < user.exposures.first_from(user.exposed_before):
+            sessions.due_changed.add(event.user_id)
+        counts["exposure", topic] += 1
+        duplicate = user.exposures.add(*label, ts, topic)
+        if duplicate is not None:
+            counts["duplicate", duplicate] += 1
+        if self._are_counted:
+            labels.runs.extend(*label, ts, ts + rules.validity_ms)  # as long as it may give lists its variant
+        return True
 
     def label(self, user: User, bound: int, changed: ChangedLists) -> None:
         """Label a user's lists before `bound` (ms): no event before that time is admitted any more. No session may be stale.

@@ -6,8 +6,6 @@ is rare is a function: a time that is far ahead, labels that are new, an event t
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from streammetrics.engine.batch import Batch, BatchResult, Outlier, TimeMove
@@ -18,27 +16,17 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
+from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, TYPE
-from streammetrics.sessions.engagement import value_units
-from streammetrics.sessions.exposures import UserExposures
 from streammetrics.sessions.open_sessions import exceeds_lists_max, fragment_items, may_exceed_lists_max, next_close, session_at
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
 from streammetrics.sessions.session_events import add_feedback, add_list, add_mark
-from streammetrics.sessions.state import LogFeedback, Session, User
+from streammetrics.sessions.state import Session, User
 
 RECORD_TIMES = 5
 """How many of the last records of a batch give the time up to which it was written."""
-
-
-class FittedList(NamedTuple):
-    """A list whose labels are within the limits, their entry, whether that is kept already, and why labels were dropped."""
-
-    shown: Impression
-    entry: LabelSetEntry
-    is_known: bool
-    dropped: list[str]
 
 
 class Loop:
@@ -58,68 +46,65 @@ class Loop:
         """What became of the events taken so far."""
         return BatchResult(self.refusals.events, self.timed, self.outlier, tuple(self.moves))
 
-    def take(self, batch: Batch, idle: frozenset[int]) -> None:  # noqa: PLR0912, PLR0915  a call for each step would cost too much
-        """Take the records of one input. Each event is judged by the watermark before it, and then moves the watermark."""
+    def take(self, batch: Batch, idle: frozenset[int]) -> None:
+        """Take the records of one input."""
+        progress, topic = self.state.progress, batch.topic
+        progress.offsets[topic] = batch.next_offset
+        progress.changed = True
+        events = sum([len(events) for _, _, events in batch.records])
+        self.timed += events
+        self.counts["events", topic] += events - self._take_events(batch, progress.least_other(topic, idle))
+        self._note_record_times(batch)
+
+    def _take_events(self, batch: Batch, least_other: int) -> int:  # noqa: PLR0912, PLR0915  a call for each step would cost too much
+        """Take events in order: each is judged by the watermarks before it. Returns how many are no events, or are counted elsewhere."""
         rules, state, topic, counts, refusals = self.rules, self.state, batch.topic, self.counts, self.refusals
         progress, sessions, labels, join = state.progress, state.sessions, state.labels, rules.join
         users, dirty, changed = sessions.users, sessions.dirty, sessions.changed
-        disorder_ms, lateness_ms, future_ms = rules.out_of_orderness_ms, rules.lateness_ms, rules.future_ms
+        disorder_ms, lateness_ms, future_ms, pane_ms = rules.out_of_orderness_ms, rules.lateness_ms, rules.future_ms, rules.pane_ms
         gap_ms, plain_max = join.gap_ms, min(join.session_events_max, join.lists_open_max)
-        grade_of, purchases = rules.grades.grade, frozenset[str]() if join.engagement is None else join.engagement.purchases
-        counted_from = state.counted_from
-        may_wait_ms = rules.pane_ms + join.attribution_ms - gap_ms  # from the start of a list's pane: see `note_list`
-
-        progress.offsets[topic] = batch.next_offset
-        progress.changed = True
-        least_other, supported = progress.least_other(topic, idle), progress.supported[topic]
+        grade_of, counted_from, supported = rules.grades.grade, state.counted_from, progress.supported[topic]
+        may_wait_ms = pane_ms + join.attribution_ms - gap_ms  # from the start of a list's pane: see `note_list`
         own, task, newest = progress.watermarks[topic], progress.watermark, progress.newest
         oldest_admitted = max(own, task) - lateness_ms
         time, ahead_from, jump_ms, takes_all = supported.time, supported.ahead_from, supported.jump_ms, supported.needs_every_event
         moved_by: Event | Elsewhere | None = None
-        moved_at = events_seen = untimed = elsewhere = ts = 0
+        moved_at = uncounted = ts = 0
         for offset, record_ts, events in batch.records:
-            events_seen += len(events)
             for event in events:
-                # Malformed and future events move nothing.
+                # A malformed event, or one after its record, moves nothing.
                 if type(event) is MalformedEvent:
-                    untimed += 1
                     self._malformed(topic, offset, event)
                     continue
                 if type(event) is PathsFound:
-                    events_seen -= 1
-                    state.path_counts.add(topic, event, ts if record_ts < 0 else record_ts)
+                    uncounted += 1
+                    self._note_paths(topic, event, ts if record_ts < 0 else record_ts)
                     continue
                 ts = event.ts
                 if future_ms is not None and 0 <= record_ts < ts - future_ms:
-                    untimed += 1
-                    refusals.future(topic, offset, ts, record_ts)
+                    self._future(topic, offset, ts, record_ts)
                     continue
 
                 # Any other event is judged by the watermarks before it, and then moves them.
                 late_ms = oldest_admitted - ts
-                too_far = False
                 if ts > time or takes_all:
                     moved_to = ts
                     if ts > ahead_from or takes_all:
-                        untimed += not self._support(event, time, topic)
-                        too_far = ts > supported.refused_from
+                        if self._is_too_far(event, time, topic):
+                            late_ms = FOREVER
                         moved_to, takes_all = supported.time, supported.needs_every_event
                     if moved_to > time:
                         time, ahead_from, moved_by, moved_at = moved_to, moved_to + jump_ms, event, offset
                         own = moved_to - disorder_ms
-                        least = own if own < least_other else least_other
-                        if least > task:
-                            task = progress.watermark = least
+                        if task < own and task < least_other:
+                            task = progress.watermark = own if own < least_other else least_other
                         oldest_admitted = (own if own > task else task) - lateness_ms
                 if type(event) is Elsewhere:
-                    elsewhere += 1
+                    uncounted += 1
                     continue
-                if late_ms > 0 or too_far:
+                if late_ms > 0:
                     self._note_setter(topic, moved_at, moved_by)
-                    if too_far:
-                        refusals.far(topic, offset, ts, ts - time)
-                    else:
-                        refusals.late(topic, offset, ts, late_ms, by_own=own >= task)
+                    refusals.late_or_far(topic, offset, ts, late_ms, time, by_own=own >= task)
                     continue
 
                 # The user of an admitted event.
@@ -128,18 +113,12 @@ class Loop:
                     user.sampled_from = state.user_sample.add(event.user_id, ts)
                 if user.wrong_partition:
                     counts["key_mismatch", topic] += 1
+
+                # An exposure extends no session.
                 if type(event) is Exposure:
-                    if self._add_exposure(user, event, topic) and ts > newest:
+                    if state.list_labels.add_exposure(sessions, user, event, topic) and ts > newest:
                         newest = progress.newest = ts
                     continue
-
-                # The labels of a list, within their limits.
-                if type(event) is Impression:
-                    shown, fitted = event, None
-                    entry = labels.entries.get((event.experiments, event.segments), UNKNOWN_LABELS)
-                    if not entry.known_from <= ts <= entry.known_until:
-                        fitted = self._fitted(event)
-                        shown, entry = fitted.shown, fitted.entry
 
                 # The session: most events extend the only one of their user. Fragments have more limits.
                 session = user.only if type(event) is Feedback or event.positions is None else None
@@ -156,31 +135,27 @@ class Loop:
 
                 # Feedback has a grade, or an unknown action. It is given to its list.
                 if type(event) is Feedback:
-                    action = event.action
-                    grade = grade_of(action, event.value)
+                    grade = grade_of(event.action, event.value)
                     if grade is None:
                         self._unknown_action(session, event, topic)
-                        continue
-                    value = value_units(event.value) if action in purchases else 0
-                    feedback = LogFeedback(ts, event.impression_id, event.item_id, action, grade, topic, value)
-                    add_feedback(session, feedback, join, changed)
+                    else:
+                        add_feedback(session, event, grade, topic, join, changed)
                     continue
 
-                # A list counts in its labels' groups, and is added to its session.
-                if fitted is not None:
-                    self._keep_labels(fitted, ts, topic)
+                # A list counts in its labels' groups, within their limits, and is added to its session.
+                shown, entry = event, labels.entries.get((event.experiments, event.segments), UNKNOWN_LABELS)
+                if not entry.known_from <= ts <= entry.known_until:
+                    shown, entry = self._fitted(event, topic)
                 labels.note(entry, ts)
-                if session.last >= ts - ts % rules.pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
+                if session.last >= ts - ts % pane_ms + may_wait_ms and rules.counts_users(entry.experiments):
                     sessions.note_list(user, shown, progress.closed_before, counted_from)
                 if add_list(session, shown, topic, join, changed):
                     counts["duplicate", topic] += 1
                 if shown.label_notes or join.exposures is not None:
                     self._note_late_labels(user, shown, topic)
-        self._note_record_times(batch)
         progress.watermarks[topic], supported.time = own, time
         self._note_setter(topic, moved_at, moved_by)
-        self.timed = events_seen - untimed
-        counts["events", topic] += events_seen - elsewhere
+        return uncounted
 
     def _note_record_times(self, batch: Batch) -> None:
         """Note the time up to which the log was written: the least of its last records, because one wrong clock must not count."""
@@ -196,6 +171,7 @@ class Loop:
 
     def _malformed(self, topic: int, offset: int, event: MalformedEvent) -> None:
         """Refuse a malformed event. A record that a mapping leaves out is only counted."""
+        self.timed -= 1
         if event.reason == IGNORED:
             self.counts["ignored", topic] += 1
             return
@@ -203,20 +179,30 @@ class Loop:
         if event.unknown_type is not None:
             self.state.unknown_names.add(TYPE, event.unknown_type)
 
+    def _future(self, topic: int, offset: int, ts: int, record_ts: int) -> None:
+        """Refuse an event that is dated after its record."""
+        self.timed -= 1
+        self.refusals.future(topic, offset, ts, record_ts)
+
+    def _note_paths(self, topic: int, found: PathsFound, at_ms: int) -> None:
+        """Count which optional paths of a mapping a record has."""
+        self.timed -= 1
+        self.state.path_counts.add(topic, found, at_ms)
+
     def _unknown_action(self, session: Session, event: Feedback, topic: int) -> None:
         """Count feedback whose action has no grade. It extends its session, and is otherwise unused."""
         self.counts["unknown_action", topic] += 1
         self.state.unknown_names.add(ACTION, event.action)
         add_mark(session, event.ts)
 
-    def _support(self, event: Event | Elsewhere, time: int, topic: int) -> bool:
-        """Let the supported time of an input, which is `time`, take an event that is ahead of it. False if the event is beside the time.
+    def _is_too_far(self, event: Event | Elsewhere, time: int, topic: int) -> bool:
+        """Let the supported time of an input, which is `time`, take an event that is ahead of it. Returns whether the event is refused.
 
         Counts the events that this one has contradicted. The result has the first that is known.
         """
         supported = self.state.progress.supported[topic]
         supported.time, row = time, supported.row
-        is_near = supported.take(event.user_id, event.ts)
+        self.timed -= not supported.take(event.user_id, event.ts)  # beside the time
         if supported.outliers:
             self.counts["ahead", topic] += supported.outliers
             if self.outlier is None and supported.outlier is not None:
@@ -224,53 +210,24 @@ class Loop:
             supported.outliers, supported.outlier = 0, None
         if row and supported.time > time + supported.run_ms:
             self.moves.append(TimeMove(time, supported.time, row + 1, supported.users))
-        return is_near
+        return event.ts > supported.refused_from
 
-    def _add_exposure(self, user: User, event: Exposure, topic: int) -> bool:
-        """Keep one exposure. False if a limit rejects it: `variants_max`, or that of exposures of one user."""
-        rules, state, counts, ts, label = self.rules.join.exposures, self.state, self.counts, event.ts, (event.experiment, event.variant)
-        assert rules is not None, "an exposure was decoded, but exposures are off"
-        bound = min(state.progress.closed_before, ts)  # an event may be older than the watermark that it sets
-        if not state.labels.fitting_variants((label,), ts, bound):
-            counts["too_many_variants", topic] += 1
-            return False
-        if user.exposures is None:
-            user.exposures = UserExposures()
-        if len(user.exposures) >= rules.kept_max:
-            state.sessions.label(user, bound)  # this forgets the exposures that no later list needs
-            if len(user.exposures) >= rules.kept_max:
-                counts["too_many_exposures", topic] += 1
-                return False
-        if not user.is_kept or ts < user.exposures.first_from(user.exposed_before):
-            state.sessions.due_changed.add(event.user_id)
-        counts["exposure", topic] += 1
-        duplicate = user.exposures.add(*label, ts, topic)
-        if duplicate is not None:
-            counts["duplicate", duplicate] += 1
-        state.labels.extend_run(*label, ts, ts + rules.validity_ms)
-        return True
-
-    def _fitted(self, event: Impression) -> FittedList:
-        """Return a list with labels within the limits. Nothing is kept of them yet, because the list may be refused."""
-        progress = self.state.progress
-        variants = self.state.labels.fitting_variants(event.experiments, event.ts, progress.closed_before)
-        entry, is_known, experiments, segments = self.state.labels.fit(variants, event.segments, progress.watermark)
-        dropped = ["too_many_variants"] * (len(event.experiments) - len(experiments))
-        if segments != event.segments:
-            dropped.append("too_many_groups")
-        if dropped:
-            event = msgspec.structs.replace(event, experiments=experiments, segments=segments)
-        return FittedList(event, entry, is_known, dropped)
-
-    def _keep_labels(self, fitted: FittedList, ts: int, topic: int) -> None:
-        """Keep the labels of a list that is not refused, and count those that were dropped."""
-        shown, entry, labels = fitted.shown, fitted.entry, self.state.labels
-        if not fitted.is_known:
-            labels.add(entry, shown.experiments, shown.segments, ts, self.state.progress.watermark)
+    def _fitted(self, event: Impression, topic: int) -> tuple[Impression, LabelSetEntry]:
+        """Return a list with labels within the limits, and their entry. Labels that are dropped are counted."""
+        labels, watermark, ts = self.state.labels, self.state.progress.watermark, event.ts
+        variants = labels.fitting_variants(event.experiments, ts, self.state.progress.closed_before)
+        entry, is_known, experiments, segments = labels.fit(variants, event.segments, watermark)
+        if not is_known:
+            labels.add(entry, experiments, segments, ts, watermark)
         if not entry.known_from <= ts <= entry.known_until:
             labels.extend_runs(entry, ts)
-        for reason in fitted.dropped:
-            self.counts[reason, topic] += 1
+        if dropped := len(event.experiments) - len(experiments):
+            self.counts["too_many_variants", topic] += dropped
+        if segments != event.segments:
+            self.counts["too_many_groups", topic] += 1
+        if dropped or segments != event.segments:
+            event = msgspec.structs.replace(event, experiments=experiments, segments=segments)
+        return event, entry
 
     def _note_late_labels(self, user: User, shown: Impression, topic: int) -> None:
         """Count what is wrong with the labels that a list was sent with, and let exposures give it more of them later."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from streammetrics.engine.batch import Rejected
 from streammetrics.engine.input_progress import InputProgress
 from streammetrics.engine.rules import EngineRules
+from streammetrics.events.event_time import FOREVER
 
 
 class Refusals:
@@ -25,13 +26,15 @@ class Refusals:
         """Refuse an event that is dated after its record."""
         self.add(topic, offset, "future", f"ts {ts} is {ts - record_ts} ms after its record's own time")
 
-    def far(self, topic: int, offset: int, ts: int, ahead_ms: int) -> None:
-        """Refuse an event that is too far ahead of the supported time of its input."""
-        ahead = f"ts {ts} is {ahead_ms} ms ahead of what other events of its input support"
-        self.add(topic, offset, "future", f"{ahead}; join.support_far_ms allows {self._rules.support.far_ms} ms")
+    def late_or_far(self, topic: int, offset: int, ts: int, late_ms: int, time: int, *, by_own: bool) -> None:
+        """Refuse an event that is late, or too far ahead of the supported time of its input (`late_ms` is FOREVER then).
 
-    def late(self, topic: int, offset: int, ts: int, late_ms: int, *, by_own: bool) -> None:
-        """Refuse a late event, and note how late it is and which event made it late. `by_own`: one of its own input did."""
+        Of a late one, note how late it is and which event made it late. `by_own`: one of its own input did.
+        """
+        if late_ms == FOREVER:
+            ahead = f"ts {ts} is {ts - time} ms ahead of what other events of its input support"
+            self.add(topic, offset, "future", f"{ahead}; join.support_far_ms allows {self._rules.support.far_ms} ms")
+            return
         lateness_ms = self._rules.lateness_ms
         setter = self._progress.setters[topic] if by_own else None
         self._progress.lateness[topic].add(late_ms, setter)

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from streammetrics.events.event_time import NEVER
-from streammetrics.events.model import Impression, Labels
+from streammetrics.events.model import Feedback, Impression, Labels
+from streammetrics.sessions.engagement import value_units
 from streammetrics.sessions.join_rules import add, answer, count_outcome, join_again, new_list, outcomes_of
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
@@ -46,10 +47,12 @@ def add_mark(session: Session, ts: int) -> None:
     session.new.append(pack(LogMark(ts)))
 
 
-def add_feedback(session: Session, feedback: LogFeedback, rules: JoinRules, changed: ChangedLists) -> None:
-    """Add one feedback. It never changes what other feedback belongs to."""
+def add_feedback(session: Session, event: Feedback, grade: float, topic: int, rules: JoinRules, changed: ChangedLists) -> None:
+    """Add one feedback with a grade. It never changes what other feedback belongs to."""
+    name, engagement = event.impression_id, rules.engagement
+    value = value_units(event.value) if engagement is not None and event.action in engagement.purchases else 0
+    feedback = LogFeedback(event.ts, name, event.item_id, event.action, grade, topic, value)
     session.new.append(pack(feedback))
-    name = feedback.impression_id
     if name is None and session.unnamed_last < feedback.ts:
         session.unnamed_last = feedback.ts
     if session.joined is not None:

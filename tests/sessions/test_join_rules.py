@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Feedback, Impression
+from streammetrics.metrics.engagement import VALUE_BITS
 from streammetrics.sessions.engagement import Engagement
 from streammetrics.sessions.open_sessions import session_at, set_sessions
 from streammetrics.sessions.rules import EngagementRules, JoinRules
@@ -38,9 +39,15 @@ def sent(session: Session, *events: Impression | LogFeedback, topic: int = 0, ru
         if isinstance(event, Impression):
             add_list(session, event, topic, rules, [])
         else:
-            add_feedback(session, event, rules, [])
+            add(session, event, rules, [])
     untangle(session, rules, [])
     return session
+
+
+def add(session: Session, told: LogFeedback, rules: JoinRules, changed: ChangedLists) -> None:
+    """Add feedback, told as a log tells it."""
+    event = Feedback("u", told.ts, told.item_id, told.action, told.value / (1 << VALUE_BITS), told.impression_id)
+    add_feedback(session, event, told.grade, told.topic, rules, changed)
 
 
 def shown(*lists: tuple[str, int, tuple[str, ...]]) -> Session:
@@ -271,7 +278,7 @@ def test_event_by_event_gives_what_all_together_give(
             marked += add_list(session, step, lists % 2, rules, changed)
         elif isinstance(step, LogFeedback):
             session.size += 1
-            add_feedback(session, step, rules, changed)
+            add(session, step, rules, changed)
         elif step == "mark":
             session.size += 1
             add_mark(session, 5)
