@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.events.model import Elsewhere, Exposure, Feedback, Impression, RecordPart
+from streammetrics.events.model import EVENT_TYPES, Elsewhere, RecordPart
 
 Decoded: TypeAlias = tuple[int, int, Sequence[RecordPart | Elsewhere]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
@@ -15,10 +15,10 @@ Decoded: TypeAlias = tuple[int, int, Sequence[RecordPart | Elsewhere]]
 def users_of(records: Iterable[Decoded]) -> set[str]:
     """Return the users of all events of some records, without events that another process counts."""
     return {
-        event.user_id
+        event.user_id  # type: ignore[union-attr]  # an event has a user
         for _, _, events in records
         for event in events
-        if type(event) is Feedback or type(event) is Impression or type(event) is Exposure
+        if type(event) in EVENT_TYPES
     }
 
 

@@ -18,14 +18,10 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import Signature
 from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.rows import UserTotalsLayout
-from streammetrics.enrolment.scopes import EXPERIMENTS
-from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.metrics.engagement import EngagementLayout
+from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.store import FindMisplaced
 from streammetrics.state.tables import Rows, StateChanges
-from streammetrics.windows.pane_store import PANES, FinalPane
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS
-from streammetrics.windows.unique_users import UserCountLayout
+from streammetrics.windows.pane_store import FinalPane
 
 
 class Needs(NamedTuple):
@@ -50,19 +46,14 @@ class SaveResult(NamedTuple):
 class Engine:
     """The compiled rules. One engine serves any number of tasks."""
 
-    def __init__(self, rules: EngineRules, scorer: Scorer, engagement: EngagementLayout | None = None) -> None:
-        self.rules = rules
-        self.layout = TallyLayout(scorer, engagement=engagement)
+    def __init__(self, rules: EngineRules, layout: TallyLayout) -> None:
+        self.rules, self.layout = rules, layout
         self.user_totals: UserTotalsLayout | None = None
         if rules.experiments is not None:
-            self.user_totals = UserTotalsLayout(self.layout, rules.experiments.metrics, rules.grades.grades)
+            self.user_totals = UserTotalsLayout(layout, rules.experiments.metrics, rules.grades.grades)
         self.signature = Signature(
-            f"{rules.describe()} spec={scorer.spec.digest()} metrics[{','.join(map(str, self.layout.metrics))}]"
-            + ("" if engagement is None else f" satisfied={engagement.satisfied_grade:g}")
-            + ("" if engagement is None or not engagement.assessment.columns else f" {engagement.assessment.describe()}"),
-            None if self.user_totals is None else self.user_totals.measures.names,
+            f"{rules.describe()} {layout.describe()}", None if self.user_totals is None else self.user_totals.measures.names
         )
-        self.user_count_layout = None if rules.unique_users is None else UserCountLayout(scorer)
 
     def open(
         self,
@@ -76,7 +67,7 @@ class Engine:
 
         Experiments may have been switched on or off since. Windows continue then, and counting of users starts again.
         """
-        state = TaskState(self.rules, self.signature, self.layout, self.user_totals, self.user_count_layout)
+        state = TaskState(self.rules, self.signature, self.layout, self.user_totals)
         if control is not None:
             state.restore(control, rows, older)
         return state
@@ -132,7 +123,9 @@ class Engine:
             state.progress.end(ended_until)
         state.sessions.close_due(due, state.progress.closed_before)
         state.enrolments.forget_records(user for user in due if user in state.sessions.put_off)
-        state.on_final(state.sessions.take_final())
+        final = state.sessions.take_final()
+        for reducer in state.final_reducers:
+            reducer.on_final(final)
         return loop.result
 
     def save(self, state: TaskState, *, with_sessions: bool = True) -> SaveResult:
@@ -143,38 +136,34 @@ class Engine:
 
         The steps, in order; each later one needs the results of those before:
 
-        0. Lists: join the sessions that are stale, and give lists the variants of their users' exposures.
+        0. Lists: join the sessions that are stale, and give lists their late labels.
         1. Panes: tally the lists that changed, finalize complete panes, expire old ones.
-        2. Enrolments: add the lists that became final to users' totals, to the sums of experiments, and to unique users.
+        2. Enrolments: add the lists that became final to users' totals.
         3. Sessions: encode the users that changed, and when each is due again.
-        4. Rows of what follows enrolment: unique users by pane, and so on.
-        5. Control record: how far the inputs are read, and every other field that is not stored by user or pane.
+        4. Rows of all tables.
+        5. Control record: how far the inputs are read, and every other field that is not stored by user or as rows.
         """
         bound = state.progress.closed_before
         changed = state.sessions.take_changed(bound)
         state.list_labels.advance(bound, state.sessions.next_due)
-        panes = state.panes.changes(changed, state.labels, self.final_bound(state), state.progress.watermark)
-        oldest_kept = state.panes.oldest_kept
-        enrolled = state.enrolments.changes(state.sessions.users, state.unique_users, bound, oldest_kept)
-        if self.rules.experiments is not None:
-            state.feedback_days.forget(min([oldest_kept, *(run.first for run in state.labels.runs)]))
-        sessions = state.sessions.changes(enrolled.records.due, with_sessions=with_sessions)
-        enrolled_before = state.enrolments.advance(bound, state.sessions.next_due)
-        tables = {PANES: panes.table, EXPERIMENTS: enrolled.scopes, **state.row_changes(enrolled_before)}
+        final_panes = state.panes.on_changed(changed, state.labels, self.final_bound(state), state.progress.watermark)
+        records = state.enrolments.enrol(state.sessions.users, bound, state.panes.oldest_kept)
+        sessions = state.sessions.changes(records.due, with_sessions=with_sessions)
+        tables = state.table_changes(state.enrolments.advance(bound, state.sessions.next_due))
         changes = StateChanges(
             control=state.control_record(),
-            rows={table: changed.rows for table, changed in tables.items()},
-            rows_gone={table: changed.gone for table, changed in tables.items()},
-            rows_from={PANES: state.panes.final_before, UNIQUE_USERS: enrolled_before},
+            rows={name: table.rows for name, table in tables.items()},
+            rows_gone={name: table.gone for name, table in tables.items()},
+            rows_from={name: table.settled_before for name, table in tables.items() if table.settled_before is not None},
             users=sessions.users,
             due=sessions.due,
             users_gone=sessions.gone,
             pieces=sessions.pieces,
             pieces_gone=sessions.pieces_gone,
-            totals=enrolled.records.changed,
-            totals_gone=enrolled.records.gone,
+            totals=records.changed,
+            totals_gone=records.gone,
         )
-        return SaveResult(changes, panes.final)
+        return SaveResult(changes, final_panes)
 
     def forget(self, state: TaskState, users_max: int) -> None:
         """Drop saved users from memory, down to about `users_max`."""

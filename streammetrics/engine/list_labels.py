@@ -22,12 +22,12 @@ from streammetrics.windows.panes import unfolded
 class ListLabels:
     """Labels the lists of users. All lists before `labelled_before` (ms) have their variants; FOREVER without exposures."""
 
-    __slots__ = ("_are_counted", "_counts", "_labels", "_progress", "_rules", "labelled_before")
+    __slots__ = ("_counts", "_extends_runs", "_labels", "_progress", "_rules", "labelled_before")
 
     def __init__(self, rules: EngineRules, labels: LabelIndex, progress: InputProgress) -> None:
         self._rules, self._labels, self._progress = rules.join.exposures, labels, progress
         self._counts = progress.counts
-        self._are_counted = rules.experiments is not None
+        self._extends_runs = rules.experiments is not None
         self.labelled_before = FOREVER if self._rules is None else NEVER
 
     def advance(self, bound: int, next_due: int) -> None:
@@ -45,7 +45,8 @@ class ListLabels:
         if user.exposures is None:
             user.exposures = UserExposures()
         if len(user.exposures) >= rules.kept_max:
-            sessions.label(user, bound)  # this forgets the exposures that no later list needs
+            sessions.hand_on_exposures(event.user_id, user, bound)
+            sessions.label(user, bound)  # this forgets the exposures that were handed on and that no later list needs
             if len(user.exposures) >= rules.kept_max:
                 counts["too_many_exposures", topic] += 1
                 return False
@@ -55,7 +56,7 @@ class ListLabels:
         duplicate = user.exposures.add(*label, ts, topic)
         if duplicate is not None:
             counts["duplicate", duplicate] += 1
-        if self._are_counted:
+        if self._extends_runs:
             labels.runs.extend(*label, ts, ts + rules.validity_ms)  # as long as it may give lists its variant
         return True
 
@@ -76,7 +77,7 @@ class ListLabels:
                     elif shown.ts >= since and user.exposures:
                         self._label(session, shown, user.exposures.variants_at(shown.ts, rules.validity_ms), changed)
         if user.exposures:
-            user.exposures.forget(min(bound, user.exposed_before) if self._are_counted else bound, rules.validity_ms)
+            user.exposures.forget(min(bound, user.exposed_before), rules.validity_ms)
 
     def _label(self, session: Session, shown: ShownList, found: Labels, changed: ChangedLists) -> None:
         """Add variants to those of a list."""

@@ -1,7 +1,7 @@
 """The loop: the events of one input, in the order of its log -> admission -> the user -> the user's session -> its lists.
 
-The order and the words are those of "The exact rules" in the README of the package. What most events do is written in straight lines. What
-is rare is a function: a time that is far ahead, labels that are new, an event that does not simply extend the user's only session.
+The steps are those of "The outcome of one event" in the README of the package. What most events do is written in straight lines. What is
+rare is a function: a time that is far ahead, labels that are new, an event that does not simply extend the user's only session.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Loop:
         moved_at = uncounted = ts = 0
         for offset, record_ts, events in batch.records:
             for event in events:
-                # A malformed event, or one after its record, moves nothing.
+                # 1. A malformed event, or one dated after its record, moves nothing.
                 if type(event) is MalformedEvent:
                     self._malformed(topic, offset, event)
                     continue
@@ -85,7 +85,7 @@ class Loop:
                     self._future(topic, offset, ts, record_ts)
                     continue
 
-                # Any other event is judged by the watermarks before it, and then moves them.
+                # 2. Any other event is judged by the watermarks before it, and then moves them.
                 late_ms = oldest_admitted - ts
                 if ts > time or takes_all:
                     moved_to = ts
@@ -114,13 +114,13 @@ class Loop:
                 if user.wrong_partition:
                     counts["key_mismatch", topic] += 1
 
-                # An exposure extends no session.
+                # 3. An exposure extends no session.
                 if type(event) is Exposure:
                     if state.list_labels.add_exposure(sessions, user, event, topic) and ts > newest:
                         newest = progress.newest = ts
                     continue
 
-                # The session: most events extend the only one of their user. Fragments have more limits.
+                # 4. A list or feedback extends a session of its user, or opens one. Most extend the only one; fragments have more limits.
                 session = user.only if type(event) is Feedback or event.positions is None else None
                 if session is not None and session.first <= ts <= session.last + gap_ms and session.size < plain_max:
                     session.size += 1
@@ -133,7 +133,7 @@ class Loop:
                 if ts > newest:
                     newest = progress.newest = ts
 
-                # Feedback has a grade, or an unknown action. It is given to its list.
+                # 5. Feedback is given to its list, unless its action is unknown.
                 if type(event) is Feedback:
                     grade = grade_of(event.action, event.value)
                     if grade is None:
@@ -142,7 +142,7 @@ class Loop:
                         add_feedback(session, event, grade, topic, join, changed)
                     continue
 
-                # A list counts in its labels' groups, within their limits, and is added to its session.
+                # 6. A list counts in the groups of its labels, within their limits, and is added to its session.
                 shown, entry = event, labels.entries.get((event.experiments, event.segments), UNKNOWN_LABELS)
                 if not entry.known_from <= ts <= entry.known_until:
                     shown, entry = self._fitted(event, topic)

@@ -40,13 +40,10 @@ class EngineRules(EnrolmentRules):
 
     def describe(self) -> str:
         """Return one line with every rule. Stored state carries it, so that state of different rules is never merged."""
-        join, engagement, exposures = self.join, self.join.engagement, self.join.exposures
         return (
-            f"grades[{self.grades.text}] gap={join.gap_ms} attribution={join.attribution_ms} session_events={join.session_events_max} "
-            f"lists_open={join.lists_open_max} items={join.items_max} out_of_orderness={self.out_of_orderness_ms} "
+            f"grades[{self.grades.text}] {self.join.describe()} out_of_orderness={self.out_of_orderness_ms} "
             f"lateness={self.lateness_ms} future={self.future_ms} {self.support.describe()} pane={self.pane_ms} "
-            f"segments[{listed(self.segments)}] events[{self.decoding}]{'' if engagement is None else engagement.describe()}"
-            f"{'' if exposures is None else exposures.describe()}"
+            f"segments[{listed(self.segments)}] events[{self.decoding}]"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 import msgspec
 
@@ -19,7 +20,7 @@ from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.unknown_names import UnknownNames
 from streammetrics.engine.user_sample import UserSample
-from streammetrics.enrolment.feedback_days import FeedbackDays
+from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS, FeedbackDays
 from streammetrics.enrolment.reducer import Enrolments, EnrolmentState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, is_behind
@@ -31,19 +32,18 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.store import FinalEvents, SessionState, SessionStore
 from streammetrics.sessions.turns import EnrolmentTurns
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
-from streammetrics.state.tables import NOTHING, RowChanges, Rows
+from streammetrics.state.tables import NOTHING, RowChanges, Rows, TaskTimes
 from streammetrics.windows.examination import EXAMINATION, ExaminationStore
 from streammetrics.windows.pane_store import PANES, PaneState, PaneStore
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS, UniqueUserPanes, UniqueUserState
-from streammetrics.windows.unique_users import UserCountLayout
+from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserPanes, UniqueUserState
+from streammetrics.windows.user_counts import UserCountLayout
 
 
 class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):
     """A task's control record: what the owners of `TaskState` store besides users and rows of tables. Times are in milliseconds.
 
     - `rules` and `measures` are the signature of the rules, `topics` the inputs.
-    - `labelled_before`: all lists before this time have the variants of their exposures. FOREVER without exposures.
-    - `feedback_days` is (UTC day in which sessions ended, matched feedback, unmatched feedback). It is empty without experiments.
+    - `labelled_before`: see `ListLabels`.
     - `unknown_names` is (kind, name or empty for all others, count).
     - `users_sampled` is (start of a period, packed hashes of users).
     """
@@ -59,7 +59,6 @@ class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):
     sessions: SessionState
     enrolment: EnrolmentState
     unique_users: UniqueUserState
-    feedback_days: list[tuple[int, int, int]]
     users_sampled: list[tuple[int, str]]
     unknown_names: list[tuple[str, str, int]]
     paths: list[StoredPath]
@@ -73,7 +72,7 @@ class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):
         return self.labels.counted_stages(self.progress.watermark)
 
     def shown_watermark(self, lateness_ms: int) -> int:
-        """Return the watermark (ms) up to which results are shown. Lists that wait for their exposures hold it back."""
+        """Return the watermark (ms) up to which results are shown. Lists that may still get labels hold it back."""
         if self.labelled_before in (NEVER, FOREVER):
             return min(self.progress.watermark, self.labelled_before)
         return min(self.progress.watermark, self.labelled_before + lateness_ms)
@@ -91,6 +90,18 @@ def decode_control(stored: bytes) -> ControlRecord:
     return control
 
 
+class Table(Protocol):
+    """An owner of rows that a commit writes: they are what it counts of changed or final lists."""
+
+    def changes(self, times: TaskTimes, /) -> RowChanges: ...
+
+
+class FinalReducer(Protocol):
+    """Counts what has become final."""
+
+    def on_final(self, final: FinalEvents, /) -> None: ...
+
+
 class TaskState:
     """All that one task holds, by owner. A new state is that of a task without commits."""
 
@@ -100,12 +111,14 @@ class TaskState:
         "enrolments",
         "examination",
         "feedback_days",
+        "final_reducers",
         "labels",
         "list_labels",
         "panes",
         "path_counts",
         "progress",
         "sessions",
+        "tables",
         "unique_users",
         "unknown_names",
         "user_sample",
@@ -117,7 +130,6 @@ class TaskState:
         signature: Signature,
         tally_layout: TallyLayout,
         totals_layout: UserTotalsLayout | None = None,
-        user_layout: UserCountLayout | None = None,
     ) -> None:
         self._rules, self._signature = rules, signature
         self.progress = InputProgress(rules)
@@ -125,7 +137,6 @@ class TaskState:
             tally_layout, pane_ms=rules.pane_ms, retention_ms=rules.retention_ms, may_have_gaps=rules.join.absolute_positions
         )
         self.labels = LabelIndex(rules, self.panes.forget_total)
-        self.enrolments = Enrolments(rules, totals_layout, self.labels, self.progress.counts)
         self.list_labels = ListLabels(rules, self.labels, self.progress)
         turns = EnrolmentTurns(pane_ms=rules.pane_ms, patience_ms=rules.patience_ms, attribution_ms=rules.join.attribution_ms)
         self.sessions = SessionStore(
@@ -134,14 +145,26 @@ class TaskState:
             self.list_labels.label,
             self.progress.counts,
             counts_users=rules.counts_users,
-            counts_exposures=rules.experiments is not None,
         )
-        self.unique_users = UniqueUserPanes(rules.unique_users, user_layout, rules.pane_ms)
-        self.examination = ExaminationStore(rules.examination)
-        self.feedback_days = FeedbackDays()
         self.user_sample = UserSample()
         self.unknown_names = UnknownNames()
         self.path_counts = PathCounts()
+
+        # What is counted of lists. To add a table: its module, and its lines here and in `restore`.
+        self.unique_users = UniqueUserPanes(rules.unique_users, UserCountLayout(tally_layout.scorer), rules.pane_ms)
+        self.enrolments = Enrolments(rules, totals_layout, self.labels, self.unique_users, self.progress.counts)
+        self.examination = ExaminationStore(rules.examination)
+        self.feedback_days = FeedbackDays(self.labels)
+        self.final_reducers: list[FinalReducer] = [self.enrolments, self.examination]
+        if rules.experiments is not None:
+            self.final_reducers.append(self.feedback_days)
+        self.tables: Mapping[str, Table] = {
+            PANES: self.panes,
+            UNIQUE_USERS: self.unique_users,
+            EXPERIMENTS: self.enrolments,
+            EXAMINATION: self.examination,
+            FEEDBACK_DAYS: self.feedback_days,
+        }
 
     @property
     def changed(self) -> bool:
@@ -163,33 +186,22 @@ class TaskState:
         self.user_sample.restore(stored.users_sampled)
         self.unknown_names.restore(stored.unknown_names)
         self.path_counts.restore(stored.paths)
-        if self._rules.experiments is not None:
-            self.feedback_days.restore(stored.feedback_days)
-        experiments, examination = (rows.get(table, NOTHING) for table in (EXPERIMENTS, EXAMINATION))
-        if fit_of(stored.signature, self._signature) == "switched":
+        self.feedback_days.restore(rows.get(FEEDBACK_DAYS, NOTHING))
+        is_switched, experiments = fit_of(stored.signature, self._signature) == "switched", rows.get(EXPERIMENTS, NOTHING)
+        if is_switched:
             self.enrolments.restart(newest, experiments)
-            self.examination.restart(examination)
         else:
             _check_ends(stored, self._rules)
             _check_stages(stored, self._rules)
             self.labels.restore_runs(stored.labels)
             self.enrolments.restore_scopes(stored.enrolment, experiments)
-            self.examination.restore(examination)
+        self.examination.restore(rows.get(EXAMINATION, NOTHING), self.enrolments.counted_from, is_new=is_switched)
 
-    def on_final(self, final: FinalEvents) -> None:
-        """Let the reducers take what has become final."""
-        self.examination.on_final(final, self.enrolments.counted_from)
-        self.enrolments.on_final(final)
-        if self._rules.experiments is not None:
-            self.feedback_days.on_final(final)
-
-    def row_changes(self, enrolled_before: int) -> dict[str, RowChanges]:
-        """Return what a commit writes of the reducers that follow enrolment, by table. `enrolled_before` (ms) is that of the commit."""
-        at_end = self.progress.closed_before == FOREVER
-        return {
-            UNIQUE_USERS: self.unique_users.changes(enrolled_before, self.panes.oldest_kept),
-            EXAMINATION: self.examination.changes(NEVER if at_end else min(enrolled_before, self.progress.newest)),
-        }
+    def table_changes(self, enrolled_before: int) -> dict[str, RowChanges]:
+        """Return what a commit writes of all tables. `enrolled_before` (ms) is that of the commit."""
+        progress = self.progress
+        times = TaskTimes(progress.closed_before, enrolled_before, self.panes.oldest_kept, progress.newest)
+        return {name: table.changes(times) for name, table in self.tables.items()}
 
     @property
     def counted_from(self) -> int:
@@ -211,7 +223,6 @@ class TaskState:
                 sessions=self.sessions.stored(),
                 enrolment=self.enrolments.stored(),
                 unique_users=self.unique_users.stored(),
-                feedback_days=self.feedback_days.stored(),
                 users_sampled=self.user_sample.stored(),
                 unknown_names=self.unknown_names.stored(),
                 paths=self.path_counts.stored(),

@@ -2,35 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Final
 
+import msgspec
+
+from streammetrics.enrolment.runs import KnownRuns
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.sessions.store import FinalEvents
+from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
+from streammetrics.state.tables import RowChanges, TaskTimes
+
+FEEDBACK_DAYS: Final = "feedback_days"
+"""The table of the feedback of days, by UTC day since the epoch."""
+_decode = msgspec.json.Decoder(tuple[int, int, int]).decode
+
+
+def decode_feedback_day(stored: bytes) -> tuple[int, int]:
+    """Return the matched and the other feedback of a day. Raises StateError for bytes of another form or version."""
+    try:
+        version, matched, unmatched = _decode(stored)
+    except msgspec.DecodeError as error:
+        raise refusal(stored, plain_json, "the feedback of a day", error) from error
+    check_version(version, "the feedback of a day")
+    return matched, unmatched
 
 
 class FeedbackDays:
-    """Matched and other feedback by day."""
+    """Matched and other feedback by day, for as long as there is a pane or a run of that day."""
 
-    __slots__ = ("by_day",)
+    __slots__ = ("_changed", "_labels", "by_day")
 
-    def __init__(self) -> None:
-        self.by_day: dict[int, list[int]] = {}
+    def __init__(self, labels: KnownRuns) -> None:
+        self._labels = labels
+        self._changed: set[int] = set()
+        self.by_day: dict[int, tuple[int, int]] = {}
 
-    def restore(self, stored: Iterable[tuple[int, int, int]]) -> None:
-        self.by_day = {day: [matched, unmatched] for day, matched, unmatched in stored}
-
-    def stored(self) -> list[tuple[int, int, int]]:
-        return [(day, matched, unmatched) for day, (matched, unmatched) in sorted(self.by_day.items())]
+    def restore(self, stored: Mapping[str, bytes]) -> None:
+        """Continue from the last commit."""
+        self.by_day = {int(day): decode_feedback_day(row) for day, row in stored.items()}
 
     def on_final(self, final: FinalEvents) -> None:
         """Count the feedback of sessions that have closed."""
         for ended_ms, matched, unmatched in final.closed:
             if matched or unmatched:
-                of_day = self.by_day.setdefault(ended_ms // DAY_MS, [0, 0])
-                of_day[0] += matched
-                of_day[1] += unmatched
+                day = ended_ms // DAY_MS
+                known = self.by_day.get(day, (0, 0))
+                self.by_day[day] = known[0] + matched, known[1] + unmatched
+                self._changed.add(day)
 
-    def forget(self, before_ms: int) -> None:
-        """Drop the days before that of a time."""
-        for day in [day for day in self.by_day if day < before_ms // DAY_MS]:
+    def changes(self, times: TaskTimes) -> RowChanges:
+        """Return what to commit, and drop the days before the oldest pane and the oldest run."""
+        first = min([times.oldest_kept, *(run.first for run in self._labels.runs)]) // DAY_MS
+        gone = [day for day in self.by_day if day < first]
+        for day in gone:
             del self.by_day[day]
+        rows = {str(day): encode_json((VERSION, *self.by_day[day])) for day in self._changed & self.by_day.keys()}
+        self._changed = set()
+        return RowChanges(rows, list(map(str, gone)))

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
 from streammetrics.enrolment.records import UserRecord, decode_user_totals, encode_user_totals
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, EnrolmentRules
-from streammetrics.enrolment.runs import ExperimentRuns
+from streammetrics.enrolment.runs import ExperimentRuns, KnownRuns
 from streammetrics.enrolment.split import ExposureSplit
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.enrolment.totals import TotalsBatch
@@ -25,10 +25,10 @@ from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.sessions.exposures import FinalExposure
 from streammetrics.sessions.state import ShownList, User
 from streammetrics.sessions.store import FinalEvents
-from streammetrics.state.tables import RowChanges
+from streammetrics.state.tables import RowChanges, TaskTimes
 from streammetrics.windows.final_lists import FinalList, FinalLists, LabelRun
 from streammetrics.windows.last_seen import LastSeenBatch
-from streammetrics.windows.unique_user_panes import UniqueUserPanes
+from streammetrics.windows.unique_users import UniqueUserPanes
 
 
 class RecordChanges(NamedTuple):
@@ -37,13 +37,6 @@ class RecordChanges(NamedTuple):
     changed: dict[str, bytes]
     gone: list[str]
     due: dict[str, int]
-
-
-class EnrolmentChanges(NamedTuple):
-    """What a commit writes of enrolment: users' records, and the sums of experiments by scope."""
-
-    records: RecordChanges
-    scopes: RowChanges
 
 
 class EnrolmentState(msgspec.Struct, array_like=True):
@@ -60,19 +53,12 @@ class EnrolmentState(msgspec.Struct, array_like=True):
     spans: list[tuple[str, int | None, int | None]] = []
 
 
-class KnownRuns(Protocol):
-    """Who knows the experiment runs of a task."""
-
-    @property
-    def runs(self) -> ExperimentRuns: ...
-
-
 class Enrolments:
     """Lists that wait to be enrolled, and what is summed over the users of each experiment run.
 
-    `waiting` are lists that became final since the last commit, by user. `records` are the stored totals of users that are due or have
-    waiting lists; None: the user has none. All lists of panes before `enrolled_before` (ms) are enrolled. Lists before `counted_from`
-    (ms) do not count: experiments were switched on then.
+    `waiting` are lists that became final since the last commit, by user; none for a user with exposures only. `records` are the stored
+    totals of users that are due or in `waiting`; None: the user has none. All lists of panes before `enrolled_before` (ms) are enrolled.
+    Lists before `counted_from` (ms) do not count: experiments were switched on then.
 
     Lists up to `_former_until` (ms) may have been shown under former rules. While some of them may wait, `_longest_wait_ms` is the longest
     wait under any of these rules.
@@ -87,6 +73,7 @@ class Enrolments:
         "_longest_wait_ms",
         "_restarted",
         "_rules",
+        "_unique_users",
         "_wait_ms",
         "counted_from",
         "enrolled_before",
@@ -94,8 +81,15 @@ class Enrolments:
         "waiting",
     )
 
-    def __init__(self, rules: EnrolmentRules, layout: UserTotalsLayout | None, labels: KnownRuns, counts: Counter[tuple[str, int]]) -> None:
-        self._rules, self._layout, self._labels, self._counts = rules, layout, labels, counts
+    def __init__(
+        self,
+        rules: EnrolmentRules,
+        layout: UserTotalsLayout | None,
+        labels: KnownRuns,
+        unique_users: UniqueUserPanes,
+        counts: Counter[tuple[str, int]],
+    ) -> None:
+        self._rules, self._layout, self._labels, self._unique_users, self._counts = rules, layout, labels, unique_users, counts
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -170,6 +164,7 @@ class Enrolments:
                 self._add_lists(user_id, lists)
             for user_id, exposures in final.exposures.items():
                 self._exposed.setdefault(user_id, []).extend(exposures)
+                self.waiting.setdefault(user_id, [])
 
     def _add_lists(self, user_id: str, lists: Iterable[ShownList]) -> None:
         """Let final lists wait that are not enrolled already, except those that do not count.
@@ -189,11 +184,10 @@ class Enrolments:
             stages = experiments.stage_labels(shown.experiments, shown.segments)
             waiting.append(FinalList.of(shown, self._rules.join, stages))
 
-    def changes(self, users: Mapping[str, User], unique_users: UniqueUserPanes, bound: int, oldest_kept: int) -> EnrolmentChanges:
-        """Enrol all waiting lists and return what to commit. `bound` is that of ended sessions (ms), `oldest_kept` that of panes."""
-        records = self._enrol(users, unique_users, bound, oldest_kept)
+    def changes(self, times: TaskTimes) -> RowChanges:
+        """Return what to commit of the sums of experiments, by scope."""
         self._restarted = False
-        return EnrolmentChanges(records, self.runs.scope_changes(oldest_kept))
+        return self.runs.scope_changes(times.oldest_kept)
 
     def advance(self, bound: int, next_due: int) -> int:
         """Return the new `enrolled_before`: all users that were due before it have been processed, and so have the lists of final panes."""
@@ -205,15 +199,18 @@ class Enrolments:
             self._longest_wait_ms = self._wait_ms
         return self.enrolled_before
 
-    def _enrol(self, users: Mapping[str, User], unique_users: UniqueUserPanes, bound: int, oldest_kept: int) -> RecordChanges:
-        """Read the records of users, add their final lists, and write the records."""
+    def enrol(self, users: Mapping[str, User], bound: int, oldest_kept: int) -> RecordChanges:
+        """Enrol all waiting lists: read the records of users, add their final lists, and return the records to commit.
+
+        `bound` is that of ended sessions (ms), `oldest_kept` that of panes.
+        """
         if not self._rules.users_counted:
             former, self.records = list(self.records), {}
             return RecordChanges({}, former, {})
         assert not self.missing_records(), "lists of a user are enrolled without the user's record"
         assert self._exposed.keys() <= self.records.keys(), "exposures of a user are counted without the user's record"
         lists = FinalLists([self.waiting.get(user_id, ()) for user_id in self.records])
-        totals, seen, pane_ms = self._totals_batch(lists, bound, oldest_kept), unique_users.new_batch(lists), self._rules.pane_ms
+        totals, seen, pane_ms = self._totals_batch(lists, bound, oldest_kept), self._unique_users.new_batch(lists), self._rules.pane_ms
         split = None if totals is None else ExposureSplit(totals.targets)
         batch = _Batch(lists, totals, seen, split, pane_ms, self.enrolled_before, bound)
         records = [
@@ -225,7 +222,7 @@ class Enrolments:
         if split is not None:
             self.runs.note_changed(split.sum())
         if seen is not None:
-            unique_users.add(seen)
+            self._unique_users.add(seen)
         changes = RecordChanges({}, [], {})
         for (user_id, stored), record in zip(self.records.items(), records, strict=True):
             if not record.matters or (bound == FOREVER and batch.is_flushed(users[user_id])):

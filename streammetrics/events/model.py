@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, NamedTuple, TypeAlias, final
+from typing import Annotated, Final, NamedTuple, TypeAlias, final, get_args
 
 import msgspec
 from msgspec import Meta
@@ -66,6 +66,7 @@ class Exposure(msgspec.Struct, frozen=True, gc=False):
 
 
 Event: TypeAlias = Impression | Feedback | Exposure
+EVENT_TYPES: Final = frozenset(get_args(Event))
 
 
 @final

@@ -128,6 +128,11 @@ class EngagementLayout:
         self._first_assessed = len(columns)
         self.columns = (*columns, *self.assessment.columns)
 
+    def describe(self) -> str:
+        """Return the rules that the names of the metrics do not say."""
+        satisfied = f"satisfied={self.satisfied_grade:g}"
+        return f"{satisfied} {self.assessment.describe()}" if self.assessment.columns else satisfied
+
     def ratios(self, sums: Sequence[int], lists: int) -> Iterator[tuple[str, int, int]]:
         """Return the name of each metric with the two integers whose quotient it is, from the sums of its columns over lists."""
         for index, column in enumerate(self.columns[: self._first_bucket]):

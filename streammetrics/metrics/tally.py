@@ -98,6 +98,11 @@ class TallyLayout:
             sparse,
         )
 
+    def describe(self) -> str:
+        """Return one line with every rule of the values. Sums of other values are never merged."""
+        metrics = f"spec={self.scorer.spec.digest()} metrics[{','.join(map(str, self.metrics))}]"
+        return metrics if self.engagement is None else f"{metrics} {self.engagement.describe()}"
+
     def rows_of_hits(
         self,
         lengths: npt.ArrayLike,

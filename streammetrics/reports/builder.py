@@ -13,6 +13,7 @@ from typing import Any, Final
 from streammetrics.engine.signature import Signature, differing, fit_of
 from streammetrics.engine.task_state import ControlRecord, decode_control
 from streammetrics.engine.user_sample import SampledTasks
+from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
@@ -36,8 +37,8 @@ from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
 from streammetrics.windows.rolling import WindowAggregator
 from streammetrics.windows.tally_deltas import add_tallies
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS
-from streammetrics.windows.unique_users import UniqueUserWindow, UniqueUserWindows, UserCountLayout
+from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserWindow, UniqueUserWindows
+from streammetrics.windows.user_counts import UserCountLayout
 
 EARLIER_MAX: Final = 240
 """Most earlier windows of one length and view. With panes of a minute this is four hours."""
@@ -110,7 +111,7 @@ class ReportBuilder:
         self._users[task] = view.users - control.sessions.without_sessions
         self._user_samples.update(task, control.users_sampled)
         self._position_bias.update(task, view.table(EXAMINATION))
-        self.experiments.update(task, control, view.table(EXPERIMENTS))
+        self.experiments.update(task, control, view.table(EXPERIMENTS), view.table(FEEDBACK_DAYS))
 
     def _controls_of(self, tasks: int) -> list[ControlRecord]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]

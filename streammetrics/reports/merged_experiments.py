@@ -8,6 +8,7 @@ from itertools import combinations
 
 from streammetrics.engine.signature import Signature, fit_of
 from streammetrics.engine.task_state import ControlRecord
+from streammetrics.enrolment.feedback_days import decode_feedback_day
 from streammetrics.enrolment.rules import Span
 from streammetrics.enrolment.runs import OF_RUN
 from streammetrics.enrolment.scopes import WHOLE
@@ -59,12 +60,14 @@ class MergedExperiments:
         self._controls: dict[int, ControlRecord] = {}
         self._started: dict[int, dict[str, MergedRun]] = {}
         self._scopes: dict[int, ScopeParts] = {}
+        self._feedback_days: dict[int, dict[int, tuple[int, int]]] = {}
         self._judged: tuple[object, tuple[ExperimentReport, ...]] = None, ()
         """The last reports, and what they were made for."""
 
-    def update(self, task: int, control: ControlRecord, cells: Mapping[str, bytes]) -> None:
+    def update(self, task: int, control: ControlRecord, cells: Mapping[str, bytes], feedback_days: Mapping[str, bytes]) -> None:
         """Update from the committed state of a task. `cells` are its stored values of experiments."""
         self._controls[task] = control
+        self._feedback_days[task] = {int(day): decode_feedback_day(row) for day, row in feedback_days.items()}
         names = started_runs(control, cells) if fit_of(control.signature, self._signature) == "same" else {}
         self._started[task] = times_of(control, names)
         self._scopes[task] = scopes_of(names, parts_of(control), cells)
@@ -172,8 +175,9 @@ class MergedExperiments:
 
     def _feedback_counts(self, tasks: int, first: int, last: int) -> Joined:
         """Return the matched and unmatched feedback of the sessions that ended on these UTC days (both inclusive)."""
-        days = [each for control in self._controls_of(tasks) for each in control.feedback_days if first <= each[0] <= last]
-        return Joined(sum(matched for _, matched, _ in days), sum(unmatched for _, _, unmatched in days))
+        of_tasks = [days for task, days in self._feedback_days.items() if task < tasks]
+        found = [counts for days in of_tasks for day, counts in days.items() if first <= day <= last]
+        return Joined(sum(matched for matched, _ in found), sum(unmatched for _, unmatched in found))
 
     def scale_changes(self, tasks: int) -> dict[str, Change]:
         """Return the due changes of frozen scales: new scales, and the removal of expired ones.

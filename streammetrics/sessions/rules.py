@@ -21,7 +21,7 @@ class EngagementRules:
     reformulation_ms: int = 60_000
 
     def describe(self) -> str:
-        """Return every rule, to be added to those of the engine."""
+        """Return every rule, to be added to those of the join."""
         return f" purchases{sorted(self.purchases)} reformulation={self.reformulation_ms}"
 
 
@@ -38,7 +38,7 @@ class ExposureRules:
     experiments_max: int = 16
 
     def describe(self) -> str:
-        """Return every rule, to be added to those of the engine."""
+        """Return every rule, to be added to those of the join."""
         return f" exposures[validity={self.validity_ms} kept={self.kept_max} experiments={self.experiments_max}]"
 
 
@@ -62,3 +62,11 @@ class JoinRules:
     exposures: ExposureRules | None = None
     absolute_positions: bool = False
     joined_whole_max: int = 60
+
+    def describe(self) -> str:
+        """Return one line with every rule, to be added to those of the engine."""
+        more = "".join([each.describe() for each in (self.engagement, self.exposures) if each is not None])
+        return (
+            f"gap={self.gap_ms} attribution={self.attribution_ms} session_events={self.session_events_max} "
+            f"lists_open={self.lists_open_max} items={self.items_max}{more}"
+        )

@@ -87,7 +87,6 @@ class SessionStore:
 
     __slots__ = (
         "_counts",
-        "_counts_exposures",
         "_due",
         "_due_requested",
         "_final",
@@ -113,11 +112,9 @@ class SessionStore:
         counts: Counter[tuple[str, int]],
         *,
         counts_users: Callable[[Labels], bool],
-        counts_exposures: bool,
     ) -> None:
         self._rules, self.turns, self._label, self._counts = rules, turns, label, counts
-        self._counts_exposures = counts_exposures
-        self._due = DueTimes(rules, turns, counts_users=counts_users, counts_exposures=counts_exposures)
+        self._due = DueTimes(rules, turns, counts_users)
         self._has_exposures = rules.exposures is not None
         self._final = FinalEvents({}, {}, [])
         self._due_requested = False
@@ -171,7 +168,7 @@ class SessionStore:
                 self.put_off[user_id] = later
                 continue
             self.due_changed.add(user_id)
-            self._hand_on_exposures(user_id, user, bound)
+            self.hand_on_exposures(user_id, user, bound)
             self.close_ended(user_id, user, bound)
             self._hand_on_open(user_id, user, bound)
 
@@ -183,9 +180,9 @@ class SessionStore:
     def _hand_on(self, user_id: str, lists: Iterable[ShownList]) -> None:
         self._final.lists.setdefault(user_id, []).extend(lists)
 
-    def _hand_on_exposures(self, user_id: str, user: User, bound: int) -> None:
+    def hand_on_exposures(self, user_id: str, user: User, bound: int) -> None:
         """Hand on the exposures before `bound` (ms), before labelling forgets them: no earlier one is admitted any more."""
-        if user.exposures is None or not self._counts_exposures or bound == NEVER:
+        if user.exposures is None or bound == NEVER:
             return
         found = user.exposures.between(user.exposed_before, bound)
         user.exposed_before = max(user.exposed_before, bound)

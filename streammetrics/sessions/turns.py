@@ -53,13 +53,10 @@ class EnrolmentTurns:
 class DueTimes:
     """When (ms) users are due. `turns` are None if no users are counted."""
 
-    __slots__ = ("_counts_exposures", "_counts_users", "_rules", "_turns")
+    __slots__ = ("_counts_users", "_rules", "_turns")
 
-    def __init__(
-        self, rules: JoinRules, turns: EnrolmentTurns | None, *, counts_users: Callable[[Labels], bool], counts_exposures: bool
-    ) -> None:
-        self._rules, self._turns = rules, turns
-        self._counts_users, self._counts_exposures = counts_users, counts_exposures
+    def __init__(self, rules: JoinRules, turns: EnrolmentTurns | None, counts_users: Callable[[Labels], bool]) -> None:
+        self._rules, self._turns, self._counts_users = rules, turns, counts_users
 
     def of(self, user_id: str, user: User) -> int:
         """When (ms) a user is due.
@@ -80,7 +77,7 @@ class DueTimes:
 
     def _labels_due(self, user: User) -> int:
         """Return when (ms) a user is due because of exposures: the first list may get its variants, or the first exposure be counted."""
-        if user.exposures is None or not self._counts_exposures:
+        if user.exposures is None:
             return user.unlabelled_from
         return min(user.unlabelled_from, user.exposures.first_from(user.exposed_before))
 

@@ -18,10 +18,27 @@ NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 class RowChanges(NamedTuple):
-    """What a commit writes of one table: rows by key, and the keys of rows to delete."""
+    """What a commit writes of one table: rows by key, and the keys of rows to delete.
+
+    `settled_before`: keys are whole numbers, and rows before this one do not change any more. None: any row may change.
+    """
 
     rows: Mapping[str, bytes]
     gone: Sequence[str]
+    settled_before: int | None = None
+
+
+class TaskTimes(NamedTuple):
+    """How far a task is at a commit (event times, ms), for those that drop what is over.
+
+    No event before `closed_before` is admitted any more; FOREVER after the end of the input. All lists of panes before `enrolled_before`
+    are enrolled. Panes before `oldest_kept` leave the store. `newest` is the time of the newest event.
+    """
+
+    closed_before: int
+    enrolled_before: int
+    oldest_kept: int
+    newest: int
 
 
 class StatePiece(NamedTuple):

@@ -19,14 +19,14 @@ import msgspec
 import numpy as np
 
 from streammetrics.errors import StateError
-from streammetrics.events.event_time import DAY_MS, NEVER
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
 from streammetrics.sessions.state import ShownList, pairs_of
 from streammetrics.sessions.store import FinalEvents
 from streammetrics.state.codec import VERSION, check_version
 from streammetrics.state.msgpack import pack
-from streammetrics.state.tables import RowChanges
+from streammetrics.state.tables import RowChanges, TaskTimes
 
 HASH_BITS: Final = 56
 NO_LIMIT: Final = 1 << HASH_BITS
@@ -249,46 +249,43 @@ def decode_counts(stored: bytes) -> tuple[str, ItemCounts, dict[tuple[str, str],
 class ExaminationStore:
     """The samples of a task by period, and which of them a commit writes and deletes. Without rules, stored samples are deleted."""
 
-    __slots__ = ("_changed", "_gone", "_hashes", "_rules", "samples")
+    __slots__ = ("_changed", "_counted_from", "_gone", "_hashes", "_rules", "samples")
 
     def __init__(self, rules: ExaminationRules | None) -> None:
         self._rules = rules
         self._hashes = ItemHashes(() if rules is None else rules.context)
         self.samples: dict[int, ExaminationSample] = {}
+        self._counted_from = NEVER
         self._changed: set[int] = set()
         self._gone: set[str] = set()
 
-    def restore(self, stored: Mapping[str, bytes]) -> None:
-        """Continue from the last commit. Samples of other rules are deleted by the next one."""
+    def restore(self, stored: Mapping[str, bytes], counted_from: int, *, is_new: bool) -> None:
+        """Continue from the last commit. Samples of other rules are deleted by the next one, and all if counting is new.
+
+        Lists before `counted_from` (ms) do not count.
+        """
+        self._counted_from = counted_from
         for name, value in stored.items():
-            made_by, counts, variants = decode_counts(value)
-            if self._rules is None or made_by != self._rules.describe():
+            if is_new or self._rules is None or (found := decode_counts(value))[0] != self._rules.describe():
                 self._gone.add(name)
             else:
-                self.samples[int(name)] = ExaminationSample.restored(counts, variants)
+                self.samples[int(name)] = ExaminationSample.restored(*found[1:])
 
-    def restart(self, stored: Iterable[str]) -> None:
-        """Delete all samples: experiments were switched on or off."""
-        self._gone.update(stored)
-
-    def on_final(self, final: FinalEvents, counted_from: int) -> None:
-        """Count final lists that are in an experiment, each once, except those before `counted_from` (ms)."""
+    def on_final(self, final: FinalEvents) -> None:
+        """Count final lists that are in an experiment, each once."""
         rules = self._rules
         if rules is None:
             return
         for shown in chain.from_iterable(final.lists.values()):
-            if shown.experiments and shown.ts >= counted_from:
+            if shown.experiments and shown.ts >= self._counted_from:
                 period = shown.ts // rules.period_ms
                 self.samples.setdefault(period, ExaminationSample()).add(shown, rules, self._hashes)
                 self._changed.add(period)
 
-    def changes(self, entered_ms: int) -> RowChanges:
-        """Return what to commit. Samples of other rules, and of periods that are over, are deleted.
-
-        `entered_ms`: all lists before this time are counted, and there are events from it on; NEVER deletes no period.
-        """
-        rules = self._rules
-        if rules is not None and entered_ms != NEVER:
+    def changes(self, times: TaskTimes) -> RowChanges:
+        """Return what to commit. Samples of other rules are deleted, and so are those of periods that are over, until the input ends."""
+        rules, entered_ms = self._rules, min(times.enrolled_before, times.newest)
+        if rules is not None and entered_ms != NEVER and times.closed_before != FOREVER:
             first = entered_ms // rules.period_ms - PERIODS_BEFORE
             for period in [period for period in self.samples if period < first]:
                 del self.samples[period]

@@ -17,7 +17,7 @@ from streammetrics.state.codec import plain_msgpack, refusal
 from streammetrics.state.msgpack import pack
 from streammetrics.windows.distinct_count import NOWHERE, Int64Array, occurrences
 from streammetrics.windows.final_lists import FinalLists, LabelRun
-from streammetrics.windows.unique_users import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout
+from streammetrics.windows.user_counts import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout
 
 SeenArms: TypeAlias = tuple[ExperimentVariant, ...]
 """Variants in which a user was seen at the same times, in ascending order. They are stored and counted once."""

@@ -11,7 +11,7 @@ from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.sessions.state import ChangedLists
-from streammetrics.state.tables import RowChanges
+from streammetrics.state.tables import RowChanges, TaskTimes
 from streammetrics.windows.panes import Group, Pane, Panes, add_to, decode_pane, encode_pane
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 
@@ -24,13 +24,6 @@ class FinalPane(NamedTuple):
 
     start_ms: int
     pane: Pane
-
-
-class PaneChanges(NamedTuple):
-    """What a commit writes of panes, and those that became final, in order of time."""
-
-    table: RowChanges
-    final: list[FinalPane]
 
 
 class PaneState(msgspec.Struct, array_like=True):
@@ -92,14 +85,18 @@ class PaneStore:
         """Return what the next commit writes besides panes."""
         return PaneState(self.final_before, self.oldest_kept, [(*key, total) for key, total in sorted(self.totals.items())])
 
-    def changes(self, lists: ChangedLists, groups: PaneGroups, final_before: int, watermark: int) -> PaneChanges:
-        """Tally the changed lists, finalize the panes that are complete, expire the oldest, and return what to commit.
+    def on_changed(self, lists: ChangedLists, groups: PaneGroups, final_before: int, watermark: int) -> list[FinalPane]:
+        """Tally the changed lists, and expire the oldest panes. Returns the panes that became final, in order of time.
 
         A pane that ends at or before `final_before` (ms) is complete.
         """
         self._tally(lists, groups)
         final = self._finalize(final_before, groups)
         self._expire(watermark)
+        return final
+
+    def changes(self, _: TaskTimes) -> RowChanges:
+        """Return what to commit."""
         changed = {start: self.open.get(start) or self._finalized.get(start) or {} for start in self._dirty}
         starts = self._stored_starts
         gone = [start for start in starts if start < self.oldest_kept or changed.get(start) == {}]
@@ -107,7 +104,7 @@ class PaneStore:
         starts.update(kept)
         starts.difference_update(gone)
         self._dirty, self._finalized = set(), {}
-        return PaneChanges(RowChanges({str(start): encode_pane(pane) for start, pane in kept.items()}, [*map(str, gone)]), final)
+        return RowChanges({str(start): encode_pane(pane) for start, pane in kept.items()}, [*map(str, gone)], self.final_before)
 
     def forget_total(self, group: Group) -> None:
         """Drop the total of a group that is no longer kept."""

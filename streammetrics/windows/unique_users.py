@@ -1,34 +1,29 @@
-"""User counts of panes, and the distinct users of windows.
+"""Unique users: the user counts of a task's panes, and the distinct users of windows that are read from them.
 
-A pane counts its users, and its users with a hit, by how many panes ago each was last seen (see `distinct_count`). Only lists that are
-in the users' totals count, so counts are complete some time after a pane is final; windows of users end there. Users are counted for
-all traffic and each variant, not by segment.
+Only lists that are in the users' totals count, so counts are complete some time after a pane is final; windows of users end there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from streammetrics.metrics import Scorer
-from streammetrics.sessions.state import GradedPositions, pairs_of
-from streammetrics.state.codec import VERSION, check_version, plain_msgpack, refusal
-from streammetrics.state.msgpack import pack
+from streammetrics.events.event_time import NEVER, pane_start
+from streammetrics.state.tables import RowChanges, TaskTimes
 from streammetrics.windows.distinct_count import Int64Array, first_in_window
-
-ExperimentVariant: TypeAlias = tuple[str, str]
-"""Experiment and variant. Both empty: all traffic."""
-ALL: Final[ExperimentVariant] = ("", "")
-
-PaneUserCounts: TypeAlias = dict[ExperimentVariant, dict[tuple[int, int], int]]
-"""Occurrences of one pane by (kind, gap). Kind 0: seen. The other kinds: had a hit, the greatest cut-off first."""
-PaneUserCountsByStart: TypeAlias = dict[int, PaneUserCounts]
-"""By pane start (ms)."""
+from streammetrics.windows.final_lists import FinalLists
+from streammetrics.windows.last_seen import LastSeenBatch
+from streammetrics.windows.user_counts import (
+    ExperimentVariant,
+    PaneUserCountsByStart,
+    UserCountLayout,
+    decode_user_counts,
+    encode_user_counts,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,25 +34,69 @@ class UniqueUserRules:
     patience_ms: int = 0
 
 
-class UserCountLayout:
-    """The kinds of occurrences: seen, and a hit for each cut-off of hit_rate among the metrics."""
+UNIQUE_USERS: Final = "unique_users"
+"""The table of the unique users of panes, by pane start (ms). They still change when the pane itself is final."""
 
-    def __init__(self, scorer: Scorer) -> None:
-        self.cutoffs = sorted({metric.k for metric in scorer.metrics if metric.name == "hit_rate" and metric.k is not None}, reverse=True)
-        self.kinds = 1 + len(self.cutoffs)
-        self._relevant = scorer.spec.relevance_threshold
-        self._kind_of_position = [sum(position < k for k in self.cutoffs) for position in range(max(self.cutoffs, default=0))]
 
-    def hit_kind(self, hits: GradedPositions) -> int:
-        """Return the greatest kind that a list counts for: the number of cut-offs at which it has a hit.
+class UniqueUserState(msgspec.Struct, array_like=True):
+    """What is stored of `UniqueUserPanes` besides panes. `window_panes` is the length of the longest window; 0: users are not counted."""
 
-        >>> layout = UserCountLayout(Scorer(["hit_rate@3", "hit_rate@10"]))
-        >>> [layout.hit_kind(hits) for hits in ((), (10, 1), (9, 1, 20, 1), (2, 1), (2, 0.5, 5, 1))]
-        [0, 0, 1, 2, 1]
+    window_panes: int = 0
+    counted_from: int = NEVER
+
+
+class UniqueUserPanes:
+    """Unique users of the panes whose lists may still be enrolled, by pane start (ms). Lists before `counted_from` (ms) do not count."""
+
+    __slots__ = ("_dirty", "_layout", "_pane_ms", "_rules", "_stored_starts", "counted_from", "panes")
+
+    def __init__(self, rules: UniqueUserRules | None, layout: UserCountLayout, pane_ms: int) -> None:
+        self._rules, self._layout, self._pane_ms = rules, layout, pane_ms
+        self._dirty: set[int] = set()
+        self._stored_starts: set[int] = set()
+        self.panes: PaneUserCountsByStart = {}
+        self.counted_from = NEVER
+
+    def restore(self, stored: UniqueUserState, newest: int, panes: Mapping[str, bytes], older: Iterable[str]) -> None:
+        """Continue from the last commit, whose newest event was at `newest` (ms). `older` are the starts of panes that do
+        not change any more.
+
+        If users were not counted then, or the longest window had another length, counting begins with the next pane.
         """
-        relevant, kind_of_position = self._relevant, self._kind_of_position
-        positions = [position for position, grade in pairs_of(hits) if grade >= relevant]
-        return kind_of_position[first] if positions and (first := int(min(positions))) < len(kind_of_position) else 0
+        self._stored_starts = set(map(int, (*panes, *older)))
+        if self._rules is None:
+            return
+        if stored.window_panes == self._rules.panes:
+            self.counted_from = stored.counted_from
+            self.panes = {int(start): decode_user_counts(pane) for start, pane in panes.items()}
+        elif newest != NEVER:
+            self.counted_from = pane_start(newest, self._pane_ms) + self._pane_ms
+
+    def stored(self) -> UniqueUserState:
+        """Return what the next commit writes besides panes."""
+        return UniqueUserState(0 if self._rules is None else self._rules.panes, self.counted_from)
+
+    def new_batch(self, lists: FinalLists) -> LastSeenBatch | None:
+        """Begin to count the users of lists that are enrolled. None if unique users are not counted."""
+        pane_ms = self._pane_ms
+        if self._rules is None:
+            return None
+        return LastSeenBatch(self._layout, self._rules.panes, pane_ms, self.counted_from // pane_ms, lists)
+
+    def add(self, counted: LastSeenBatch) -> None:
+        """Add the users that a batch has counted."""
+        self._dirty |= counted.update_counts(self.panes)
+
+    def changes(self, times: TaskTimes) -> RowChanges:
+        """Return the panes that changed, and drop those that are complete."""
+        changed = {start for start in self._dirty if start >= times.oldest_kept}
+        gone = {start for start in self._stored_starts if start < times.oldest_kept}
+        rows = {str(start): encode_user_counts(self.panes[start]) for start in changed}
+        self._stored_starts = (self._stored_starts | changed) - gone
+        self._dirty = set()
+        for start in [start for start in self.panes if start < times.enrolled_before]:
+            del self.panes[start]
+        return RowChanges(rows, list(map(str, gone)), times.enrolled_before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,34 +194,3 @@ class UniqueUserWindows:
             for arm, (users_seen, *hits) in zip(arms, users.tolist(), strict=True)
         ]
         return UniqueUserWindow(window_ms, end_ms, True, tuple(sorted(counts_of, key=lambda one: one.arm)))
-
-
-def flatten_counts(of_arm: Mapping[tuple[int, int], int]) -> list[int]:
-    """Return occurrences as kind, gap, count, one after the other.
-
-    >>> unflatten_counts(flatten_counts({(0, 5): 2, (1, 60): 1}))
-    {(0, 5): 2, (1, 60): 1}
-    """
-    return list(chain.from_iterable((*key, count) for key, count in of_arm.items()))
-
-
-def unflatten_counts(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
-    """Reverse `flatten_counts`."""
-    each = iter(numbers)
-    return {(kind, gap): count for kind, gap, count in zip(each, each, each, strict=True)}
-
-
-_decode = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
-
-
-def encode_user_counts(pane: PaneUserCounts) -> bytes:
-    return pack((VERSION, [(*variant, flatten_counts(counts)) for variant, counts in pane.items()]))
-
-
-def decode_user_counts(stored: bytes) -> PaneUserCounts:
-    try:
-        version, variants = _decode(stored)
-    except msgspec.DecodeError as error:
-        raise refusal(stored, plain_msgpack, "the user counts of a pane", error) from error
-    check_version(version, "the user counts of a pane")
-    return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in variants}

@@ -13,6 +13,7 @@ from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.event_time import DAY_MS, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.experiments import Policy, stage_key
+from streammetrics.metrics import TallyLayout
 from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -53,7 +54,7 @@ def build_engine(settings: Settings, topics: Sequence[str], *, waits: bool = Tru
         examination=settings.position_bias.rules(),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
-    return Engine(rules, settings.scorer(), settings.engagement.layout(assessment_layout(settings)))
+    return Engine(rules, TallyLayout(settings.scorer(), engagement=settings.engagement.layout(assessment_layout(settings))))
 
 
 def _experiment_rules(settings: Settings, patience_ms: int) -> ExperimentRules | None:

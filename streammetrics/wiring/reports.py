@@ -97,7 +97,7 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "retention_ms": windows.retention_ms,
         "segments": list(windows.segments),
         "groups_max": windows.groups_max,
-        "users": engine.user_count_layout is not None,
+        "users": engine.rules.unique_users is not None,
         **({"exposures": settings.exposures.model_dump(mode="json")} if settings.exposures.enabled else {}),
         "experiments": settings.experiments.model_dump(mode="json"),
         "events": decoding_settings(settings),

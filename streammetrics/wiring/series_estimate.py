@@ -10,6 +10,7 @@ from streammetrics.config import Settings
 from streammetrics.exporters.prometheus.series import TABLE
 from streammetrics.reports.text import counted
 from streammetrics.windows.panes import Group
+from streammetrics.windows.user_counts import UserCountLayout
 from streammetrics.wiring.engine import build_engine
 
 NEAR_SHARE: Final = 0.8
@@ -91,8 +92,8 @@ def _count(settings: Settings, arms: int, groups: int) -> int:
     windows, layout = len(settings.windows.windows), engine.layout
     of_group = windows * (VIEWS * (1 + len(layout.metrics)) + 1)
     of_arm = 3 + len(layout.columns)
-    if (users := engine.user_count_layout) is not None:
-        of_arm += windows * users.kinds
+    if engine.rules.unique_users is not None:
+        of_arm += windows * UserCountLayout(layout.scorer).kinds
     if (totals := engine.user_totals) is not None:
         of_arm += SCOPES * (_OF_VARIANT + _OF_MEASURE * len(totals.measures))
     return groups * of_group + arms * of_arm

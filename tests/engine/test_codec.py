@@ -19,7 +19,7 @@ from streammetrics.sessions.session_events import untangle
 from streammetrics.sessions.user_codec import decode_user, encode_user
 from streammetrics.state.codec import VERSION
 from streammetrics.windows.panes import Group, decode_pane, encode_pane
-from streammetrics.windows.unique_users import decode_user_counts
+from streammetrics.windows.user_counts import decode_user_counts
 from tests.support.brute_force import machine_for
 from tests.support.machine import facts_of
 from tests.support.strategies import Case, batches, cases

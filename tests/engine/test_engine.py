@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.sessions.open_sessions import session_at
@@ -57,13 +58,15 @@ def test_commits_of_one_event_with_any_users_evicted_equal_brute_force(data: st.
     assert_equals_brute_force(machine, case, flush=flush)
 
 
-@given(st.data(), st.one_of(cases(), cases(exposures=True)), st.tuples(*[st.integers(1, 5)] * 5))
+@given(st.data(), st.one_of(cases(), cases(exposures=True)), st.tuples(*[st.integers(1, 5)] * 6), st.booleans())
 def test_limits_refuse_the_same_events_in_any_batches_commits_and_evictions(
-    data: st.DataObject, case: Case, limits: tuple[int, int, int, int, int]
+    data: st.DataObject, case: Case, limits: tuple[int, int, int, int, int, int], are_users_counted: bool
 ) -> None:
-    events, lists, items, groups, exposures = limits
+    events, lists, items, groups, exposures, variants = limits
     case = replace(case, settings=replace(case.settings, session_events_max=events, items_max=items))
-    engine = engine_of(case.settings, grades_text(case), lists_open_max=lists, groups_max=groups, exposures_max=exposures)
+    experiments = ExperimentRules(variants_max=variants) if are_users_counted else None
+    some = {"lists_open_max": lists, "groups_max": groups, "exposures_max": exposures}
+    engine = engine_of(case.settings, grades_text(case), experiments=experiments, **some)
     one, other = Machine(engine, case.settings), Machine(engine, case.settings)
     one.run(case.steps)
     other.evict = lambda: other.engine.drop(other.state, data.draw(EVICTED))

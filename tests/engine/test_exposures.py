@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +16,7 @@ from tests.oracle import Group as OracleGroup
 from tests.support.brute_force import assert_equals_brute_force, machine_for
 from tests.support.enrolments import DUE_MAX, RULES, expected, found
 from tests.support.enrolments import machine_for as machine_with_experiments
-from tests.support.machine import counts_of
+from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings
 
 CASES = cases(exposures=True)
@@ -101,6 +102,21 @@ def test_a_user_counts_once_if_the_input_ends_between_two_of_their_exposures() -
     machine.finish(flush=True)
     assert found(machine) == expected(case, machine, rules, flush=True)
     assert found(machine)["ranker", None].exposed == {"treatment": 2}
+
+
+@pytest.mark.parametrize("experiments", [None, ExperimentRules()], ids=["not counted", "counted"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_exposures_that_are_over_make_room_in_batches_of_any_size(size: int, experiments: ExperimentRules | None) -> None:
+    under = Settings(
+        inputs=("events",), gap_ms=7, lateness_ms=2, attribution_ms=5, out_of_orderness_ms=0, support_jump_ms=0,
+        support_users=1, support_far_ms=100, pane_ms=4, windows_ms=(4,), validity_ms=9,
+    )  # fmt: skip
+    steps = [Arrival("events", Exposure(user, ts, "ranker", "treatment")) for user, ts in (("u", 0), ("v", 50), ("u", 51), ("u", 52))]
+    machine = Machine(engine_of(under, experiments=experiments, exposures_max=1), under)
+    for first in range(0, len(steps), size):
+        machine.take(steps[first : first + size])
+        machine.commit()
+    assert counts_of(machine) == {("events", "events"): 4, ("exposure", "events"): 3, ("too_many_exposures", "events"): 1}
 
 
 @given(st.data(), cases(without=("ticks",), exposures=True))

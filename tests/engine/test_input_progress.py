@@ -13,24 +13,24 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Feedback
-from streammetrics.metrics import Scorer
+from streammetrics.metrics import Scorer, TallyLayout
 
 ONE_EVENT = SupportRules(users=1)
 RULES = EngineRules(topics=("lists", "clicks"), grades=parse_grades("click=1"), out_of_orderness_ms=5, lateness_ms=10, support=ONE_EVENT)
 
 
-SCORER = Scorer(["mrr@3"])
+LAYOUT = TallyLayout(Scorer(["mrr@3"]))
 
 
 def admit(state: TaskState, ts: int, idle: frozenset[int] = frozenset()) -> bool:
     """Take one event of the first input. Returns whether it is admitted."""
-    engine, batch = Engine(RULES, SCORER), Batch(0, [(0, -1, (Feedback("u", ts, "i", "click"),))], 1)
+    engine, batch = Engine(RULES, LAYOUT), Batch(0, [(0, -1, (Feedback("u", ts, "i", "click"),))], 1)
     engine.take(state, engine.needs(state, batch), {})
     return not engine.step(state, batch, idle=idle).refused
 
 
 def state_of(*watermarks: int) -> TaskState:
-    state = Engine(RULES, SCORER).open(None)
+    state = Engine(RULES, LAYOUT).open(None)
     state.progress.watermarks = list(watermarks)
     return state
 

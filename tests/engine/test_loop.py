@@ -15,17 +15,17 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.mappings.explainer import IGNORED_RECORD
 from streammetrics.events.model import Impression
-from streammetrics.metrics import Scorer
+from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.sessions.rules import JoinRules
 
 GRADES = parse_grades("click=1")
 ONE_EVENT = SupportRules(users=1)
-SCORER = Scorer(["ndcg@3"])
+LAYOUT = TallyLayout(Scorer(["ndcg@3"]))
 
 
 def stepped(rules: EngineRules, shown: Sequence[Impression]) -> tuple[TaskState, list[str]]:
     """Take a batch of lists. Return the state, and for each list the reason why it was rejected, or an empty string."""
-    engine = Engine(rules, SCORER)
+    engine = Engine(rules, LAYOUT)
     state = engine.open(None)
     batch = Batch(0, [(offset, -1, (event,)) for offset, event in enumerate(shown)], len(shown))
     engine.take(state, engine.needs(state, batch), {})
@@ -82,7 +82,7 @@ def test_dropped_labels_are_counted_for_lists_that_are_used() -> None:
 def test_a_session_closed_by_a_limit_check_is_saved_even_if_the_list_is_rejected() -> None:
     join = JoinRules(lists_open_max=1, items_max=1, gap_ms=5)
     rules = EngineRules(topics=("i",), grades=GRADES, join=join, lateness_ms=0, out_of_orderness_ms=0, support=ONE_EVENT)
-    engine = Engine(rules, SCORER)
+    engine = Engine(rules, LAYOUT)
     state = engine.open(None)
     results = []
     for ts, items in ((0, 1), (100, 11)):
@@ -121,7 +121,7 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
     rules = EngineRules(
         topics=("i",), grades=GRADES, join=JoinRules(items_max=1), lateness_ms=0, out_of_orderness_ms=0, future_ms=5, support=ONE_EVENT
     )
-    engine = Engine(rules, SCORER)
+    engine = Engine(rules, LAYOUT)
     state = engine.open(None)
 
     def fragment(ts: int, *items: str) -> Impression:
@@ -140,7 +140,7 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
 
 
 def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
-    engine = Engine(EngineRules(topics=("i",), grades=GRADES), SCORER)
+    engine = Engine(EngineRules(topics=("i",), grades=GRADES), LAYOUT)
     state = engine.open(None)
     batch = Batch(0, [(0, -1, IGNORED_RECORD), (1, -1, IGNORED_RECORD)], 2)
     engine.take(state, engine.needs(state, batch), {})
@@ -151,7 +151,7 @@ def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
 
 def test_events_of_a_calm_input_show_that_it_goes_on_and_wrong_clocks_do_not() -> None:
     rules = EngineRules(topics=("i",), grades=GRADES)
-    engine = Engine(rules, SCORER)
+    engine = Engine(rules, LAYOUT)
     state, timed = engine.open(None), []
     calm = [(f"u{number % 50}", 15_000 * number) for number in range(100)]
     for offset, (user, ts) in enumerate([*calm, ("fast", calm[-1][1] + 200_000)]):

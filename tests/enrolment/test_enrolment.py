@@ -14,7 +14,7 @@ from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.experiments import ExperimentReport, Policy
-from streammetrics.metrics import Scorer, Spec
+from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
@@ -333,10 +333,10 @@ def test_a_waiting_list_sets_the_due_time_of_its_user() -> None:
 
 
 def test_lists_beyond_the_limit_of_user_totals_are_counted() -> None:
-    engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, engine_of(SETTINGS).layout.scorer)
+    engine = Engine(engine_of(SETTINGS, experiments=ExperimentRules()).rules, TallyLayout(engine_of(SETTINGS).layout.scorer))
     assert engine.user_totals is not None
     (best, *_) = Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18).score_list([18])
-    highest = Engine(engine.rules, Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18)).user_totals
+    highest = Engine(engine.rules, TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18))).user_totals
     assert highest is not None
     assert (engine.user_totals.lists_max, highest.lists_max) == (1 << 22, TOTAL_MAX // best)
     assert highest.lists_max < 5_000

@@ -21,7 +21,7 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.state.tables import CommitMark, TaskView
 from streammetrics.windows.pane_store import PANES
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS
+from streammetrics.windows.unique_users import UNIQUE_USERS
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
 from tests.experiments.samples import experiment

@@ -17,7 +17,7 @@ from streammetrics.engine.supported_time import SupportRules
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.events.event_time import FOREVER
 from streammetrics.events.grades import parse_grades
-from streammetrics.metrics import Scorer, Spec, parse_metric
+from streammetrics.metrics import Scorer, Spec, TallyLayout, parse_metric
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.reports.builder import ReportBuilder
@@ -92,7 +92,8 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     metrics = [parse_metric(name) for name in (*ENGAGEMENT, *["time_to_first_click_p90"] * quantiles)]
-    return Engine(rules, scorer, EngagementLayout(metrics, settings.satisfied_min, _assessment()) if engagement else None)
+    own = EngagementLayout(metrics, settings.satisfied_min, _assessment()) if engagement else None
+    return Engine(rules, TallyLayout(scorer, engagement=own))
 
 
 def _assessment() -> AssessmentLayout:

@@ -27,8 +27,8 @@ from streammetrics.engine.task_state import ControlRecord, decode_control
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.state.tables import TaskView
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS
-from streammetrics.windows.unique_users import UniqueUserWindows
+from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserWindows
+from streammetrics.windows.user_counts import UserCountLayout
 from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
@@ -312,11 +312,10 @@ class Pipeline:
 
     def assert_users(self, truth: Truth) -> None:
         """Compare the unique users of earlier windows with brute force."""
-        assert self.engine.user_count_layout is not None
         assert self.engine.rules.unique_users is not None
         settings, aggregator = (
             self.oracle_settings(),
-            UniqueUserWindows(self.engine.user_count_layout, self.settings.windows.pane_ms),
+            UniqueUserWindows(UserCountLayout(self.engine.layout.scorer), self.settings.windows.pane_ms),
         )
         complete = []
         for task, view in self.views().items():

@@ -27,8 +27,9 @@ from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS as USER_COUNTS
+from streammetrics.windows.unique_users import UNIQUE_USERS as USER_COUNTS
 from streammetrics.windows.unique_users import UniqueUserRules, UniqueUserWindows
+from streammetrics.windows.user_counts import UserCountLayout
 from tests.oracle import Arrival, Group, Idle, Result, Settings, Step, Tick, expected_result
 from tests.oracle.experiments import Scope, experiments, merge
 from tests.oracle.users import users_of_tasks
@@ -175,7 +176,7 @@ def assert_stored(store: Store, logs: Logs, engine: Engine, truth: Truth, settin
     assert tallies_of(builder) == rows
     if engine.user_totals is not None:
         assert scopes_of(builder, engine, logs.partitions) == truth.experiments
-    if engine.user_count_layout is not None:
+    if engine.rules.unique_users is not None:
         # Without patience all final lists are counted, so the windows of the report end together. By now they are empty.
         assert {window.end_ms for window in report.user_windows} == {report.windows[0].end_ms}
         assert_users(store, logs, engine, truth, settings)
@@ -183,8 +184,7 @@ def assert_stored(store: Store, logs: Logs, engine: Engine, truth: Truth, settin
 
 def assert_users(store: Store, logs: Logs, engine: Engine, truth: Truth, settings: Settings) -> None:
     """Compare the unique users of every seventh window that has ended."""
-    assert engine.user_count_layout is not None
-    aggregator = UniqueUserWindows(engine.user_count_layout, settings.pane_ms)
+    aggregator = UniqueUserWindows(UserCountLayout(engine.layout.scorer), settings.pane_ms)
     for task, view in store.view(range(logs.partitions), {}).items():
         aggregator.update(
             task, {int(start): row for start, row in view.table(USER_COUNTS).items()}, decode_control(view.control).panes.oldest_kept

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
+from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Impression
 from streammetrics.sessions.state import ShownList
 from streammetrics.sessions.store import FinalEvents
@@ -195,9 +196,9 @@ def test_a_sample_that_is_stored_and_restored_continues(lists: list[tuple[int, i
         assert isinstance(arrival, Arrival)
         assert isinstance(arrival.event, Impression)
         for store in (whole, cut):
-            store.on_final(FinalEvents({"u": [_final(arrival.event)]}, {}, []), 0)
+            store.on_final(FinalEvents({"u": [_final(arrival.event)]}, {}, []))
         cut, before = ExaminationStore(rules), cut
-        cut.restore({str(period): encode_sample(sample, rules) for period, sample in before.samples.items()})
+        cut.restore({str(period): encode_sample(sample, rules) for period, sample in before.samples.items()}, NEVER, is_new=False)
     assert {period: encode_sample(each, rules) for period, each in cut.samples.items()} == {
         period: encode_sample(each, rules) for period, each in whole.samples.items()
     }

@@ -13,12 +13,8 @@ from streammetrics.metrics import Scorer
 from streammetrics.state.msgpack import pack
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from streammetrics.windows.last_seen import DENSE_FACTOR, LastSeenBatch, StoredLastSeen, _counted, _numbered
-from streammetrics.windows.unique_users import (
-    PaneUserCountsByStart,
-    UniqueUserWindows,
-    UserCountLayout,
-    encode_user_counts,
-)
+from streammetrics.windows.unique_users import UniqueUserWindows
+from streammetrics.windows.user_counts import PaneUserCountsByStart, UserCountLayout, encode_user_counts
 
 LAYOUT = UserCountLayout(Scorer(["hit_rate@1", "hit_rate@3"]))
 list_samples = st.lists(st.tuples(st.sampled_from("uv"), st.integers(0, 12), st.sampled_from((None, 0, 2, 3))), max_size=12)

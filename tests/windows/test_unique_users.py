@@ -12,19 +12,13 @@ from hypothesis import strategies as st
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.rules import ExperimentRules
-from streammetrics.metrics import Scorer
+from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.published import plain, user_windows_of
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import WindowRules
-from streammetrics.windows.unique_user_panes import UNIQUE_USERS
-from streammetrics.windows.unique_users import (
-    ALL,
-    UniqueUserRules,
-    UniqueUserWindows,
-    UserCountLayout,
-    encode_user_counts,
-)
+from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserRules, UniqueUserWindows
+from streammetrics.windows.user_counts import ALL, UserCountLayout, encode_user_counts
 from tests.oracle import Settings, ShownList, expected_result
 from tests.oracle.tallies import window_end
 from tests.oracle.users import users_of_tasks, users_of_window
@@ -300,7 +294,8 @@ def test_without_user_windows_nothing_is_stored_or_shown() -> None:
 def test_without_hit_rate_only_users_are_counted() -> None:
     layout = UserCountLayout(Scorer(["ndcg@10"]))
     assert (layout.kinds, layout.cutoffs, layout.hit_kind((0, 3))) == (1, [], 0)
-    engine = Engine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10)).rules, Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
+    tallies = TallyLayout(Scorer(["ndcg@10"], items_max=1_000, grade_max=10))
+    engine = Engine(engine_of(SETTINGS, unique_users=UniqueUserRules(panes=10)).rules, tallies)
     machine = Machine(engine, SETTINGS)
     take(machine, shown("u", START_MS), clicked("u", START_MS + 1), shown("v", START_MS + 5), shown("clock", START_MS + 900))
     assert all_traffic(machine)[1_000] == (2, {})

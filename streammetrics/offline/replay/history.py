@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.connectors.store import Store
+from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS
 from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
@@ -33,7 +34,7 @@ from streammetrics.runtime.publish.committed_state import freeze_due_scales
 from streammetrics.state.tables import Rows, TaskView
 from streammetrics.windows.examination import EXAMINATION
 
-SUMS = (EXPERIMENTS, EXAMINATION)
+SUMS = (EXPERIMENTS, FEEDBACK_DAYS, EXAMINATION)
 """The tables whose rows a snapshot has."""
 
 
