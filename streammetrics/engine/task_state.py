@@ -90,14 +90,14 @@ def decode_control(stored: bytes) -> ControlRecord:
     return control
 
 
-class Table(Protocol):
-    """An owner of rows that a commit writes: they are what it counts of changed or final lists."""
+class Reducer(Protocol):
+    """The owner of a table: it counts changed or final lists, and returns the rows that a commit writes."""
 
     def changes(self, times: TaskTimes, /) -> RowChanges: ...
 
 
 class FinalReducer(Protocol):
-    """Counts what has become final."""
+    """A reducer that counts what has become final."""
 
     def on_final(self, final: FinalEvents, /) -> None: ...
 
@@ -158,7 +158,7 @@ class TaskState:
         self.final_reducers: list[FinalReducer] = [self.enrolments, self.examination]
         if rules.experiments is not None:
             self.final_reducers.append(self.feedback_days)
-        self.tables: Mapping[str, Table] = {
+        self.tables: Mapping[str, Reducer] = {
             PANES: self.panes,
             UNIQUE_USERS: self.unique_users,
             EXPERIMENTS: self.enrolments,

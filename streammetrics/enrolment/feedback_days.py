@@ -10,21 +10,17 @@ import msgspec
 from streammetrics.enrolment.runs import KnownRuns
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.sessions.store import FinalEvents
-from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
+from streammetrics.state.codec import VERSION, encode_json, plain_json, reader
 from streammetrics.state.tables import RowChanges, TaskTimes
 
 FEEDBACK_DAYS: Final = "feedback_days"
 """The table of the feedback of days, by UTC day since the epoch."""
-_decode = msgspec.json.Decoder(tuple[int, int, int]).decode
+_read = reader(msgspec.json.Decoder(tuple[int, int, int]).decode, plain_json, "the feedback of a day")
 
 
 def decode_feedback_day(stored: bytes) -> tuple[int, int]:
     """Return the matched and the other feedback of a day. Raises StateError for bytes of another form or version."""
-    try:
-        version, matched, unmatched = _decode(stored)
-    except msgspec.DecodeError as error:
-        raise refusal(stored, plain_json, "the feedback of a day", error) from error
-    check_version(version, "the feedback of a day")
+    _, matched, unmatched = _read(stored)
     return matched, unmatched
 
 

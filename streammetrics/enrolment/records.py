@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from streammetrics.enrolment.rules import CovariatePeriod
-from streammetrics.state.codec import VERSION, check_version, plain_msgpack, refusal
+from streammetrics.state.codec import VERSION, plain_msgpack, reader, refusal
 from streammetrics.state.msgpack import pack
 from streammetrics.windows.last_seen import LastSeen, StoredLastSeen
 
@@ -125,9 +125,8 @@ class UserRecord(msgspec.Struct, gc=False):
         return [(scopes.stored, *totals) for scopes, totals in self.entries.items()]
 
 
-_decode_totals = msgspec.msgpack.Decoder(
-    tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]
-).decode
+_Stored = tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]
+_read_totals = reader(msgspec.msgpack.Decoder(_Stored).decode, plain_msgpack, "a user's totals")
 _read_scopes = msgspec.msgpack.Decoder(list[StoredScope]).decode
 
 
@@ -140,11 +139,7 @@ def encode_user_totals(
 def decode_user_totals(
     stored: bytes,
 ) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]:
-    try:
-        version, totals, earlier, last_seen, exposed = _decode_totals(stored)
-    except msgspec.DecodeError as error:
-        raise refusal(stored, plain_msgpack, "a user's totals", error) from error
-    check_version(version, "a user's totals")
+    _, totals, earlier, last_seen, exposed = _read_totals(stored)
     return totals, earlier, last_seen, exposed
 
 

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
+from streammetrics.state.codec import VERSION, encode_json, plain_json, reader
 
 SCALES: Final = "scales "
 
-_decode = msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode
+_read = reader(msgspec.json.Decoder(tuple[int, int, dict[str, float]]).decode, plain_json, "an experiment's scales")
 
 
 class Scales(NamedTuple):
@@ -25,11 +25,7 @@ def encode_scales(scales: Scales) -> bytes:
 
 
 def decode_scales(stored: bytes) -> Scales:
-    try:
-        version, until, by_measure = _decode(stored)
-    except msgspec.DecodeError as error:
-        raise refusal(stored, plain_json, "an experiment's scales", error) from error
-    check_version(version, "an experiment's scales")
+    _, until, by_measure = _read(stored)
     return Scales(until, by_measure)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from streammetrics.errors import StateError, UnfitStateError
+
+ReadT = TypeVar("ReadT", bound=tuple[Any, ...])
 
 VERSION: Final = 1
 
@@ -38,3 +40,17 @@ def refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exce
         if isinstance(found, list) and found and isinstance(found[0], int):
             check_version(found[0], what)
     return StateError(f"{what} in the store cannot be read ({error})", "start a new redis.namespace and replay from the topics")
+
+
+def reader(decode: Callable[[bytes], ReadT], plain: Callable[[bytes], Any], what: str) -> Callable[[bytes], ReadT]:
+    """Return a function that decodes values, tuples that begin with the version. It raises StateError for any other value."""
+
+    def read(stored: bytes) -> ReadT:
+        try:
+            found = decode(stored)
+        except msgspec.DecodeError as error:
+            raise refusal(stored, plain, what, error) from error
+        check_version(found[0], what)
+        return found
+
+    return read

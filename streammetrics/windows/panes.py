@@ -14,7 +14,7 @@ import msgspec
 
 from streammetrics.events.event_time import FOREVER, NEVER, pane_start
 from streammetrics.events.model import Labels
-from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
+from streammetrics.state.codec import VERSION, encode_json, plain_json, reader
 from streammetrics.windows.tally_deltas import add_tallies
 
 WindowView: TypeAlias = Literal["final", "live"]
@@ -161,7 +161,7 @@ class WindowRules:
     live_wait_ms: int = 0
 
 
-_decode = msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode
+_read = reader(msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode, plain_json, "a pane")
 
 
 def encode_pane(pane: Pane) -> bytes:
@@ -169,9 +169,5 @@ def encode_pane(pane: Pane) -> bytes:
 
 
 def decode_pane(stored: bytes) -> Pane:
-    try:
-        version, tallies = _decode(stored)
-    except msgspec.DecodeError as error:
-        raise refusal(stored, plain_json, "a pane", error) from error
-    check_version(version, "a pane")
+    _, tallies = _read(stored)
     return {Group(*group): tally for *group, tally in tallies}

@@ -13,7 +13,7 @@ import msgspec
 
 from streammetrics.metrics import Scorer
 from streammetrics.sessions.state import GradedPositions, pairs_of
-from streammetrics.state.codec import VERSION, check_version, plain_msgpack, refusal
+from streammetrics.state.codec import VERSION, plain_msgpack, reader
 from streammetrics.state.msgpack import pack
 
 ExperimentVariant: TypeAlias = tuple[str, str]
@@ -62,7 +62,7 @@ def unflatten_counts(numbers: Iterable[int]) -> dict[tuple[int, int], int]:
     return {(kind, gap): count for kind, gap, count in zip(each, each, each, strict=True)}
 
 
-_decode = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode
+_read = reader(msgspec.msgpack.Decoder(tuple[int, list[tuple[str, str, list[int]]]]).decode, plain_msgpack, "the user counts of a pane")
 
 
 def encode_user_counts(pane: PaneUserCounts) -> bytes:
@@ -70,9 +70,5 @@ def encode_user_counts(pane: PaneUserCounts) -> bytes:
 
 
 def decode_user_counts(stored: bytes) -> PaneUserCounts:
-    try:
-        version, variants = _decode(stored)
-    except msgspec.DecodeError as error:
-        raise refusal(stored, plain_msgpack, "the user counts of a pane", error) from error
-    check_version(version, "the user counts of a pane")
+    _, variants = _read(stored)
     return {(experiment, variant): unflatten_counts(numbers) for experiment, variant, numbers in variants}
