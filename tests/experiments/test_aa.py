@@ -5,7 +5,6 @@ Experiments through the whole product give the same decisions, at every look, as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,18 +18,10 @@ from tests.bench.aa_hard import BITS, HARD, HARD_LOOKS, MEASURES, draw_hard, eve
 from tests.bench.aa_power import CASES, planned_users
 from tests.bench.aa_rules import ALPHA, OURS, judge
 from tests.bench.aa_traffic import REGIMES, UNIT, Ints, Regime, Traffic, draw
+from tests.experiments.samples import at_most
 
 EXPERIMENTS = 50
 LOOKS = 200
-
-
-def at_most(share: float, experiments: int) -> int:
-    """Return the count that a binomial variable with this share exceeds with probability below 1 in 10,000."""
-    tail, count = 1.0, -1
-    while tail > 1e-4:
-        count += 1
-        tail -= math.comb(experiments, count) * share**count * (1 - share) ** (experiments - count)
-    return count
 
 
 def test_without_an_effect_our_rules_keep_their_error_and_the_usual_rules_do_not() -> None:
