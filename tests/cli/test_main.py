@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from itertools import product
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from streammetrics.errors import ConfigError
 from tests.servers.process import free_port
 from tests.support.command_line import environment, streammetrics
 from tests.support.paths import ROOT
+from tests.support.tables import for_each
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
 COMMANDS += ("spark", "decode", "plan", "gate", "schema", "differences")
@@ -75,7 +77,7 @@ def test_the_version_is_printed() -> None:
     assert invoke("--version").output == f"streammetrics, version {__version__}\n"
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *WITHOUT_CONFIG])
+@for_each([*COMMANDS, *WITHOUT_CONFIG])
 def test_help_has_a_description_and_examples(name: str) -> None:
     result = invoke(*name.split(), "--help")
     assert result.exit_code == 0
@@ -126,7 +128,7 @@ def test_serving_commands_have_a_port_option(name: str) -> None:
     assert invoke(*name.split(), "--port", "65536").exit_code == 2
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *WITHOUT_CONFIG])
+@for_each([*COMMANDS, *WITHOUT_CONFIG])
 def test_every_example_in_a_help_text_parses(name: str) -> None:
     lines = [line.strip() for line in (commands()[name].help or "").splitlines()]
     examples = [
@@ -147,7 +149,7 @@ def test_help_does_not_import_the_commands() -> None:
     assert not loaded & {"pydantic", "rich", "kafka", "redis", "uvicorn", "starlette", "prometheus_client", "streammetrics.engine.engine"}
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each(COMMANDS)
 def test_all_configuration_errors_are_reported_with_exit_code_2(name: str) -> None:
     wrong = ["--set", "join.gap_ms=-1", "--set", "windows.pane_ms=none", "--set", "kafka.topic=clicks"]
     result = invoke(*name.split(), *NEEDED.get(name, []), *wrong)
@@ -159,7 +161,7 @@ def test_all_configuration_errors_are_reported_with_exit_code_2(name: str) -> No
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@for_each(COMMANDS)
 def test_wrong_usage_exits_with_2(name: str) -> None:
     assert invoke(*name.split(), "--no-such-option").exit_code == 2
     for given in ("join.gap_ms", "=600000", " =600000"):
@@ -183,9 +185,9 @@ def test_the_tests_find_the_float_options() -> None:
     assert {("demo", "--rate"), ("demo", "--seconds"), ("simulate", "--minutes"), ("simulate", "--lates")} <= {*NUMBERS}
 
 
-@pytest.mark.parametrize(("name", "option"), NUMBERS)
-@pytest.mark.parametrize("given", ["nan", "inf", "-inf"])
-def test_a_number_that_is_not_finite_is_rejected(name: str, option: str, given: str) -> None:
+@for_each(product(NUMBERS, ["nan", "inf", "-inf"]))
+def test_a_number_that_is_not_finite_is_rejected(case: tuple[tuple[str, str], str]) -> None:
+    (name, option), given = case
     result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"Invalid value for '{option}': {given} is not a finite number." in " ".join(result.stderr.split())
@@ -201,9 +203,9 @@ def test_the_tests_find_the_integer_options() -> None:
     assert {("run", "--port"), ("demo", "--seed"), ("simulate", "--events"), ("simulate", "--late-ms")} <= {*WHOLE_NUMBERS}
 
 
-@pytest.mark.parametrize(("name", "option"), WHOLE_NUMBERS)
-@pytest.mark.parametrize("given", [str(2**63), "-1", "9" * 5_000])
-def test_an_invalid_integer_is_rejected(name: str, option: str, given: str) -> None:
+@for_each(product(WHOLE_NUMBERS, [str(2**63), "-1", "9" * 5_000]))
+def test_an_invalid_integer_is_rejected(case: tuple[tuple[str, str], str]) -> None:
+    (name, option), given = case
     result = invoke(*name.split(), *NEEDED.get(name, []), option, given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"Invalid value for '{option}'" in result.stderr

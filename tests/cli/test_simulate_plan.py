@@ -9,6 +9,7 @@ import pytest
 from streammetrics.cli.simulate.plan import FILE_START_MS, STDOUT, SimulateOptions, plan_of
 from streammetrics.connectors.simulated import Regression, Variant
 from streammetrics.errors import ConfigError
+from tests.support.tables import for_each
 
 NOW_MS = 1_800_000_000_000
 
@@ -51,8 +52,7 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
     assert (traffic.impressions_topic, traffic.feedback_topic) == ("events", "events")
 
 
-@pytest.mark.parametrize(
-    ("options", "keys"),
+@for_each(
     [
         (SimulateOptions(), ["--out"]),
         (SimulateOptions(out=(Path("a"), Path("b"), Path("c"))), ["--out"]),
@@ -83,9 +83,10 @@ def test_one_topic_takes_both_kinds_of_events() -> None:
             SimulateOptions(out=(STDOUT,), duplicates=2, lates=2, malformed=2, without_id=2),
             ["--without-id", "--duplicates", "--lates", "--malformed"],
         ),
-    ],
+    ]
 )
-def test_all_invalid_options_are_reported_together(options: SimulateOptions, keys: list[str]) -> None:
+def test_all_invalid_options_are_reported_together(case: tuple[SimulateOptions, list[str]]) -> None:
+    options, keys = case
     with pytest.raises(ConfigError) as caught:
         plan_of(options, TOPICS, NOW_MS)
     assert [problem.key for problem in caught.value.problems] == keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from streammetrics.config import (
 )
 from streammetrics.errors import ConfigError
 from tests.support.settings import by_flags, problem_of, problems_of
+from tests.support.tables import for_each
 
 
 def numeric_bounds() -> list[tuple[str, int, int]]:
@@ -69,8 +70,9 @@ def test_every_setting_has_its_own_variable():
     assert len({*names, *files, "STREAMMETRICS_CONFIG"}) == len(names) + len(files) + 1
 
 
-@pytest.mark.parametrize(("key", "least", "most"), numeric_bounds())
-def test_the_documented_bounds_of_a_number_are_enforced(key, least, most):
+@for_each(numeric_bounds())
+def test_the_documented_bounds_of_a_number_are_enforced(case: tuple[Any, Any, Any]) -> None:
+    key, least, most = case
     for outside in (least - 1, most + 1, str(least - 1), str(most + 1), f"{least}.5", "", "many", True, [least], float("nan")):
         problems = problems_of(flags={key: outside})
         assert [problem.key for problem in problems] == [key]
@@ -84,13 +86,13 @@ def test_most_bounds_are_valid_with_the_other_defaults():
     assert conflicting == {"events.items_max", "experiments.patience_ms", "join.attribution_ms", "windows.pane_ms"}
 
 
-@pytest.mark.parametrize("key", [key for key, least, _ in numeric_bounds() if key.endswith("_ms")])
-def test_a_negative_duration_is_rejected(key):
+@for_each([key for key, least, _ in numeric_bounds() if key.endswith("_ms")])
+def test_a_negative_duration_is_rejected(key: Any) -> None:
     assert problem_of(**{key.replace(".", "__"): -1}).key == key
 
 
-@pytest.mark.parametrize("key", [key for key, known in keys().items() if known.allowed.startswith("one of ")])
-def test_a_choice_accepts_only_the_documented_values(key):
+@for_each([key for key, known in keys().items() if known.allowed.startswith("one of ")])
+def test_a_choice_accepts_only_the_documented_values(key: Any) -> None:
     section, _, leaf = key.partition(".")
     choices = get_args(type(getattr(Settings(), section)).model_fields[leaf].annotation)
     for choice in choices:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from streammetrics.exporters.http.views import STUCK_SECONDS
 from tests.support.settings import SECRET, by_flags, problem_of, problems_of
+from tests.support.tables import for_each
 
 
 def test_sentinels_need_the_name_of_a_service():
@@ -46,8 +49,7 @@ def test_a_redis_url_can_name_a_host_or_a_socket(url):
     assert by_flags({"redis.url": url}).settings.redis.url.get_secret_value() == url
 
 
-@pytest.mark.parametrize(
-    ("query", "advice"),
+@for_each(
     [
         ("foo=bar", "foo: remove it"),
         ("foo", "foo: remove it"),
@@ -66,9 +68,10 @@ def test_a_redis_url_can_name_a_host_or_a_socket(url):
         ("db=x", "db is a number of at most 5 digits"),
         ("db=", "db is a number of at most 5 digits"),
         ("db=1&db=2", "db is given twice"),
-    ],
+    ]
 )
-def test_options_in_the_query_of_a_redis_url_are_rejected_with_advice(query, advice):
+def test_options_in_the_query_of_a_redis_url_are_rejected_with_advice(case: tuple[Any, Any]) -> None:
+    query, advice = case
     problem = problem_of(redis__url=f"rediss://cache?{query}")
     assert (problem.key, problem.value) == ("redis.url", "rediss://cache?***")
     assert problem.allowed.endswith(advice)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +16,11 @@ from streammetrics.config import (
     render_effective,
 )
 from tests.support.settings import PASSWORD_HASH, SASL, SECRET, by_flags, problems_of
+from tests.support.tables import for_each
 
 
-@pytest.mark.parametrize("key", [key for key, known in keys().items() if known.is_secret and key != "redis.url"])
-def test_no_output_contains_a_secret(key):
+@for_each([key for key, known in keys().items() if known.is_secret and key != "redis.url"])
+def test_no_output_contains_a_secret(key: Any) -> None:
     limited = {"http.password_hash": PASSWORD_HASH, "registry.token": "hunter2"}
     secret = (limited | {"client.url": "http://cache/hunter2", "webhook.url": "https://cache/hunter2"}).get(key, SECRET)
     logins = {"http.username": "u", "http.password_hash": PASSWORD_HASH, "client.username": "u", "client.password": SECRET}
@@ -38,8 +41,7 @@ def test_no_output_contains_the_password_of_a_url(url):
         assert "cache" in text
 
 
-@pytest.mark.parametrize(
-    "given",
+@for_each(
     [
         {"redis.password": [SECRET]},
         {"redis.password": {"is": SECRET}},
@@ -56,9 +58,9 @@ def test_no_output_contains_the_password_of_a_url(url):
         {**SASL, "http.port": "x"},
         {"http.password_hash": SECRET},
         {"http.username": "u", "http.password_hash": f"$2b$12${SECRET}{SECRET}"},
-    ],
+    ]
 )
-def test_no_error_about_a_setting_contains_a_secret(given):
+def test_no_error_about_a_setting_contains_a_secret(given: Any) -> None:
     assert problems_of(flags=given)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.config.times import MS_MAX, parse_duration
 from tests.support.settings import problem_of
+from tests.support.tables import for_each
 
 
 @pytest.mark.parametrize(
@@ -29,8 +32,8 @@ def test_a_duration_keeps_its_text(given, text, ms):
     assert (parse_duration(given).text, parse_duration(given).ms) == (text, ms)
 
 
-@pytest.mark.parametrize("given", ["", "m", "-5m", "5 m", "5M", "1.5h", "5w", "0", "0s", "367d", "\u0665m", 0, -1, 1.5, True, None, [5]])
-def test_an_invalid_duration_is_rejected(given):
+@for_each(["", "m", "-5m", "5 m", "5M", "1.5h", "5w", "0", "0s", "367d", "\u0665m", 0, -1, 1.5, True, None, [5]])
+def test_an_invalid_duration_is_rejected(given: Any) -> None:
     with pytest.raises(ValueError, match="a duration"):
         parse_duration(given)
 
@@ -41,8 +44,7 @@ def test_a_number_of_milliseconds_gets_an_equal_text(ms):
     assert (parse_duration(duration.text), duration.ms) == (duration, ms)
 
 
-@pytest.mark.parametrize(
-    ("given", "rule"),
+@for_each(
     [
         ("yesterday", "a time is ISO-8601"),
         ("2026-01-31T09:00:00", "a time needs a zone"),
@@ -58,9 +60,10 @@ def test_a_number_of_milliseconds_gets_an_equal_text(ms):
         (1.5, "a time is ISO-8601"),
         ("", "a time is ISO-8601"),
         ([], "a time is ISO-8601"),
-    ],
+    ]
 )
-def test_an_invalid_start_is_rejected_with_what_is_allowed(given, rule):
+def test_an_invalid_start_is_rejected_with_what_is_allowed(case: tuple[Any, Any]) -> None:
+    given, rule = case
     problem = problem_of(kafka__start=given)
     assert problem.key == "kafka.start"
     assert problem.allowed.startswith("must be earliest, latest, or a time: ISO-8601 with a zone, or epoch milliseconds; ")

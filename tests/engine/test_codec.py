@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import msgspec
 import pytest
@@ -23,6 +24,7 @@ from streammetrics.windows.user_counts import decode_user_counts
 from tests.support.brute_force import machine_for
 from tests.support.machine import facts_of
 from tests.support.strategies import Case, batches, cases
+from tests.support.tables import for_each
 
 
 @given(st.data(), st.one_of(cases(), cases(exposures=True)))
@@ -57,9 +59,9 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 ENCODERS = {"a user's sessions": msgspec.msgpack, "a user's totals": msgspec.msgpack, "the user counts of a pane": msgspec.msgpack}
 
 
-@pytest.mark.parametrize("what", DECODERS)
-@pytest.mark.parametrize("rest", [[], ["another shape"], [{}] * 30], ids=["shorter", "other", "longer"])
-def test_state_of_another_version_is_rejected_with_what_to_do(what: str, rest: list[object]) -> None:
+@for_each(product(DECODERS, [[], ["another shape"], [{}] * 30]))
+def test_state_of_another_version_is_rejected_with_what_to_do(case: tuple[str, list[object]]) -> None:
+    what, rest = case
     stored = ENCODERS.get(what, msgspec.json).encode((NEWER, *rest))
     with pytest.raises(StateError, match=rf"{what} in the store has version {NEWER}.*run the version that wrote it.*redis\.namespace"):
         DECODERS[what](stored)
@@ -72,8 +74,8 @@ def test_state_of_another_shape_is_rejected(what: str) -> None:
         DECODERS[what](stored)
 
 
-@pytest.mark.parametrize("what", DECODERS)
-@pytest.mark.parametrize("stored", [b"", b"\xff", b"not it", b"[]", b"{}", b'["3"]', b'"3"', b"\x80", b"\x90", b"\xa13"])
-def test_bytes_that_are_not_state_are_rejected(what: str, stored: bytes) -> None:
+@for_each(product(DECODERS, [b"", b"\xff", b"not it", b"[]", b"{}", b'["3"]', b'"3"', b"\x80", b"\x90", b"\xa13"]))
+def test_bytes_that_are_not_state_are_rejected(case: tuple[str, bytes]) -> None:
+    what, stored = case
     with pytest.raises(StateError, match="cannot be read"):
         DECODERS[what](stored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from streammetrics.events import EventLimits, MalformedEvent, native_decoder, ubi_decoder
 from streammetrics.events.envelopes import Envelope, without_envelope
 from tests.events.samples import FEEDBACK, IMPRESSION, sent
+from tests.support.tables import for_each
 
 native = native_decoder(EventLimits())
 ENVELOPES: tuple[Envelope, ...] = ("connect", "debezium", "cloudevents", "kcat")
@@ -48,9 +50,9 @@ CASES: list[tuple[Envelope, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("event", [IMPRESSION, FEEDBACK, {**FEEDBACK, "item_id": 'ü"\\'}, {"type": "other"}])
-@pytest.mark.parametrize(("envelope", "wrap"), CASES)
-def test_an_event_in_an_envelope_is_the_event(envelope: Envelope, wrap: Any, event: dict[str, Any]) -> None:
+@for_each(product([IMPRESSION, FEEDBACK, {**FEEDBACK, "item_id": 'ü"\\'}, {"type": "other"}], CASES))
+def test_an_event_in_an_envelope_is_the_event(case: tuple[dict[str, Any], tuple[Envelope, Any]]) -> None:
+    event, (envelope, wrap) = case
     inside = sent(event)
     found, expected = without_envelope(envelope, native)(wrapped(wrap(event))), native(inside)
     assert [getattr(each, "reason", each) for each in found] == [getattr(each, "reason", each) for each in expected]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import ConfigError
 from streammetrics.events.grades import ACTION_CHARS_MAX, DEFAULT_GRADES, GRADE_MAX, RULES_MAX, THRESHOLD_MAX, GradeRules, parse_grades
+from tests.support.tables import for_each
 
 numbers = st.integers(-50, 50) | st.decimals(-50, 50, places=3).map(float)
 conditions = st.none() | st.tuples(st.sampled_from([">=", ">"]), numbers)
@@ -121,8 +123,7 @@ def test_grades_range_from_zero_to_the_limit(grade):
     assert parse_grades(f"click={grade}").grade("click", None) == float(grade)
 
 
-@pytest.mark.parametrize(
-    "rule",
+@for_each(
     [
         "",
         "click",
@@ -149,9 +150,9 @@ def test_grades_range_from_zero_to_the_limit(grade):
         "wa\nb=1",
         "\ud800=1",
         "x" * 129 + "=1",
-    ],
+    ]
 )
-def test_an_unreadable_rule_is_rejected_and_shown_in_the_message(rule):
+def test_an_unreadable_rule_is_rejected_and_shown_in_the_message(rule: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_grades(f"click=1, {rule}")
     (problem,) = caught.value.problems

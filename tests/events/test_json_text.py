@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.events.json_text import NESTING_MAX, is_shallow, iso_ms, too_deep
+from tests.support.tables import for_each
 
 SHORTEST = {"[": ("[", "]"), "{": ('{"":', "}")}
 
@@ -20,11 +22,9 @@ def nested(kinds: str, innermost: str = "", within: str = "") -> bytes:
     return f"{within}{opening}{innermost}{closing}".encode()
 
 
-@pytest.mark.parametrize("kinds", ["[", "{", "[{", "{[", "[[{", "{{["])
-@pytest.mark.parametrize("levels", range(NESTING_MAX - 2, NESTING_MAX + 4))
-@pytest.mark.parametrize("innermost", ["{}", "[]", "[{}]"])
-@pytest.mark.parametrize("spaces", ["", " "])
-def test_deep_json_is_never_called_shallow(kinds: str, levels: int, innermost: str, spaces: str):
+@for_each(product(["[", "{", "[{", "{[", "[[{", "{{["], range(NESTING_MAX - 2, NESTING_MAX + 4), ["{}", "[]", "[{}]"], ["", " "]))
+def test_deep_json_is_never_called_shallow(case: tuple[str, int, str, str]) -> None:
+    kinds, levels, innermost, spaces = case
     value = nested((kinds * levels)[:levels], innermost, spaces)
     json.loads(value)
     assert not (too_deep(value) and is_shallow(value))

@@ -14,6 +14,7 @@ from streammetrics.events import Event, EventLimits, Impression, MalformedEvent,
 from streammetrics.events.label_cache import LabelSets
 from streammetrics.events.native import read_event
 from tests.events.samples import IMPRESSION, sent, texts
+from tests.support.tables import for_each
 
 LIMITS = EventLimits()
 BARE = sent(IMPRESSION, experiments=..., segments=...)
@@ -79,15 +80,14 @@ def test_experiments_and_segments_are_never_confused():
         assert decode(value) == (reference(value),)
 
 
-@pytest.mark.parametrize(
-    "invalid",
+@for_each(
     [
         *('{"a":"x","b":7}', '{"a":"x","":"y"}', '{"a":"x\\u0000"}', '{"a":"x\\u0085"}', '{"a":"x\x7f"}', '{"a":"x\x85"}', '{"a":""}'),
         *('{"a":{"a":"x"}}', '["a","x"]', '"a"', "7", "true", '{"a":null}', '{"a":"' + "x" * 129 + '"}'),
         json.dumps({f"a{index}": "x" for index in range(17)}),
-    ],
+    ]
 )
-def test_labels_that_are_not_plain_give_the_same_list_every_time(invalid: str):
+def test_labels_that_are_not_plain_give_the_same_list_every_time(invalid: str) -> None:
     decode = native_decoder(LIMITS)
     for _ in range(2):
         assert decode(label_sets('{"a":"x"}', "{}")) == (reference(label_sets('{"a":"x"}', "{}")),)

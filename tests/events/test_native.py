@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.events.samples import (
     sent,
     spliced,
 )
+from tests.support.tables import for_each
 
 LIMITS = EventLimits(exposures=True)
 decode = native_decoder(LIMITS)
@@ -162,8 +164,7 @@ def test_items_with_positions_may_be_sent_in_any_order(data: st.DataObject, plac
 # Times
 
 
-@pytest.mark.parametrize(
-    ("text", "ts"),
+@for_each(
     [
         ("0", 0),
         ("253402300799999", 253402300799999),
@@ -182,16 +183,16 @@ def test_items_with_positions_may_be_sent_in_any_order(data: st.DataObject, plac
         ('"2024-11-21T10:00:00-00:00"', 1732183200000),
         ('"1969-12-31T23:00:00-01:00"', 0),
         ('"2024-02-29T00:00:00Z"', 1709164800000),
-    ],
+    ]
 )
-def test_a_time_is_milliseconds_or_iso_with_a_zone(text: str, ts: int):
+def test_a_time_is_milliseconds_or_iso_with_a_zone(case: tuple[str, int]) -> None:
+    text, ts = case
     found = only(spliced(FEEDBACK, "ts", text))
     assert isinstance(found, Feedback), found
     assert found.ts == ts
 
 
-@pytest.mark.parametrize(
-    "text",
+@for_each(
     [
         *("-1", "253402300800000", "1732183200123.0", "1.5", "1e3", "1E12", "true", "[]", "{}", "9" * 30, "9" * 5000),
         *('""', '"1732183200123"'),
@@ -199,9 +200,9 @@ def test_a_time_is_milliseconds_or_iso_with_a_zone(text: str, ts: int):
         *('"2024-11-21T10:60:00Z"', '"2024-11-21T10:00:00+24:00"', '"2024-11-21T10:00:00+01:60"', '"0000-01-01T00:00:00Z"'),
         *('"1969-12-31T23:59:59.999Z"', '"9999-12-31T23:59:59-00:01"', '"2024-W47-4T10:00:00Z"', '"2024-11-21T10:00:00.Z"'),
         *('" 2024-11-21T10:00:00Z"', '"2024-11-21T10:00:00Z\\n"', '"\u0662024-11-21T10:00:00Z"', '"yesterday"'),
-    ],
+    ]
 )
-def test_any_other_time_is_malformed(text: str):
+def test_any_other_time_is_malformed(text: str) -> None:
     assert reason(spliced(FEEDBACK, "ts", text)) == "bad_ts"
 
 
@@ -238,8 +239,7 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
     assert reason(value) == "empty"
 
 
-@pytest.mark.parametrize(
-    "value",
+@for_each(
     [
         *(b"{", b"}", b"[]", b"7", b"null", b'"impression"', sent(FEEDBACK)[:-1], sent(FEEDBACK) + b"x"),
         *(sent(FEEDBACK) * 2, b"\xef\xbb\xbf" + sent(FEEDBACK), sent(FEEDBACK).decode().encode("utf-16"), b"\x00" + sent(FEEDBACK)),
@@ -251,14 +251,13 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
         *(spliced(FEEDBACK, field, '"~"').replace(b"~", b"\xff") for field in ("item_id", "unknown_field")),
         spliced(FEEDBACK, "unknown_field", '"~"').replace(b"~", b"\xed\xa0\x80"),
         sent(FEEDBACK)[:-1] + b',"\xff":1}',
-    ],
+    ]
 )
-def test_anything_but_a_json_object_in_utf8_is_bad_json(value: bytes):
+def test_anything_but_a_json_object_in_utf8_is_bad_json(value: bytes) -> None:
     assert reason(value) == "bad_json"
 
 
-@pytest.mark.parametrize(
-    ("event", "field", "text", "expected"),
+@for_each(
     [
         (FEEDBACK, "type", "7", "bad_type"),
         (FEEDBACK, "type", '"Feedback"', "bad_type"),
@@ -287,37 +286,41 @@ def test_anything_but_a_json_object_in_utf8_is_bad_json(value: bytes):
             (IMPRESSION, "items", f'["a",{{"id":"b","team":{text}}}]', "bad_label")
             for text in ('""', "7", "true", "[]", "{}", '"a\\nb"', '"\u007f"', f'"{"x" * 129}"')
         ),
-    ],
+    ]
 )
-def test_each_broken_rule_has_its_reason(event: dict[str, Any], field: str, text: str, expected: str):
+def test_each_broken_rule_has_its_reason(case: tuple[dict[str, Any], str, str, str]) -> None:
+    event, field, text, expected = case
     assert reason(spliced(event, field, text)) == expected
 
 
-@pytest.mark.parametrize(("event", "field"), [(event, field) for event in (IMPRESSION, FEEDBACK) for field in event])
-def test_required_fields_must_be_present(event: dict[str, Any], field: str):
+@for_each([(event, field) for event in (IMPRESSION, FEEDBACK) for field in event])
+def test_required_fields_must_be_present(case: tuple[dict[str, Any], str]) -> None:
+    event, field = case
     found = only(sent(event, **{field: ...}))
     optional = ("experiments", "segments") if event is IMPRESSION else ("value", "impression_id")
     assert isinstance(found, MalformedEvent) != (field in optional)
     assert not isinstance(found, MalformedEvent) or found.reason == "missing_field"
 
 
-@pytest.mark.parametrize("field", ["experiments", "segments"])
-@pytest.mark.parametrize(
-    ("bad", "dropped"),
-    [
-        ('"b":null', ()),
-        ('"b":{"x":7}', ("label_bad_type",)),
-        ('"b":["x"]', ("label_bad_type",)),
-        ('"":"x"', ("label_empty",)),
-        ('"b":"\\u001f"', ("label_bad_text",)),
-        ('"b\\u007f":"x"', ("label_bad_text",)),
-        (f'"b":"{"x" * 129}"', ("label_too_long",)),
-        (f'"{"x" * 129}":"x"', ("label_too_long",)),
-        ('"b":{},"c":null,"d":[],"":"x"', ("label_bad_type", "label_bad_type", "label_empty")),
-        ('"b":"x","b":{}', ("label_bad_type",)),
-    ],
+@for_each(
+    product(
+        ["experiments", "segments"],
+        [
+            ('"b":null', ()),
+            ('"b":{"x":7}', ("label_bad_type",)),
+            ('"b":["x"]', ("label_bad_type",)),
+            ('"":"x"', ("label_empty",)),
+            ('"b":"\\u001f"', ("label_bad_text",)),
+            ('"b\\u007f":"x"', ("label_bad_text",)),
+            (f'"b":"{"x" * 129}"', ("label_too_long",)),
+            (f'"{"x" * 129}":"x"', ("label_too_long",)),
+            ('"b":{},"c":null,"d":[],"":"x"', ("label_bad_type", "label_bad_type", "label_empty")),
+            ('"b":"x","b":{}', ("label_bad_type",)),
+        ],
+    )
 )
-def test_a_bad_label_costs_only_that_label(field: str, bad: str, dropped: tuple[str, ...]):
+def test_a_bad_label_costs_only_that_label(case: tuple[str, tuple[str, tuple[str, ...]]]) -> None:
+    field, (bad, dropped) = case
     found = only(spliced(IMPRESSION, field, f'{{{bad},"a":"x"}}'))
     assert isinstance(found, Impression)
     assert getattr(found, field) == (("a", "x"),)
@@ -496,11 +499,9 @@ def test_every_form_of_feedback_gives_a_plain_feedback():
         assert type(feedback(ts=ts)) is Feedback
 
 
-@pytest.mark.parametrize("ids_max", [3, 9, 30])
-@pytest.mark.parametrize("labels_max", [3, 9, 30])
-@pytest.mark.parametrize("field", ["user_id", "item_id", "impression_id", "action"])
-@pytest.mark.parametrize("char", ["x", "\u00e9", "\U0001f600"])
-def test_each_string_of_a_feedback_is_checked_against_its_own_limit(ids_max: int, labels_max: int, field: str, char: str):
+@for_each(product([3, 9, 30], [3, 9, 30], ["user_id", "item_id", "impression_id", "action"], ["x", "\u00e9", "\U0001f600"]))
+def test_each_string_of_a_feedback_is_checked_against_its_own_limit(case: tuple[int, int, str, str]) -> None:
+    ids_max, labels_max, field, char = case
     limits = EventLimits(id_chars_max=ids_max, label_chars_max=labels_max)
     narrow = native_decoder(limits)
     most = labels_max if field == "action" else ids_max

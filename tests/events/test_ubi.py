@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from streammetrics.events import (
 from streammetrics.events.outcomes import MALFORMED
 from tests.events.samples import sent, spliced
 from tests.fuzz.laws import only_explainers
+from tests.support.tables import for_each
 
 LIMITS = EventLimits()
 BY_HITS = UbiSettings(lists_from="hit_ids")
@@ -78,11 +80,14 @@ def test_any_other_action_is_feedback():
     assert only(sent(CLICKED)) == CLICK
 
 
-@pytest.mark.parametrize(
-    "attributes", [..., None, {}, {"object": None}, {"object": {}}, {"object": {"object_id": None}}, {"object": {"object_id": ""}}]
+@for_each(
+    product(
+        [..., None, {}, {"object": None}, {"object": {}}, {"object": {"object_id": None}}, {"object": {"object_id": ""}}],
+        ["search", "impression"],
+    )
 )
-@pytest.mark.parametrize("action", ["search", "impression"])
-def test_an_event_without_an_object_is_feedback_on_no_item(attributes: object, action: str):
+def test_an_event_without_an_object_is_feedback_on_no_item(case: tuple[object, str]) -> None:
+    attributes, action = case
     found = only(sent(SEARCHED, action_name=action, event_attributes=attributes))
     assert found == Feedback("c1", 1732183200123, NO_ITEM, action, None, "q1")
 
@@ -305,8 +310,7 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
     assert of(value) == ["empty"]
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
+@for_each(
     [
         (b"{", "bad_json"),
         (b"[]", "bad_json"),
@@ -329,9 +333,10 @@ def test_absent_and_blank_values_are_empty(value: bytes | None):
         (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": {"ordinal": -1}}), "bad_position"),
         (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": {"ordinal": 1.5}}), "bad_position"),
         (sent(SHOWN, event_attributes={"object": {"object_id": "B07"}, "position": 4}), "bad_position"),
-    ],
+    ]
 )
-def test_each_broken_rule_has_its_reason(value: bytes, expected: str):
+def test_each_broken_rule_has_its_reason(case: tuple[bytes, str]) -> None:
+    value, expected = case
     assert only(value) == expected
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from streammetrics.experiments.first_passage import PathStart, crossing_times, quantiles
 from streammetrics.experiments.sequence import Mixture, one_sided
+from tests.support.tables import for_each
 
 
 def line_crossed(height: float, slope: float, drift: float, length: float) -> float:
@@ -22,10 +24,9 @@ def line_crossed(height: float, slope: float, drift: float, length: float) -> fl
     return below((net * length - height) / root) + math.exp(2 * net * height) * below((-net * length - height) / root)
 
 
-@pytest.mark.parametrize("slope", [0.0, 0.3, -0.2])
-@pytest.mark.parametrize("drift", [0.1, 1.0, 2.0])
-@pytest.mark.parametrize("score", [0.0, 1.5, -2.0])
-def test_a_straight_boundary_has_the_closed_form(slope: float, drift: float, score: float) -> None:
+@for_each(product([0.0, 0.3, -0.2], [0.1, 1.0, 2.0], [0.0, 1.5, -2.0]))
+def test_a_straight_boundary_has_the_closed_form(case: tuple[float, float, float]) -> None:
+    slope, drift, score = case
     start = PathStart(2.0, score)
     times, crossed = crossing_times(lambda information: 2.0 + slope * information, drift, start, 30.0)
     height = 2.0 + slope * 2.0 - score

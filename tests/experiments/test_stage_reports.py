@@ -15,6 +15,7 @@ from streammetrics.reports.published import encoded
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import stored
 from tests.experiments.stage_samples import StageArm, Totals, ramp, stored_cells
+from tests.support.tables import for_each
 
 FIRST = Stage(name="5 %", shares={"control": 19, "treatment": 1})
 SECOND = Stage(name="half", shares={"control": 1, "treatment": 1}, start_ms=500_000)
@@ -170,8 +171,7 @@ def test_an_experiment_without_stages_has_none_in_its_report() -> None:
     assert (found.stages, found.unit, list(stage_rows(found))) == ((), "user", [])
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
+@for_each(
     [
         ({"stages": (FIRST, replace(SECOND, shares={"control": 1, "other": 1}))}, "stage 'half': got control, other; must name the same"),
         ({"stages": (FIRST, replace(SECOND, shares={"treatment": 1}))}, "end the experiment there"),
@@ -185,9 +185,10 @@ def test_an_experiment_without_stages_has_none_in_its_report() -> None:
         ({"stages": (FIRST,), "control": "other"}, "control: got 'other'; must be one of control, treatment"),
         ({"unit": "request"}, "unit: got 'request'"),
         ({"stages": tuple(replace(FIRST, name=str(n), start_ms=n) for n in range(1, 18))}, "got 17; must be at most 16"),
-    ],
+    ]
 )
-def test_stages_that_do_not_fit_are_rejected(rules: dict[str, object], message: str) -> None:
+def test_stages_that_do_not_fit_are_rejected(case: tuple[dict[str, object], str]) -> None:
+    rules, message = case
     with pytest.raises(ExperimentError) as caught:
         Policy(**rules)  # type: ignore[arg-type]
     assert message in str(caught.value)

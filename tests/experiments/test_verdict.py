@@ -22,6 +22,7 @@ from streammetrics.experiments.strata import Cells
 from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.experiments.words import percent
 from tests.experiments.columns import MEASURES
+from tests.support.tables import for_each
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 HITS = Measure("hit_rate", 10, "mean", 2, 1, 40)
@@ -263,8 +264,7 @@ def test_the_control_is_configured_or_has_a_conventional_name() -> None:
     assert Policy().control_of(["a", "b"]) is None
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@for_each(
     [
         ({"alpha": 0.0}, "alpha: got 0.0"),
         ({"margin": 1.0}, "margin: got 1.0"),
@@ -278,8 +278,9 @@ def test_the_control_is_configured_or_has_a_conventional_name() -> None:
         ({"shares": {"a": 1.0}}, "shares: got"),
         ({"shares": {"a": 1.0, "b": 0.0}}, "share of 'b': got 0.0"),
         ({"shares": {"a": 1.0, "b": 1.0}, "control": "c"}, "control: got 'c'; must be one of a, b"),
-    ],
+    ]
 )
-def test_invalid_policies_are_rejected(options: dict[str, object], message: str) -> None:
+def test_invalid_policies_are_rejected(case: tuple[dict[str, object], str]) -> None:
+    options, message = case
     with pytest.raises(ExperimentError, match=message):
         Policy(**options)  # type: ignore[arg-type]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 
 from tests.faults.schedule import BETWEEN, FORMS, ON_PROCESSES, Fault, Link, network_faults, process_faults
+from tests.support.tables import for_each
 
 Schedule = Callable[[int, int], list[Fault]]
 
@@ -19,15 +20,15 @@ def test_a_seed_decides_all_faults(faults: Schedule) -> None:
     assert faults(3, 10) == faults(3, 60)[: len(faults(3, 10))], "a shorter run has the same faults"
 
 
-@pytest.mark.parametrize("faults", [network_faults, process_faults])
-@pytest.mark.parametrize("seed", range(20))
-def test_faults_end_before_the_next_begins_and_before_the_run_ends(faults: Schedule, seed: int) -> None:
+@for_each(product([network_faults, process_faults], range(20)))
+def test_faults_end_before_the_next_begins_and_before_the_run_ends(case: tuple[Schedule, int]) -> None:
+    faults, seed = case
     found = faults(seed, 30)
     assert all(one.begin + one.seconds < other.begin for one, other in pairwise(found))
     assert found[-1].begin + found[-1].seconds <= 30 * 60
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each(range(20))
 def test_every_form_comes_between_every_pair_of_groups(seed: int) -> None:
     rounds = network_faults(seed, 30)[: len(BETWEEN) * len(FORMS)]
     kinds = [(fault.form, fault.ways, fault.host.partition("-")[0], fault.others[0].partition("-")[0]) for fault in rounds]

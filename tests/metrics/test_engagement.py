@@ -10,6 +10,7 @@ import pytest
 from streammetrics.metrics import Metric, MetricError, Scorer, TallyLayout
 from streammetrics.metrics.engagement import BOUNDS_MS, EngagementFacts, EngagementLayout
 from streammetrics.metrics.names import ENGAGEMENT_NAMES
+from tests.support.tables import for_each
 
 METRICS = [Metric(name, 2 if name == "first_click_share" else 0) for name in ENGAGEMENT_NAMES]
 
@@ -88,7 +89,7 @@ def test_a_ratio_of_no_clicks_is_left_out() -> None:
     assert layout.means([2, 0, 0, 0, 0]) == {"mrr@3": 0.0}
 
 
-@pytest.mark.parametrize("name", ENGAGEMENT_NAMES)
+@for_each(ENGAGEMENT_NAMES)
 def test_only_the_share_of_first_clicks_has_a_cut_off(name: str) -> None:
     wrong = 0 if name == "first_click_share" else 3
     with pytest.raises(MetricError, match=f"cut-off of {name}"):

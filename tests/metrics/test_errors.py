@@ -14,12 +14,13 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.metrics import ALL_METRIC_NAMES, Metric, MetricError, Scorer, Spec, parse_metric
 from streammetrics.metrics.names import WHOLE_LIST_NAMES
 from streammetrics.offline.inputs.frames import from_wide_frame
+from tests.support.tables import for_each
 
 SCORER = Scorer(["ndcg@10", "map@5"], items_max=50, grade_max=7)
 TABLE = Scorer(["ndcg@10"], Spec(gain=(0, 1, 3)))
 
 
-@pytest.mark.parametrize("name", ALL_METRIC_NAMES)
+@for_each(ALL_METRIC_NAMES)
 def test_printing_a_parsed_metric_gives_its_name(name: str) -> None:
     if name in WHOLE_LIST_NAMES:
         assert str(parse_metric(name)) == name
@@ -36,8 +37,7 @@ def test_invalid_metric_names_are_rejected(text: str) -> None:
         parse_metric(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "here"),
+@for_each(
     [
         ("NDCG@10", "ndcg@10"),
         ("nDCG@5", "ndcg@5"),
@@ -76,9 +76,10 @@ def test_invalid_metric_names_are_rejected(text: str) -> None:
         ("set_F", "set_f1"),
         ("set_P", "set_precision"),
         ("gm_map", "gm_map"),
-    ],
+    ]
 )
-def test_names_of_other_tools_are_accepted(text: str, here: str) -> None:
+def test_names_of_other_tools_are_accepted(case: tuple[str, str]) -> None:
+    text, here = case
     assert str(parse_metric(text)) == here
 
 
@@ -126,8 +127,7 @@ def test_a_metric_is_checked_when_constructed(name: str, k: int) -> None:
         Metric(name, k)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@for_each(
     [
         (lambda s: s.score_hits([3, 3], [0, 1], [0, 2], [1, -2]), "grade: got -2 at list 1, position 2; allowed are finite numbers 0..7"),
         (lambda s: s.score_hits([3], [0], [0], [math.nan]), "grade: got nan at list 0, position 0"),
@@ -181,15 +181,15 @@ def test_a_metric_is_checked_when_constructed(name: str, k: int) -> None:
         (lambda s: s.score_ragged(np.array([1j]), [0, 1]), "grades: got dtype complex128; allowed are real numbers"),
         (lambda s: s.score_ragged([None], [0, 1]), "grades: got dtype object; allowed are real numbers"),
         (lambda s: s.values([1]), "row: got 1 columns; allowed are 2"),
-    ],
+    ]
 )
-def test_invalid_input_is_rejected_with_its_place(call: Callable[[Scorer], object], message: str) -> None:
+def test_invalid_input_is_rejected_with_its_place(case: tuple[Callable[[Scorer], object], str]) -> None:
+    call, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         call(SCORER)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
+@for_each(
     [
         (lambda: Scorer([]), "metrics: got none"),
         (lambda: Scorer("ndcg@5"), "metrics: got 'ndcg@5'; allowed is a sequence"),
@@ -222,9 +222,10 @@ def test_invalid_input_is_rejected_with_its_place(call: Callable[[Scorer], objec
         (lambda: Spec(discount="none"), "spec field discount: got 'none'"),  # type: ignore[arg-type]
         (lambda: Spec(relevance_threshold=0), "spec field relevance_threshold: got 0; allowed are finite numbers > 0"),
         (lambda: Spec(relevance_threshold=math.nan), "spec field relevance_threshold: got nan"),
-    ],
+    ]
 )
-def test_invalid_requests_are_rejected(make: Callable[[], object], message: str) -> None:
+def test_invalid_requests_are_rejected(case: tuple[Callable[[], object], str]) -> None:
+    make, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         make()
 

@@ -17,6 +17,7 @@ from streammetrics.metrics.names import WHOLE_LIST_NAMES
 from streammetrics.metrics.units import discount_units, persistence_units
 from tests.metrics import oracle
 from tests.metrics.lists import GRADE_TOP, WHOLE, accepted, at_cutoffs, batches, lists_of, metric_names, scorers
+from tests.support.tables import for_each
 
 EVERYTHING = [*WHOLE_LIST_NAMES, *at_cutoffs(ALL_METRIC_NAMES, (1, 3, 5, 10, 40))]
 
@@ -26,8 +27,7 @@ def value(metric: str, grades: list[float], spec: Spec | None = None) -> float:
     return scorer.values(scorer.score_list(grades))[metric]
 
 
-@pytest.mark.parametrize(
-    ("metric", "grades", "printed", "digits"),
+@for_each(
     [
         ("dcg@3", [3, 2, 3, 0, 1], 5.76186, 5),
         ("dcg@3", [3, 3, 2, 1, 0], 5.89279, 5),
@@ -48,9 +48,10 @@ def value(metric: str, grades: list[float], spec: Spec | None = None) -> float:
         ("recall@2", [1, 1, 0, 1, 0], 0.666667, 6),
         ("item_hit_rate@10", [1, 1, 0, 1, 0], 0.6, 6),
         ("hit_rate@1", [0, 1], 0, 6),
-    ],
+    ]
 )
-def test_worked_examples_match_to_all_printed_digits(metric: str, grades: list[float], printed: float, digits: int) -> None:
+def test_worked_examples_match_to_all_printed_digits(case: tuple[str, list[float], float, int]) -> None:
+    metric, grades, printed, digits = case
     assert round(value(metric, grades), digits) == printed
 
 

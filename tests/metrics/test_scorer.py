@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from tests.metrics.lists import (
     score_hits,
     scorers,
 )
+from tests.support.tables import for_each
 
 
 @given(batches, st.data(), scorers(), st.randoms(use_true_random=False))
@@ -48,9 +50,9 @@ def test_all_input_shapes_give_the_same_integers(
         np.testing.assert_array_equal(np.reshape(got, expected.shape), expected, err_msg=way)
 
 
-@pytest.mark.parametrize("top", [1, 3, 5, 12])
-@pytest.mark.parametrize("longest", [20, 57, 64, 65, 130, 1024, 1025])
-def test_lists_and_their_hits_have_the_same_scores_for_any_length_and_grade(top: int, longest: int) -> None:
+@for_each(product([1, 3, 5, 12], [20, 57, 64, 65, 130, 1024, 1025]))
+def test_lists_and_their_hits_have_the_same_scores_for_any_length_and_grade(case: tuple[int, int]) -> None:
+    top, longest = case
     chance = np.random.default_rng(longest + top)
     lengths = np.array([0, longest, 1, *chance.integers(0, longest + 1, 40), longest, 0])
     offsets = np.cumsum([0, *lengths])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import CallerError
 from streammetrics.reports.marks import MARKS_MAX, TEXT_CHARS_MAX, Mark, decode_marks, encode_marks, merged, parse_marks
+from tests.support.tables import for_each
 
 NOW_MS = 1_732_183_200_000
 MARKS = st.builds(Mark, st.integers(0, 50), st.sampled_from(["deploy", "alert"]), st.text(max_size=3), st.text(max_size=2))
@@ -123,8 +124,7 @@ def test_an_alert_is_never_in_two_marks_at_one_time(messages: list[tuple[int, in
         assert all(one.ended_ms is not None and one.ended_ms < other.at_ms for one, other in itertools.pairwise(mine))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
+@for_each(
     [
         (b"", "body: got no JSON; send a JSON object such as"),
         (b"[" * 100_000, "body: got no JSON"),
@@ -141,9 +141,10 @@ def test_an_alert_is_never_in_two_marks_at_one_time(messages: list[tuple[int, in
         (body({"text": "a", "at": -1}), "at: got -1"),
         (body({"text": "a", "at": NOW_MS + 86_400_001}), "at most a day ahead"),
         (body({"alerts": [{"status": "firing", "startsAt": "x"}]}), "startsAt: got 'x'"),
-    ],
+    ]
 )
-def test_anything_else_is_refused_with_what_is_allowed(content: bytes, message: str) -> None:
+def test_anything_else_is_refused_with_what_is_allowed(case: tuple[bytes, str]) -> None:
+    content, message = case
     with pytest.raises(CallerError) as caught:
         parse_marks(content, NOW_MS)
     assert message in str(caught.value)

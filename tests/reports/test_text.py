@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.reports.text import fit, isolated
+from tests.support.tables import for_each
 
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 HEBREW = "\u05d0\u05d7\u05e8"
@@ -19,7 +20,7 @@ def test_displayable_text_is_unchanged(text: str) -> None:
     assert fit(text) == text
 
 
-@pytest.mark.parametrize("character", [*BIDI_CONTROLS, *"\x00\x1b\n\r\x7f\x85\u2028\u2029\ud800\udfff\ufffe\uffff"])
+@for_each([*BIDI_CONTROLS, *"\x00\x1b\n\r\x7f\x85\u2028\u2029\ud800\udfff\ufffe\uffff"])
 def test_line_breaks_and_direction_marks_are_replaced(character: str) -> None:
     assert fit(f"a{character}b") == "a\ufffdb"
 

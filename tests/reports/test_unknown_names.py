@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from streammetrics.events.unknown_names import nearest
 from streammetrics.reports.unknown_names import SHOWN_MAX, UnknownName, merge_names
+from tests.support.tables import for_each
 
 KNOWN = {"action": ("click", "purchase"), "type": ("impression", "feedback")}
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
+@for_each(
     [
         ("CLICK", "click"),
         ("Product Clicked", "click"),
@@ -25,9 +23,10 @@ KNOWN = {"action": ("click", "purchase"), "type": ("impression", "feedback")}
         ("page_view", None),
         ("", None),
         ("\u05d0", None),
-    ],
+    ]
 )
-def test_the_nearest_known_name_is_suggested(name: str, meant: str | None) -> None:
+def test_the_nearest_known_name_is_suggested(case: tuple[str, str | None]) -> None:
+    name, meant = case
     assert nearest(name, KNOWN["action"]) == meant
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from io import StringIO
 
-import pytest
 from rich.console import Console
 from rich.text import Text
 
 from streammetrics.cli.output.terminal import FittingTable
+from tests.support.tables import for_each
 
 
 def printed(table: FittingTable, width: int) -> list[str]:
@@ -44,7 +44,7 @@ def test_a_table_that_does_not_fit_becomes_rows() -> None:
     ]
 
 
-@pytest.mark.parametrize("width", range(14, 90))
+@for_each(range(14, 90))
 def test_no_word_or_number_is_cut_on_a_narrow_terminal(width: int) -> None:
     text = " ".join(" ".join(printed(means(), width)).split())
     for whole in ("last hour", "control", "treatment of the week", "1,234", "1,301", "0.5000", "0.2500", "regressed"):

@@ -17,6 +17,7 @@ from streammetrics.connectors.simulated.exposures import EXPOSURE_LEAD_MS, LEFT_
 from streammetrics.connectors.simulated.transport import DEFECTS
 from streammetrics.events import EventLimits, MalformedEvent, native_decoder
 from tests.support.simulated_traffic import START_MS, assert_share, is_good
+from tests.support.tables import for_each
 
 MINUTES_MS = 1_200_000
 TRAFFIC = Traffic(users=400, seed=6, impressions_per_second=3.0, exposures=True)
@@ -152,7 +153,7 @@ def test_exposures_are_late_doubled_and_malformed_at_the_rates_of_all_events() -
     assert_share(sum(newest - ts > 60_000 for newest, ts in zip(accumulate(late, max), late, strict=True)), len(late), 0.1)
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@for_each(DEFECTS)
 def test_each_defect_leaves_no_exposure(defect: object) -> None:
     value = next(record.value for record in generate(TRAFFIC) if record.topic == "exposures")
     assert callable(defect)

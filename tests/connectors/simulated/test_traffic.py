@@ -13,6 +13,7 @@ from streammetrics.events import TS_MAX
 from tests.support.simulated_traffic import (
     with_quality,
 )
+from tests.support.tables import for_each
 
 
 def test_interleaving_needs_two_rankers() -> None:
@@ -20,8 +21,7 @@ def test_interleaving_needs_two_rankers() -> None:
         replace(with_quality(1.0), interleaved=True)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
+@for_each(
     [
         ("users", 0),
         ("users", True),
@@ -48,16 +48,16 @@ def test_interleaving_needs_two_rankers() -> None:
         ("experiment", "\ud800"),
         ("impressions_topic", "no spaces"),
         ("feedback_topic", ""),
-    ],
+    ]
 )
-def test_a_value_out_of_range_is_rejected_by_name(key: str, value: object) -> None:
+def test_a_value_out_of_range_is_rejected_by_name(case: tuple[str, object]) -> None:
+    key, value = case
     with pytest.raises(ConfigError) as refused:
         Traffic(**{key: value})  # type: ignore[arg-type]
     assert [(problem.key, problem.value) for problem in refused.value.problems] == [(key, repr(value))]
 
 
-@pytest.mark.parametrize(
-    ("traffic", "key"),
+@for_each(
     [
         ({"variants": (Variant("a", 0.6), Variant("b", 0.6))}, "variants"),
         ({"variants": (Variant("a", 0.5), Variant("a", 0.5))}, "variants"),
@@ -74,9 +74,10 @@ def test_a_value_out_of_range_is_rejected_by_name(key: str, value: object) -> No
         ({"segments": tuple(Segment(f"s{number}", ("x",)) for number in range(33))}, "segments"),
         ({"catalogue": 5}, "items_per_list"),
         ({"catalogue": 100_001}, "item_id_chars"),
-    ],
+    ]
 )
-def test_an_impossible_combination_is_rejected_by_name(traffic: dict[str, object], key: str) -> None:
+def test_an_impossible_combination_is_rejected_by_name(case: tuple[dict[str, object], str]) -> None:
+    traffic, key = case
     with pytest.raises(ConfigError) as refused:
         Traffic(**traffic)  # type: ignore[arg-type]
     assert [problem.key for problem in refused.value.problems] == [key]

@@ -9,7 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 import msgspec
 import pytest
@@ -30,6 +30,7 @@ from tests.support.simulated_traffic import (
     is_good,
     sample,
 )
+from tests.support.tables import for_each
 
 PRINT_DIGEST = """
 import hashlib
@@ -169,9 +170,9 @@ def test_malformed_records_have_every_defect() -> None:
     assert reasons >= {"empty", "bad_json", "bad_type", "missing_field", "bad_id", "bad_ts"}
 
 
-@pytest.mark.parametrize("kind", ["impressions", "feedback"])
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_each_defect_leaves_no_event(defect: object, kind: str) -> None:
+@for_each(product(["impressions", "feedback"], DEFECTS))
+def test_each_defect_leaves_no_event(case: tuple[str, object]) -> None:
+    kind, defect = case
     value = next(record.value for record in generate(Traffic()) if record.topic == kind)
     assert callable(defect)
     (refused,) = decode(defect(value))

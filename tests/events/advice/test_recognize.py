@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, native_decoder, ubi_decoder
 from streammetrics.events.advice.recognize import SAMPLE_BYTES, explained, recognize
+from tests.support.tables import for_each
 
 LIST = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": 1_772_359_200_000, "items": ["a", "b"]}
 CLICK = {"type": "feedback", "impression_id": "r", "user_id": "u", "ts": 1_772_359_201_000, "item_id": "a", "action": "click"}
@@ -72,7 +73,7 @@ OBJECTS: dict[str, object] = {
 }
 
 
-@pytest.mark.parametrize("name", BYTES)
+@for_each(BYTES)
 def test_forms_of_files_are_recognized(name: str) -> None:
     found = recognize(BYTES[name])
     assert found is not None
@@ -81,7 +82,7 @@ def test_forms_of_files_are_recognized(name: str) -> None:
     assert found.advice
 
 
-@pytest.mark.parametrize("name", OBJECTS)
+@for_each(OBJECTS)
 def test_envelopes_and_other_schemas_are_recognized_by_their_fields(name: str) -> None:
     found = recognize(written(OBJECTS[name]))
     assert found is not None

@@ -14,6 +14,7 @@ from streammetrics.events import EventLimits, Impression, MalformedEvent, native
 from streammetrics.events.advice.schema import native_schema
 from tests.events.samples import EXPOSURE, FEEDBACK, IMPRESSION, exposure_objects, feedback_objects, impression_objects
 from tests.support.command_line import called
+from tests.support.tables import for_each
 
 LIMITS = EventLimits(items_max=4, id_chars_max=20, label_chars_max=10, experiments_max=3, segments_max=3)
 ODD: tuple[Any, ...] = (
@@ -101,7 +102,7 @@ def test_items_are_valid_exactly_if_they_are_accepted(items: list[Any], fragment
         assert is_valid(event, limits) == accepts(event, limits), items
 
 
-@pytest.mark.parametrize("ts", TIMES)
+@for_each(TIMES)
 def test_times_are_valid_exactly_if_they_are_accepted(ts: Any) -> None:
     assert is_valid(FEEDBACK | {"ts": ts}, LIMITS) == accepts(FEEDBACK | {"ts": ts}, LIMITS)
 

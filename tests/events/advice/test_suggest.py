@@ -15,6 +15,7 @@ from streammetrics.events.advice.suggest import suggested_mappings
 from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.rules import parse_mappings
 from tests.events.advice.invented_formats import FORMATS
+from tests.support.tables import for_each
 
 SHOP: list[dict[str, Any]] = [
     {"event": "results", "visitor": "v", "at": 1772366400, "search_id": "s", "hits": [{"sku": "a", "rank": 1}, {"sku": "b", "rank": 2}]},
@@ -119,7 +120,7 @@ def shown_lists(found: list[Event | MalformedEvent]) -> set[tuple[str, str, tupl
     return {("" if "/" in of else of, user, tuple(item for _, item in sorted(places))) for (of, user), places in items.items()}
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each(FORMATS)
 def test_invented_formats_are_read_right_or_have_a_skeleton(name: str) -> None:
     records, (lists, reactions) = FORMATS[name]
     suggestion = suggested_mappings(records, ["click", "purchase", "watch"])

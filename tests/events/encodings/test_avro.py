@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.encodings.avro import avro_reader, single_object_reader
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText
+from tests.support.tables import for_each
 
 CLICK: dict[str, Any] = {
     "type": "record",
@@ -70,8 +71,7 @@ def test_the_body_begins_after_the_frame() -> None:
     assert json.loads(avro_reader(schema(CLICK), 5)(b"\x00\x00\x00\x00\x07" + written(CLICK, event))) == event
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "expected"),
+@for_each(
     [
         ({"type": "long", "logicalType": "timestamp-millis"}, 1732183200123, 1732183200123),
         ({"type": "long", "logicalType": "timestamp-micros"}, 1732183200123456, "2024-11-21T10:00:00.123456Z"),
@@ -85,9 +85,10 @@ def test_the_body_begins_after_the_frame() -> None:
         ("string", 'ü"\\\n', 'ü"\\\n'),
         ("double", math.nan, "NaN"),
         (["null", "float"], -math.inf, "-Infinity"),
-    ],
+    ]
 )
-def test_values_become_what_mappings_expect(kind: Any, value: Any, expected: Any) -> None:
+def test_values_become_what_mappings_expect(case: tuple[Any, Any, Any]) -> None:
+    kind, value, expected = case
     assert read({"type": "record", "name": "R", "fields": [{"name": "field", "type": kind}]}, {"field": value}) == {"field": expected}
 
 

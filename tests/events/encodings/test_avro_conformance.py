@@ -7,6 +7,7 @@ import io
 import json
 from decimal import Decimal
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 import avro.io
@@ -16,6 +17,7 @@ from avro.test.test_io import BINARY_ENCODINGS, SCHEMAS_TO_VALIDATE
 
 from streammetrics.events.encodings.avro import avro_reader
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText, encode_json
+from tests.support.tables import for_each
 
 
 def written(schema: str, value: Any) -> bytes:
@@ -59,9 +61,9 @@ def test_each_value_is_read(schema: str, value: Any) -> None:
     assert read(schema, written(schema, value)) == as_expected(schema, value)
 
 
-@pytest.mark.parametrize(("number", "encoding"), BINARY_ENCODINGS)
-@pytest.mark.parametrize("kind", ["int", "long"])
-def test_each_encoding_of_a_number_is_read(kind: str, number: int, encoding: bytes) -> None:
+@for_each(product(BINARY_ENCODINGS, ["int", "long"]))
+def test_each_encoding_of_a_number_is_read(case: tuple[tuple[int, bytes], str]) -> None:
+    (number, encoding), kind = case
     assert read(f'"{kind}"', bytes.fromhex(encoding.decode())) == number
 
 

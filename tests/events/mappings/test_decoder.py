@@ -14,6 +14,7 @@ from streammetrics.events.mappings.decoder import mapped_decoder
 from streammetrics.events.mappings.explainer import IGNORED_RECORD, Explainer
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.outcomes import MALFORMED
+from tests.support.tables import for_each
 
 LIMITS = EventLimits(items_max=5)
 LIST: dict[str, Any] = {"kind": "impression", "user_id": "user", "ts": "time", "impression_id": "id", "items": "skus"}
@@ -238,8 +239,7 @@ def test_a_record_without_a_mapping_names_the_values_of_the_conditions() -> None
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "change", "reason", "text"),
+@for_each(
     [
         (LIST, {"user": None}, "missing_field", "user_id (user) is required"),
         (LIST, {"user": {}}, "bad_id", "user_id (user) must be a text or a whole number; got {}"),
@@ -254,13 +254,14 @@ def test_a_record_without_a_mapping_names_the_values_of_the_conditions() -> None
         (LIST, {"skus": ["a", 1.5]}, "bad_id", "items (skus[1]) must be a text or a whole number; got 1.5"),
         (LIST, {"skus": ["a"] * 6}, "too_many_items", "at most 5 items"),
         (LIST | {"item_id": "sku"}, {"skus": [{"sku": "a"}, {"id": "b"}]}, "missing_field", "items (skus[1].sku) is required"),
-        (LIST | {"item_position": "p", "item_id": "i"}, {"skus": [{"i": "a", "p": "x"}]}, "bad_position", 'item_position (p)'),
+        (LIST | {"item_position": "p", "item_id": "i"}, {"skus": [{"i": "a", "p": "x"}]}, "bad_position", "item_position (p)"),
         (LIST | {"item_position": "p", "item_id": "i"}, {"skus": [{"i": "a", "p": 1}, {"i": "b", "p": 1}]}, "bad_position", "distinct"),
         (CLICK | {"action": "what"}, {"sku": "a"}, "missing_field", "action (what) is required"),
         (CLICK | {"value": "v"}, {"sku": "a", "v": "many"}, "bad_value", 'value (v) must be a finite number; got "many"'),
-    ],
-)  # fmt: skip
-def test_errors_name_the_path_and_the_value(table: dict[str, Any], change: dict[str, Any], reason: str, text: str) -> None:
+    ]
+)
+def test_errors_name_the_path_and_the_value(case: tuple[dict[str, Any], dict[str, Any], str, str]) -> None:
+    table, change, reason, text = case
     found, detail = why(table, SHOWN | change)
     assert found == reason
     assert detail.startswith("mapping 1: ")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streammetrics.events.mappings.rules import PRESETS, MappingError, parse_mappings
+from tests.support.tables import for_each
 
 CLICK: dict[str, Any] = {"kind": "feedback", "user_id": "user", "ts": "time", "item_id": "sku", "action": "event"}
 LIST: dict[str, Any] = {"kind": "impression", "user_id": "user", "ts": "time", "impression_id": "id", "items": "skus"}
@@ -35,8 +36,7 @@ def test_all_problems_of_all_mappings_are_reported() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "problem"),
+@for_each(
     [
         (CLICK | {"user": "x"}, "unknown key user; did you mean user_id?"),
         (CLICK | {"experiments": "x"}, "unknown key experiments for kind = feedback"),
@@ -64,9 +64,10 @@ def test_all_problems_of_all_mappings_are_reported() -> None:
         ),
         (LIST | {"items": None, "item_id": "sku"}, ""),
         (LIST | {"experiments": {"": "x"}}, "experiments: a name must not be empty"),
-    ],
+    ]
 )
-def test_each_problem_names_its_key(table: dict[str, Any], problem: str) -> None:
+def test_each_problem_names_its_key(case: tuple[dict[str, Any], str]) -> None:
+    table, problem = case
     assert any(f"mapping 1: {problem}" in each for each in problems(table)) or not problem
 
 

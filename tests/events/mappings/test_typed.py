@@ -19,6 +19,7 @@ from streammetrics.events.mappings.typed import NotTypedError
 from streammetrics.events.model import RecordPart
 from tests.events.mappings.samples import RECORDS, TABLES
 from tests.fuzz.mutations import NUMBERS, TEXTS, TIMES, changed, places
+from tests.support.tables import for_each
 
 LIMITS = EventLimits(items_max=5, id_chars_max=60, label_chars_max=40, exposures=True)
 RULES = {**{name: parse_mappings(tables) for name, tables in TABLES.items()}, **{name: preset_rules(name) for name in PRESETS}}
@@ -32,7 +33,7 @@ def explained(rules: Sequence[MappingRule], value: bytes, limits: EventLimits = 
     return str(list(Explainer(rules, limits, {}, [None] * len(rules))(value)))
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@for_each(RECORDS)
 def test_the_typed_parser_reads_ordinary_records(name: str) -> None:
     rules = RULES[name]
     decode = typed_decoder(rules, LIMITS, {}, [None] * len(rules), refused)

@@ -7,6 +7,7 @@ import math
 import re
 import statistics
 import sys
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from streammetrics.offline.evaluation.evaluate import Evaluation, evaluate
 from streammetrics.offline.evaluation.scored import SUMS_OVER_PLACES
 from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
 from streammetrics.offline.inputs.item_ids import from_lists, from_run
+from tests.support.tables import for_each
 
 NAMES = ["ndcg@5", "mrr@5", "map@5", "dcg@5", "precision@3", "recall@3", "item_hit_rate@3", "hit_rate@1"]
 
@@ -93,10 +95,10 @@ def sample(seed: int, users: int | None) -> Evaluation:
     return evaluate(judged, NAMES, Spec(no_relevant="skip"))
 
 
-@pytest.mark.parametrize("users", [None, 50], ids=["by list", "by user"])
-@pytest.mark.parametrize("name", NAMES)
-def test_standard_errors_equal_those_of_statsmodels(name: str, users: int | None) -> None:
+@for_each(product([None, 50], NAMES))
+def test_standard_errors_equal_those_of_statsmodels(case: tuple[int | None, str]) -> None:
     """A regression on a constant with clustered errors, weighted by places if the metric is a ratio of sums."""
+    users, name = case
     from statsmodels.regression.linear_model import WLS  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
 
     result = sample(7, users)

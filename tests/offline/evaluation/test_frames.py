@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import duckdb
@@ -25,6 +26,7 @@ from streammetrics.offline.inputs.frames import from_frame, from_frames, from_wi
 from streammetrics.offline.inputs.grades import from_grades
 from streammetrics.offline.inputs.item_ids import from_run
 from tests.support.judged_facts import facts
+from tests.support.tables import for_each
 
 Columns = Mapping[str, list[Any]]
 
@@ -137,9 +139,9 @@ def test_integer_ids_stay_integers() -> None:
         assert from_frame(made({"list_id": [large, large - 1], "grade": [1, 1]})).lists == (large, large - 1)
 
 
-@pytest.mark.parametrize("made", [MAKERS[name] for name in MAKERS if name != "Arrow, other types"])  # its integers have eight bits
-@pytest.mark.parametrize("order", [{"rank": "rank"}, {"score": "score"}], ids=str)
-def test_integer_ranks_and_scores_stay_integers(made: Callable[[Columns], Any], order: dict[str, str]) -> None:
+@for_each(product([MAKERS[name] for name in MAKERS if name != "Arrow, other types"], [{"rank": "rank"}, {"score": "score"}]))
+def test_integer_ranks_and_scores_stay_integers(case: tuple[Callable[[Columns], Any], dict[str, str]]) -> None:
+    made, order = case
     large = 10**18
     columns = {"list_id": [1, 1, 1], "grade": [0, 1, 2], "rank": [large + 2, large + 1, large], "score": [large, large + 1, large + 2]}
     assert facts(from_frame(made(columns), **order)) == {1: (3, {0: 2.0, 1: 1.0}, [])}
@@ -220,8 +222,7 @@ def test_a_missing_grade_ends_a_wide_list() -> None:
     assert facts(from_wide_frame(frame, ["first", "second"])) == {0: (1, {0: 1.0}, []), 1: (0, {}, []), 2: (2, {1: 2.0}, [])}
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@for_each(
     [
         (lambda: from_frame(pl.DataFrame({"list_id": [1]})), "column 'grade': cannot be read (ColumnNotFoundError"),
         (lambda: from_frame({"list_id": [1]}), "column 'grade': cannot be read (KeyError"),
@@ -270,9 +271,10 @@ def test_a_missing_grade_ends_a_wide_list() -> None:
             lambda: from_wide_frame({"a": [1.0, math.nan], "b": [1.0, 1.0]}, ["a", "b"]),
             "column 'b': got a grade at row 1 after a missing one; allowed are missing values at the end only",
         ),
-    ],
+    ]
 )
-def test_invalid_frames_are_rejected_with_column_and_row(call: Callable[[], object], message: str) -> None:
+def test_invalid_frames_are_rejected_with_column_and_row(case: tuple[Callable[[], object], str]) -> None:
+    call, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
 

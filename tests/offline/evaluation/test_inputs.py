@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from streammetrics.offline.inputs.item_ids import from_lists, from_run
 from streammetrics.offline.inputs.judged import Judged
 from streammetrics.offline.inputs.ranking import TieRule
 from tests.support.judged_facts import facts
+from tests.support.tables import for_each
 
 ITEMS = [f"d{number}" for number in range(12)]
 
@@ -171,9 +173,9 @@ LARGE = 10**18
 """A range in which neighbouring doubles differ by 128."""
 
 
-@pytest.mark.parametrize("scores", [[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]])
-@pytest.mark.parametrize("ties", ["order", "average", "error"])
-def test_integer_scores_are_compared_exactly(scores: list[int], ties: TieRule) -> None:
+@for_each(product([[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]], ["order", "average", "error"]))
+def test_integer_scores_are_compared_exactly(case: tuple[list[int], TieRule]) -> None:
+    scores, ties = case
     expected = {"q": (2, {0: 1.0}, [])}
     judged = from_run({"q": dict(zip("ab", scores, strict=True))}, {"q": {"b": 1}}, ties=ties)
     assert facts(judged) == expected
@@ -219,8 +221,7 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         from_run(run, truth)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@for_each(
     [
         (lambda: from_run({"q": {"a": math.nan}}, {"q": {}}), "score: got nan for item 'a' of list 'q'; allowed are numbers"),
         (lambda: from_run({"q": {"a": "1"}}, {"q": {}}), "score: got '1' at item 'a' of list 'q'"),
@@ -283,9 +284,10 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_padded([[1, 2]], scores=[[1]]), "scores: got shape (1, 1); allowed is (1, 2)"),
         (lambda: from_padded([[1, 2]], lengths=[3]), "length: got 3 at list 0"),
         (lambda: from_padded([[1, 2]], lengths=[1, 1]), "lengths: got 2; allowed are 1"),
-    ],
+    ]
 )
-def test_invalid_lists_are_rejected_with_their_place(call: Callable[[], Judged], message: str) -> None:
+def test_invalid_lists_are_rejected_with_their_place(case: tuple[Callable[[], Judged], str]) -> None:
+    call, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
 
