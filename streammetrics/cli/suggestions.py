@@ -157,8 +157,9 @@ def _settings_that_read(settings: Settings, found: list[_Read], topic: str) -> G
 def _read_words(found: Sequence[_Read]) -> str:
     """Return a comment on what is read with the changed settings."""
     good, total = sum(each.is_read for each in found), len(found)
-    share = f"all {counted(total, 'record')} are" if good == total else f"{good:,} of {counted(total, 'record')} are"
-    words = f"# With that, {share} read."
+    are = "is" if total == 1 else "are"
+    share = ("the only record" if total == 1 else f"all {total:,} records") if good == total else f"{good:,} of {counted(total, 'record')}"
+    words = f"# With that, {share} {are} read."
     if good and not any(isinstance(event, Impression) for each in found for event in each.events):
         words += " None of them is a list: `replay` says what is missing."
     refused = [event for each in found for event in each.events if isinstance(event, MalformedEvent) and event.reason != IGNORED]

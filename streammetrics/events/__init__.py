@@ -114,7 +114,7 @@ def decoder(format: Format, limits: EventLimits, ubi: UbiSettings | None = None,
     if format == "native":
         return native_decoder(limits)
     if format == "ubi":
-        return cast("Decoder", ubi_decoder(limits, ubi))
+        return cast("Decoder", ubi_decoder(limits, ubi, watched=watched))
     watches = () if watched is None else [watch_of(rule, Shipped(format, watched)) for rule in preset_rules(format)]
     decode = cast("Decoder", mapped_decoder(preset_rules(format), limits, {}, watches))
     return rows_decoder(TEXT_ROWS[format], decode, limits) if format in TEXT_ROWS else decode

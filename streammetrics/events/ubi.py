@@ -35,24 +35,27 @@ A field named in the settings is looked up in the document, then in its `event_a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.batches import elements_of
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed
 from streammetrics.events.mappings.decoder import mapped_decoder
+from streammetrics.events.mappings.watch import Shipped, watch_of
 from streammetrics.events.model import EventLimits, Impression, PartsDecoder, RecordPart
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
-from streammetrics.events.ubi_rules import SEARCH_HIT, ubi_rules
+from streammetrics.events.ubi_rules import SEARCH_HIT, ubi_rules, watched_rules
 
 _PATH_ADVICE = "correct the path"
 _ADVICE = "send it, or name another field in events.ubi_user, events.ubi_value or events.ubi_page_start"
 
 
-def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> PartsDecoder:
+def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None, *, watched: Collection[str] | None = None) -> PartsDecoder:
     """Return a decoder of UBI documents. It returns the events, and one MalformedEvent for each malformed document.
+
+    With `watched`, it also gives notes of the paths that the settings name (see `mappings.watch`), but of these segments only.
 
     >>> decode = ubi_decoder(EventLimits())
     >>> decode(b'{"action_name":"click","client_id":"c","query_id":"q","timestamp":"2024-12-10T00:01:29Z",'
@@ -61,9 +64,12 @@ def ubi_decoder(limits: EventLimits, settings: UbiSettings | None = None) -> Par
     >>> decode(b'{"index":{"_index":"ubi_events"}}')
     ()
     """
-    rules = ubi_rules(UbiSettings() if settings is None else settings)
-    of_source = mapped_decoder(rules, limits, {})
-    by_rules = mapped_decoder((*rules, SEARCH_HIT), limits, {"ubi": lambda hit: of_source(bytes(read_document(hit or b"")["_source"]))})
+    chosen = UbiSettings() if settings is None else settings
+    rules = ubi_rules(chosen)
+    watches = [None if watched is None else watch_of(rule, Shipped("ubi", watched)) for rule in watched_rules(chosen)]
+    of_source = mapped_decoder(rules, limits, {}, watches)
+    formats = {"ubi": lambda hit: of_source(bytes(read_document(hit or b"")["_source"]))}
+    by_rules = mapped_decoder((*rules, SEARCH_HIT), limits, formats, [*watches, None])
 
     def read(document: bytes | None) -> Sequence[RecordPart]:
         found = by_rules(document)

@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
+from msgspec import structs
+
 from streammetrics.events.mappings.paths import Path
 from streammetrics.events.mappings.rules import Condition, Constant, FieldSource, Kind, MappingRule, PageStart
 from streammetrics.events.ubi_options import NO_ITEM, UbiSettings
 
 _EVENT: Final = "event_attributes"
 _QUERY: Final = "query_attributes"
+_NAMES: Final = {
+    (_EVENT, "impression"): "impressions",
+    (_EVENT, "ignore"): "impressions",
+    (_EVENT, "feedback"): "reactions",
+    (_QUERY, "impression"): "queries",
+}
 _HITS: Final = ("query_response_hit_ids", "query_response_object_ids")
 """The field with the hits of a query. The second name was used before version 1.3."""
 _WITHOUT_EVENT: Final = ("index", "user_query", _QUERY, "query_response_id", *_HITS, "create", "update", "delete")
@@ -25,6 +33,11 @@ def ubi_rules(settings: UbiSettings) -> tuple[MappingRule, ...]:
     ['ignore', 'feedback', 'feedback', 'impression']
     """
     return (*_of_events(settings), *_of_queries(settings), *[_without_action(name, "ignore") for name in _WITHOUT_EVENT])
+
+
+def watched_rules(settings: UbiSettings) -> tuple[MappingRule, ...]:
+    """Return the same mappings for the watch of their optional paths: those that settings name. A reaction may lack its query."""
+    return tuple(structs.replace(rule, impression_id=None) for rule in ubi_rules(settings))
 
 
 def _of_events(settings: UbiSettings) -> Iterator[MappingRule]:
@@ -64,7 +77,7 @@ def _rule(settings: UbiSettings, attributes: str, **fields: Any) -> MappingRule:
     """Return a mapping of documents with these attributes."""
     is_list, experiment, page_start = fields["kind"] == "impression", settings.experiment_from, settings.page_start
     return MappingRule(
-        name="events" if attributes == _EVENT else "queries",
+        name=_NAMES[attributes, fields["kind"]],
         user_id=_either(settings.user_field, attributes),
         ts=FieldSource((_path("timestamp"),)),
         impression_id=FieldSource((_path("query_id"),)),

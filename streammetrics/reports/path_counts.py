@@ -56,6 +56,9 @@ class PathCount:
 
     @property
     def advice(self) -> str:
+        if self.format == "ubi":
+            near = f"did you mean {isolated(self.nearest)}? If not, " if self.nearest else ""
+            return f"{near}correct the setting that names it: an events.ubi_ setting, or a segment"
         own = f"copy the mappings of {self.format} into your configuration, and " if self.format else ""
         if self.nearest:
             return f"did you mean {isolated(self.nearest)}?" + (f" Then {own}correct the path" if own else "")

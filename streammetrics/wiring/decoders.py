@@ -30,24 +30,31 @@ def build_decoder(settings: Settings, topic: str = "") -> Decoder:
 def _build_decoder(settings: Settings, topic: str, *, is_watched: bool) -> Decoder:
     events = settings.events.of_topic(topic)
     names = used_segments(settings)
-    ubi = UbiSettings(
+    rules = parse_mappings(events.mappings)
+    if events.envelope == "debezium":
+        rules = tuple(structs.replace(rule, absent=rule.absent | {UNCHANGED_COLUMN}) for rule in rules)
+    decode = topic_decoder(
+        topic, events.format, rules, settings.event_limits, ubi_settings(settings), watched=names if is_watched else None
+    )
+    if settings.exposures.enabled and settings.exposures.experiments:
+        decode = exposures_of(decode, settings.exposures.experiments)
+    with_attributes = reads_attributes(events, settings)
+    return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
+
+
+def ubi_settings(settings: Settings) -> UbiSettings:
+    """Return the options of the UBI decoder, which are those of all topics."""
+    events = settings.events
+    return UbiSettings(
         lists_from=events.ubi_lists,
         user_field=events.ubi_user,
-        segments=names,
+        segments=used_segments(settings),
         experiment_from=events.ubi_experiment,
         value_from=events.ubi_value,
         exposure=events.ubi_exposure,
         empty_lists=events.ubi_empty_lists,
         page_start=events.ubi_page_start,
     )
-    rules = parse_mappings(events.mappings)
-    if events.envelope == "debezium":
-        rules = tuple(structs.replace(rule, absent=rule.absent | {UNCHANGED_COLUMN}) for rule in rules)
-    decode = topic_decoder(topic, events.format, rules, settings.event_limits, ubi, watched=names if is_watched else None)
-    if settings.exposures.enabled and settings.exposures.experiments:
-        decode = exposures_of(decode, settings.exposures.experiments)
-    with_attributes = reads_attributes(events, settings)
-    return with_encoding(without_envelope(events.envelope, decode, with_attributes=with_attributes), settings, topic)
 
 
 def used_segments(settings: Settings) -> tuple[str, ...]:

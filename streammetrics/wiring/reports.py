@@ -14,13 +14,14 @@ from streammetrics.events.mappings.rules import PRESETS, parse_mappings
 from streammetrics.events.mappings.watch import Shipped, watched_paths
 from streammetrics.events.model import WatchedPath
 from streammetrics.events.native import KINDS
+from streammetrics.events.ubi_rules import watched_rules
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.position_bias import PositionBiasView
 from streammetrics.windows.panes import WindowRules
-from streammetrics.wiring.decoders import decoding_settings, used_segments
+from streammetrics.wiring.decoders import decoding_settings, ubi_settings, used_segments
 
 
 def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
@@ -59,6 +60,7 @@ def known_paths(settings: Settings) -> frozenset[WatchedPath]:
     formats = {events.format, *[own.format for own in events.topics.values()], *[rule.kind for rule in rules]}
     segments = used_segments(settings)
     shipped = [(rule, Shipped(name, segments)) for name in PRESETS if name in formats for rule in preset_rules(name)]
+    shipped += [(rule, Shipped("ubi", segments)) for rule in watched_rules(ubi_settings(settings)) if "ubi" in formats]
     return frozenset(path for rule, owner in [*[(rule, None) for rule in rules], *shipped] for path in watched_paths(rule, owner))
 
 

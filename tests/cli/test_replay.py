@@ -493,6 +493,8 @@ def test_a_file_without_events_fails_and_the_others_count(quiet: list[str], tmp_
         ],
     )
     assert json.loads(report.read_bytes())["counters"]["events"] == 201
+    batch = called("replay", "-", *quiet, "--set", "events.format=segment", stdin=b'{"batch":[{"type":"track"}]}\n')
+    assert batch.stderr.rstrip().endswith('It looks like batches, with the events in batch: set events.envelope = "batch"')
     missing = called("replay", "-", *quiet, stdin=b"\n{}\n")
     assert missing.returncode == 1
     assert "no line of standard input is an event. Line 2 is refused as missing_field: type is required" in missing.stderr

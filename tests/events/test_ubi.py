@@ -22,6 +22,7 @@ from streammetrics.events import (
     decoder,
     ubi_decoder,
 )
+from streammetrics.events.model import PathsFound
 from streammetrics.events.outcomes import MALFORMED
 from tests.events.samples import sent, spliced
 from tests.fuzz.laws import only_explainers
@@ -471,7 +472,7 @@ def test_numeric_users_and_queries_are_read_as_decimal_text(number: int) -> None
 def test_a_document_without_a_user_names_the_fields_and_the_setting():
     (found,) = ubi_decoder(LIMITS, UbiSettings())(sent(CLICKED, client_id=...))
     assert isinstance(found, MalformedEvent)
-    assert found.detail.startswith("events: user_id (client_id, event_attributes.client_id) is required")
+    assert found.detail.startswith("reactions: user_id (client_id, event_attributes.client_id) is required")
     assert "or name another field in events.ubi_user" in found.detail
     assert "mapping" not in found.detail
 
@@ -486,3 +487,14 @@ def test_a_document_without_a_user_names_the_fields_and_the_setting():
 )
 def test_values_follow_the_rules_of_mappings(changed: dict[str, Any]):
     assert only(sent(CLICKED | changed)) == only(sent(CLICKED | ({"client_id": "7"} if "client_id" in changed else {})))
+
+
+def test_fields_that_the_settings_name_are_watched_but_no_query() -> None:
+    settings = UbiSettings(experiment_from="ab", value_from="dwell", segments=("application", "page"))
+    decode = ubi_decoder(LIMITS, settings, watched=["application", "page"])
+    notes = [each for document in (SHOWN, CLICKED | {"query_id": None}) for each in decode(sent(document)) if isinstance(each, PathsFound)]
+    assert [([path.field for path in note.found], [path.field for path, _ in note.absent]) for note in notes] == [
+        (["segments.application"], ["experiments", "segments.page"]),
+        ([], ["value"]),
+    ]
+    assert not any(isinstance(each, PathsFound) for each in ubi_decoder(LIMITS, UbiSettings(), watched=[])(sent(CLICKED)))

@@ -127,7 +127,8 @@ def _are_usable(ids: Sequence[str], chars_max: int, absent: frozenset[str]) -> b
 
 def _split(path: str, found: object, separator: str | None, absent: frozenset[str]) -> list[str]:
     if found is None or (type(found) is str and found in absent):
-        missing(f"items ({path})")
+        advice = "send it, correct the path, or add { value = [] } as a last alternative if an absent array is an empty list"
+        raise malformed("missing_field", f"items ({path}) is required and must not be null or empty", None, advice)
     if type(found) is str and separator is not None:
         return [piece for piece in map(str.strip, found.split(separator)) if piece]
     advice = "correct the path in the mapping, or set item_separator for ids in one text"

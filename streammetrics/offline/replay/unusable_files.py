@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from streammetrics.config import Settings
+from streammetrics.config.results import EventSettings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.advice.recognize import recognize
+from streammetrics.events.advice.recognize_bytes import Recognized
+from streammetrics.events.advice.recognize_object import ENVELOPES
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.events.outcomes import IGNORED, MALFORMED
 from streammetrics.events.topic_names import topic_of
@@ -45,7 +48,7 @@ def _explained(path: str, sample: bytes, refused: Collection[DeadLetter], settin
     `sample` is the start of the file. `refused` are first refused events of all files.
     """
     events = settings.events
-    recognized = None if events.mappings or events.format not in ("native", "ubi") else recognize(sample, events.format)
+    recognized = _recognized(sample, events)
     first = min((letter for letter in refused if letter.input.topic == path), key=lambda letter: letter.offset, default=None)
     if recognized is not None:
         why = f"It looks like {recognized}"
@@ -54,6 +57,13 @@ def _explained(path: str, sample: bytes, refused: Collection[DeadLetter], settin
     else:
         why = "Check the file and events.format; `streammetrics decode` shows what its lines become"
     return f"no line of {shown_path(path)} is an event. {why}{_taken_for(path, settings)}"
+
+
+def _recognized(sample: bytes, events: EventSettings) -> Recognized | None:
+    """Return what a sample seems to be. With a shipped format only envelopes count, because its mappings name what else they miss."""
+    found = None if events.mappings else recognize(sample, events.format)
+    is_known = events.format in ("native", "ubi") or (found is not None and events.envelope == "none" and found.name in ENVELOPES)
+    return found if is_known else None
 
 
 def _taken_for(path: str, settings: Settings) -> str:
