@@ -25,8 +25,7 @@ def test_options_become_traffic() -> None:
     assert (traffic.impressions_per_second, traffic.items_per_list, traffic.seed) == (7, 3, 8)
 
 
-@pytest.mark.parametrize(
-    ("options", "start_ms"),
+@for_each(
     [
         (SimulateOptions(out=(STDOUT,)), FILE_START_MS),
         (SimulateOptions(out=(STDOUT,), pace="real"), NOW_MS),
@@ -35,9 +34,10 @@ def test_options_become_traffic() -> None:
         (SimulateOptions(out=(STDOUT,), start="1970-01-01T01:00:01+01:00"), 1000),
         (SimulateOptions(kafka=True), NOW_MS),
         (SimulateOptions(kafka=True, pace="fast", minutes=5), NOW_MS - 300_000),
-    ],
+    ]
 )
-def test_traffic_has_a_sensible_default_start(options: SimulateOptions, start_ms: int) -> None:
+def test_traffic_has_a_sensible_default_start(case: tuple[SimulateOptions, int]) -> None:
+    options, start_ms = case
     assert plan_of(options, TOPICS, NOW_MS).traffic.start_ms == start_ms
 
 

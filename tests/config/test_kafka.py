@@ -11,10 +11,8 @@ from tests.support.settings import SASL, SECRET, by_flags, problem_of, problems_
 from tests.support.tables import for_each
 
 
-@pytest.mark.parametrize(
-    "server", ["kafka", "kafka:", "kafka:0", "kafka:65536", "http://kafka:9092", "::1:9092", "user@kafka:1", "a b:1", ":1", "a\x00:1"]
-)
-def test_a_server_without_host_and_port_is_rejected(server):
+@for_each(["kafka", "kafka:", "kafka:0", "kafka:65536", "http://kafka:9092", "::1:9092", "user@kafka:1", "a b:1", ":1", "a\x00:1"])
+def test_a_server_without_host_and_port_is_rejected(server: Any) -> None:
     problem = problem_of(kafka__bootstrap_servers=["ok:9092", server])
     assert problem.key == "kafka.bootstrap_servers"
     assert "host:port" in problem.allowed

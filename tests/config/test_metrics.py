@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from streammetrics.config import Settings
 from streammetrics.metrics import METRIC_NAMES, Spec
 from tests.support.settings import by_flags, configured, problems_of
+from tests.support.tables import for_each
 
 
 @pytest.mark.parametrize("given", ["0,1,2,7", "[0, 1, 2, 7]", "0, 1, 2.0, 7"])
@@ -36,8 +37,7 @@ def test_every_metric_is_computed_at_every_cutoff_and_r_precision_once() -> None
     assert sorted(names) == sorted(["r_precision", *(f"{name}@{k}" for name in METRIC_NAMES if name != "r_precision" for k in (3, 5))])
 
 
-@pytest.mark.parametrize(
-    ("flags", "key", "message"),
+@for_each(
     [
         ({"metrics.gain": "quadratic"}, "metrics.gain", "got 'quadratic'; allowed are linear, exp2, binary, or a table"),
         ({"metrics.gain": "[0, 1"}, "metrics.gain", "not a list of numbers"),
@@ -53,9 +53,10 @@ def test_every_metric_is_computed_at_every_cutoff_and_r_precision_once() -> None
         ({"metrics.names": "err", "metrics.err_grade_max": "2"}, "metrics.err_grade_max", "at least the highest grade in join.grades, 3"),
         ({"metrics.rbp_persistence": "1"}, "metrics.rbp_persistence", "a number above 0 and below 1"),
         ({"metrics.names": "dcg_exp"}, "metrics.names", "a list of distinct names from ndcg"),
-    ],
+    ]
 )
-def test_contradictions_are_explained(flags: dict[str, str], key: str, message: str) -> None:
+def test_contradictions_are_explained(case: tuple[dict[str, str], str, str]) -> None:
+    flags, key, message = case
     (problem,) = problems_of(flags=flags)
     assert problem.key == key
     assert message in problem.allowed

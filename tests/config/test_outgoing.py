@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.settings import by_flags, problems_of
+from tests.support.tables import for_each
 
 
 @pytest.mark.parametrize("url", ["http://exporter:9464", "https://exporter", "http://[::1]:9464/metrics/", ""])
@@ -13,9 +14,7 @@ def test_a_url_of_an_exporter_is_http(url: str) -> None:
     assert (found.get_secret_value() if found else "") == url
 
 
-@pytest.mark.parametrize(
-    "url", ["exporter:9464", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x y", "http://x#a", "http://é", "http://a..b"]
-)
+@for_each(["exporter:9464", "ftp://x", "http://", "http://x:99999", "http://u:p@x", "http://x y", "http://x#a", "http://é", "http://a..b"])
 def test_another_url_is_refused(url: str) -> None:
     (problem,) = problems_of(flags={"client.url": url})
     assert (problem.key, problem.value) == ("client.url", "***")

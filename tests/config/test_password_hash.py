@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streammetrics.config import PasswordHash, hash_password, read_htpasswd
 from streammetrics.errors import ConfigError
 from tests.support.settings import by_flags, problems_of
+from tests.support.tables import for_each
 
 BY_HTPASSWD = {
     "scraper": ("open sesame", "$2y$05$/xpWChrMWbXF6pas1g8nf.YyX2xO9qi2f8HAIrFpeIrDbigNo7Usm"),
@@ -64,8 +65,7 @@ def test_a_password_with_a_nul_byte_never_matches(password: bytes) -> None:
     assert not PasswordHash.parse(HASH).matches(password)
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
+@for_each(
     [
         ("open sesame", "is no bcrypt hash"),
         (HASH[:-1], "is no bcrypt hash"),
@@ -75,9 +75,10 @@ def test_a_password_with_a_nul_byte_never_matches(password: bytes) -> None:
         ("$2b$03$" + HASH[7:], "must be from 4 to 15"),
         ("$2b$16$" + HASH[7:], "must be from 4 to 15"),
         (HASH[:28] + "9" + HASH[29:], "the salt of the bcrypt hash cannot be read"),
-    ],
+    ]
 )
-def test_an_invalid_hash_is_rejected_with_the_rule(text: str, rule: str) -> None:
+def test_an_invalid_hash_is_rejected_with_the_rule(case: tuple[str, str]) -> None:
+    text, rule = case
     (problem,) = problems_of(flags={"http.username": "u", "http.password_hash": text})
     assert (problem.key, problem.value) == ("http.password_hash", "***")
     assert rule in problem.allowed

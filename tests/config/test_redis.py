@@ -24,8 +24,7 @@ def test_sentinels_need_the_name_of_a_service():
     assert warning == "redis.sentinel_password: ignored, because redis.sentinels is empty"
 
 
-@pytest.mark.parametrize(
-    "url",
+@for_each(
     [
         "",
         "cache",
@@ -38,9 +37,9 @@ def test_sentinels_need_the_name_of_a_service():
         "redis://cache..internal:6379/0",
         "unix://",
         "redis://[::1",
-    ],
+    ]
 )
-def test_an_invalid_redis_url_is_rejected(url):
+def test_an_invalid_redis_url_is_rejected(url: Any) -> None:
     assert problem_of(redis__url=url).key == "redis.url"
 
 

@@ -13,8 +13,7 @@ from tests.support.settings import problem_of
 from tests.support.tables import for_each
 
 
-@pytest.mark.parametrize(
-    ("given", "text", "ms"),
+@for_each(
     [
         ("1ms", "1ms", 1),
         ("90s", "90s", 90_000),
@@ -26,9 +25,10 @@ from tests.support.tables import for_each
         ("90000", "90s", 90_000),
         (3_600_000, "1h", 3_600_000),
         (86_400_000, "1d", 86_400_000),
-    ],
+    ]
 )
-def test_a_duration_keeps_its_text(given, text, ms):
+def test_a_duration_keeps_its_text(case: tuple[Any, Any, Any]) -> None:
+    given, text, ms = case
     assert (parse_duration(given).text, parse_duration(given).ms) == (text, ms)
 
 

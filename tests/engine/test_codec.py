@@ -67,7 +67,7 @@ def test_state_of_another_version_is_rejected_with_what_to_do(case: tuple[str, l
         DECODERS[what](stored)
 
 
-@pytest.mark.parametrize("what", DECODERS)
+@for_each(DECODERS)
 def test_state_of_another_shape_is_rejected(what: str) -> None:
     stored = ENCODERS.get(what, msgspec.json).encode((VERSION, "another shape"))
     with pytest.raises(StateError, match=rf"{what} in the store cannot be read"):

@@ -14,6 +14,7 @@ from streammetrics.events import EventLimits, Feedback, MalformedEvent, native_d
 from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.rules import parse_mappings
+from tests.support.tables import for_each
 
 RULE: dict[str, Any] = {
     "kind": "feedback",
@@ -72,8 +73,7 @@ def test_structured_events_in_base64_and_plain_records_are_read_too() -> None:
     assert isinstance(decode(b'{"sku":"b"}')[0], MalformedEvent)
 
 
-@pytest.mark.parametrize(
-    "value",
+@for_each(
     [
         b"",
         b"{",
@@ -82,7 +82,7 @@ def test_structured_events_in_base64_and_plain_records_are_read_too() -> None:
         b'{"specversion":"1.0"}',
         SentValue.of(b"[1]", {"ce_specversion": b"1.0"}),
         SentValue.of(b"{", {"ce_specversion": b"\xff"}),
-    ],
+    ]
 )
 def test_what_is_no_event_is_refused(value: bytes) -> None:
     assert [type(found) for found in decode(value)] == [MalformedEvent]

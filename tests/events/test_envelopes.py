@@ -68,8 +68,7 @@ def test_an_absent_record_is_refused_as_without_envelope(envelope: Envelope) -> 
     assert [each.reason for each in without_envelope(envelope, native)(None) if isinstance(each, MalformedEvent)] == ["empty"]
 
 
-@pytest.mark.parametrize(
-    ("envelope", "value", "reason", "words"),
+@for_each(
     [
         ("connect", FEEDBACK, "missing_field", "payload is required in the envelope connect"),
         ("debezium", FEEDBACK, "missing_field", "after is required in the envelope debezium"),
@@ -81,9 +80,10 @@ def test_an_absent_record_is_refused_as_without_envelope(envelope: Envelope) -> 
         ("otlp", {"resourceLogs": [{"scopeLogs": 7}]}, "bad_value", "$.resourceLogs[0].scopeLogs"),
         ("otlp", [1], "bad_json", "must be a JSON object"),
         ("debezium", {"payload": 7}, "bad_json", "must be a JSON object"),
-    ],
+    ]
 )
-def test_a_wrong_envelope_is_refused_with_what_is_missing(envelope: Envelope, value: Any, reason: str, words: str) -> None:
+def test_a_wrong_envelope_is_refused_with_what_is_missing(case: tuple[Envelope, Any, str, str]) -> None:
+    envelope, value, reason, words = case
     (found,) = without_envelope(envelope, native)(wrapped(value))
     assert isinstance(found, MalformedEvent)
     assert (found.reason, words in found.detail) == (reason, True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import product
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -40,9 +39,9 @@ def test_deep_json_is_never_called_shallow_for_any_brackets(kinds: str, innermos
         assert not (too_deep(value) and is_shallow(value))
 
 
-@pytest.mark.parametrize("items", [1, 12, 40, 1000])
-@pytest.mark.parametrize("extra", ["", ',"page":{"shown":[1,2],"at":{"x":1}}'])
-def test_long_lists_of_strings_are_called_shallow(items: int, extra: str):
+@for_each(product([1, 12, 40, 1000], ["", ',"page":{"shown":[1,2],"at":{"x":1}}']))
+def test_long_lists_of_strings_are_called_shallow(case: tuple[int, str]) -> None:
+    items, extra = case
     value = '{"items":' + json.dumps(["i" * 35] * items) + ',"experiments":{"a":"x"},"segments":{"b":"y"}' + extra + "}"
     assert is_shallow(value.encode())
 

@@ -206,8 +206,7 @@ def test_any_other_time_is_malformed(text: str) -> None:
     assert reason(spliced(FEEDBACK, "ts", text)) == "bad_ts"
 
 
-@pytest.mark.parametrize(
-    ("text", "advice"),
+@for_each(
     [
         ("1772359200000000", "it looks like microseconds: divide by 1000"),
         ("1772359200000000000", "it looks like nanoseconds: divide by 1000000"),
@@ -216,9 +215,10 @@ def test_any_other_time_is_malformed(text: str) -> None:
         ("1772359200000.5", "it looks like milliseconds: send them as a number without a fraction"),
         ('"yesterday"', "send a number, or a time such as 2026-01-31T09:00:00Z"),
         ("-5", "send milliseconds without a fraction or exponent"),
-    ],
+    ]
 )
-def test_a_refused_time_says_which_unit_it_seems_to_have(text: str, advice: str):
+def test_a_refused_time_says_which_unit_it_seems_to_have(case: tuple[str, str]) -> None:
+    text, advice = case
     (error,) = decode(spliced(FEEDBACK, "ts", text))
     assert isinstance(error, MalformedEvent)
     assert error.detail.endswith(f"; {advice}")
@@ -328,9 +328,9 @@ def test_a_bad_label_costs_only_that_label(case: tuple[str, tuple[str, tuple[str
     assert found == impression(**{field: {"a": "x"}}) or dropped
 
 
-@pytest.mark.parametrize("field", ["experiments", "segments"])
-@pytest.mark.parametrize("text", ["[]", '"a"', "7", "true"])
-def test_labels_that_are_no_object_are_dropped(field: str, text: str):
+@for_each(product(["experiments", "segments"], ["[]", '"a"', "7", "true"]))
+def test_labels_that_are_no_object_are_dropped(case: tuple[str, str]) -> None:
+    field, text = case
     found = only(spliced(IMPRESSION, field, text))
     assert isinstance(found, Impression)
     assert (getattr(found, field), found.label_notes) == ((), ("label_bad_type",))
@@ -589,8 +589,7 @@ def test_valid_exposures_are_decoded(event: dict[str, Any]):
     assert only(json.dumps(event).encode()) == only(json.dumps(event, ensure_ascii=False).encode()) == expected
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
+@for_each(
     [
         ({"variant": ...}, "missing_field"),
         ({"experiment": None}, "missing_field"),
@@ -600,9 +599,10 @@ def test_valid_exposures_are_decoded(event: dict[str, Any]):
         ({"user_id": 7}, "bad_id"),
         ({"user_id": "x" * 513}, "bad_id"),
         ({"ts": "yesterday"}, "bad_ts"),
-    ],
+    ]
 )
-def test_each_broken_rule_of_an_exposure_has_its_reason(changes: dict[str, Any], expected: str):
+def test_each_broken_rule_of_an_exposure_has_its_reason(case: tuple[dict[str, Any], str]) -> None:
+    changes, expected = case
     assert reason(sent(EXPOSURE, **changes)) == expected
 
 

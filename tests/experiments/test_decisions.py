@@ -29,6 +29,7 @@ from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, evi
 from tests.experiments.columns import MEASURES, WITH_COVARIATES
 from tests.experiments.samples import arm, stored
 from tests.experiments.stage_samples import StageArm, Totals, stored_cells, totals_of
+from tests.support.tables import for_each
 
 NDCG = MEASURES.named("ndcg@10")
 SCALE = MeasureScale(0.04, 0.4)
@@ -69,8 +70,7 @@ def with_evidence(value: float, measure: Measure) -> MeasureComparison:
     return compared((low + high) / 2, measure=measure)
 
 
-@pytest.mark.parametrize(
-    ("values", "certain"),
+@for_each(
     [
         ((25, 60, 0.4), {"hit_rate@5"}),
         ((25, 60, 16), {"ndcg@10", "hit_rate@5"}),
@@ -79,10 +79,11 @@ def with_evidence(value: float, measure: Measure) -> MeasureComparison:
         ((21, 21, 17), set()),
         ((59, 0.4, 0.4), set()),
         ((61, 0.4, 0.4), {"ndcg@10"}),
-    ],
+    ]
 )
-def test_a_measure_is_certain_only_with_the_smallest_of_the_others(values: Sequence[float], certain: set[str]) -> None:
+def test_a_measure_is_certain_only_with_the_smallest_of_the_others(case: tuple[Sequence[float], set[str]]) -> None:
     """E_i, and its means with the smallest one and the smallest two of the others, are at least 20."""
+    values, certain = case
     policy = Policy(margin=0.0, paging=DECIDING)
     found = judge(policy, [with_evidence(value, MEASURES.named(name)) for value, name in zip(values, DECIDING, strict=True)])
     assert {name for name, each in found.items() if each.word == "regressed"} == certain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES as COLUMNS
 from tests.experiments.samples import stored
 from tests.experiments.stage_samples import STAGES, StageArm, Totals, ramp, stored_cells
+from tests.support.tables import for_each
 
 MEASURES = Measures(Scorer(["ndcg@10", "item_hit_rate@3", "item_hit_rate@10"]).columns)
 
@@ -116,10 +118,9 @@ def test_three_times_as_many_late_reactions_are_always_found() -> None:
     assert all(late_signs(reacting("new", 2 * seed, 0.15), reacting("old", 2 * seed + 1, 0.05)) for seed in range(50))
 
 
-@pytest.mark.parametrize("users", [100, 2_000])
-@pytest.mark.parametrize("by_user", [False, True])
-@pytest.mark.parametrize("tail", [0.0, 1.5])
-def test_reactions_of_alike_arms_are_hardly_ever_told(tail: float, by_user: bool, users: int) -> None:
+@for_each(product([100, 2_000], [False, True], [0.0, 1.5]))
+def test_reactions_of_alike_arms_are_hardly_ever_told(case: tuple[int, bool, float]) -> None:
+    users, by_user, tail = case
     pairs = [[reacting("x", 2 * seed + at, 0.1, users=users, tail=tail, by_user=by_user) for at in (0, 1)] for seed in range(300)]
     assert sum(bool(late_signs(one._replace(name="new"), other)) for one, other in pairs) <= 2
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.experiments.name_order import group_order, in_order, name_order
 from tests.experiments.samples import experiment
+from tests.support.tables import for_each
 
 
-@pytest.mark.parametrize(
-    "wanted",
+@for_each(
     [
         ["-1", "-2", "-10"],
         ["v1", "v2", "v10"],
@@ -20,7 +19,7 @@ from tests.experiments.samples import experiment
         ["", "0", "00", "01", "1", "9" * 5_000, "1" + "0" * 5_000, "a"],
         ["Control", "b", "b10", "b 2", "\u05d0 2", "\u05d0 10"],
         ["x\u0663", "x\u0664"],  # digits of other scripts are text
-    ],
+    ]
 )
 def test_numbers_in_names_count_by_their_value(wanted: list[str]) -> None:
     assert in_order([*wanted, *reversed(wanted)]) == wanted

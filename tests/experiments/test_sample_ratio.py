@@ -13,6 +13,7 @@ from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from tests.experiments import golden
+from tests.support.tables import for_each
 
 EQUAL = {"control": 1.0, "treatment": 1.0}
 
@@ -94,7 +95,7 @@ def test_the_unit_of_shares_does_not_matter() -> None:
     )
 
 
-@pytest.mark.parametrize("share", [0, -1, 9e-7, 1_000_001, 1e308, math.inf, math.nan])
+@for_each([0, -1, 9e-7, 1_000_001, 1e308, math.inf, math.nan])
 def test_shares_out_of_bounds_are_rejected(share: float) -> None:
     with pytest.raises(ExperimentError, match=r"share of 'b': got .*; must be from 0\.000001 to 1,000,000"):
         sample_ratio_p_value({"a": 1}, {"a": 1, "b": share})

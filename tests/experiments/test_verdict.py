@@ -49,8 +49,7 @@ def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure:
     return judge(policy, [compared(lift, error, measure)])[str(measure)]
 
 
-@pytest.mark.parametrize(
-    ("lift", "error", "word"),
+@for_each(
     [
         (-0.10, 0.002, "regressed"),
         (-0.02, 0.002, "inconclusive"),
@@ -59,9 +58,10 @@ def verdict(lift: float, error: float = 0.002, policy: Policy = POLICY, measure:
         (0.05, 0.002, "improved"),
         (0.05, 0.05, "inconclusive"),
         (-0.10, 0.05, "inconclusive"),
-    ],
+    ]
 )
-def test_each_lift_gets_its_word(lift: float, error: float, word: str) -> None:
+def test_each_lift_gets_its_word(case: tuple[float, float, str]) -> None:
+    lift, error, word = case
     assert verdict(lift, error).word == word
 
 

@@ -29,9 +29,7 @@ def test_printing_a_parsed_metric_gives_its_name(name: str) -> None:
         assert parse_metric(f"{name}@{k}") == Metric(name, k)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "ndcg@", "@10", "ndcg@0", "ndcg@-1", "ndcg@05", "ndcg@1.5", "ndcg@10 ", "ndcg @10", "ndcg@10@5", "ndcg@\u0661"]
-)
+@for_each(["", "ndcg@", "@10", "ndcg@0", "ndcg@-1", "ndcg@05", "ndcg@1.5", "ndcg@10 ", "ndcg @10", "ndcg@10@5", "ndcg@\u0661"])
 def test_invalid_metric_names_are_rejected(text: str) -> None:
     with pytest.raises(MetricError, match=re.escape(f"metric: got {text!r}; allowed is <name> or <name>@<k>")):
         parse_metric(text)
@@ -89,8 +87,7 @@ def test_a_missing_cutoff_is_rejected(name: str) -> None:
         parse_metric(name)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
+@for_each(
     [
         ("f0@5", "beta of f_beta: got 0.0; allowed are 0 < beta <= 1000"),
         ("f2000@5", "beta of f_beta: got 2000.0"),
@@ -99,9 +96,10 @@ def test_a_missing_cutoff_is_rejected(name: str) -> None:
         ("iprec", "recall level of iprec: got None"),
         ("iprec_at_recall@2", "recall level of iprec_at_recall: got 2.0; allowed are 0 <= level <= 1"),
         ("bpref@5", "cut-off of bpref: got 5; allowed is none"),
-    ],
+    ]
 )
-def test_a_wrong_number_in_a_name_is_rejected(text: str, message: str) -> None:
+def test_a_wrong_number_in_a_name_is_rejected(case: tuple[str, str]) -> None:
+    text, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         parse_metric(text)
 

@@ -218,8 +218,7 @@ def test_persistences_are_rounded_down_and_sum_to_at_most_one() -> None:
         assert sum(weights) <= 1 << 52
 
 
-@pytest.mark.parametrize(
-    ("metric", "grades", "spec", "printed"),
+@for_each(
     [
         ("err@3", [3, 2, 4], Spec(err_grade_max=4), 7 / 16 + 9 / 16 * 3 / 16 / 2 + 9 / 16 * 13 / 16 * 15 / 16 / 3),
         ("rbp@5", [1, 0, 1, 0, 0], Spec(rbp_persistence=0.5), 0.625),
@@ -232,7 +231,8 @@ def test_persistences_are_rounded_down_and_sum_to_at_most_one() -> None:
         ("recall@1", [1, 1], Spec(recall_denominator="min(R,k)"), 1),
         ("precision@5", [1, 0], Spec(precision_denominator="min(n,k)"), 0.5),
         ("ndcg@2", [1, 2], Spec(gain=(0, 1, 10), discount=(1, 4)), 3.5 / 10.25),
-    ],
+    ]
 )
-def test_choices_have_the_values_computed_by_hand(metric: str, grades: list[float], spec: Spec, printed: float) -> None:
+def test_choices_have_the_values_computed_by_hand(case: tuple[str, list[float], Spec, float]) -> None:
+    metric, grades, spec, printed = case
     assert value(metric, grades, spec) == pytest.approx(printed, abs=5e-7)

@@ -138,7 +138,7 @@ def test_oversized_tables_are_not_built() -> None:
     assert scorer.score_ragged(grades, [0, grades.size]).tolist() == [list(scorer.score_list(grades.tolist()))]
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint64, np.float32, np.float64, np.bool_])
+@for_each([np.int8, np.uint8, np.int32, np.uint64, np.float32, np.float64, np.bool_])
 def test_the_dtype_of_a_grade_does_not_matter(dtype: type) -> None:
     scorer = Scorer(["ndcg@3", "map@3"])
     assert scorer.score_ragged(np.array([0, 1, 1], dtype=dtype), [0, 3]).tolist() == [list(scorer.score_list([0, 1, 1]))]

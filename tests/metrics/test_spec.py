@@ -13,6 +13,7 @@ import pytest
 
 from streammetrics.metrics import MetricError, Spec
 from streammetrics.metrics.spec import DiscountName, GainName
+from tests.support.tables import for_each
 
 ALL = [
     Spec(gain=gain, discount=discount, relevance_threshold=threshold)
@@ -59,7 +60,7 @@ def test_every_field_that_is_not_the_default_changes_the_digest() -> None:
     assert len(digests | {Spec().digest()}) == len(OTHERS) + 1
 
 
-@pytest.mark.parametrize("field", OTHERS)
+@for_each(OTHERS)
 def test_the_error_for_different_specs_names_the_field(field: str) -> None:
     other = replace(Spec(), **{field: OTHERS[field]})
     Spec().require_same(Spec())

@@ -15,6 +15,7 @@ from streammetrics.reports.history import History
 from streammetrics.reports.outlook import with_outlook
 from tests.experiments.samples import experiment
 from tests.support.gates import failing, passing, waiting
+from tests.support.tables import for_each
 
 
 def answer(report: ExperimentReport, variant: str | None = None, *stale: str) -> GateAnswer:
@@ -124,8 +125,7 @@ def staged(running: int, starts: tuple[int | None, ...] = (None, 500, 1_000), ga
     return replace(passing() if gate == "pass" else failing(), stages=stages)
 
 
-@pytest.mark.parametrize(
-    ("running", "stage", "clock", "word", "reason"),
+@for_each(
     [
         (1, None, 999, "pass", "at most 5 % worse"),
         (1, "b", 999, "pass", "at most 5 % worse"),
@@ -135,9 +135,11 @@ def staged(running: int, starts: tuple[int | None, ...] = (None, 500, 1_000), ga
         (1, "b", 1_000, "wait", "stage c has begun, and the newest lists are of stage b"),
         (1, None, 0, "pass", "at most 5 % worse"),
         (-1, "a", 0, "wait", "stage a was asked about, and no list of a stage is known yet"),
-    ],
+    ]
 )
-def test_numbers_of_another_stage_never_pass(running: int, stage: str | None, clock: int, word: str, reason: str) -> None:
+def test_numbers_of_another_stage_never_pass(case: tuple[int, str | None, int, str, str]) -> None:
+    running, stage, clock, word, reason = case
+
     def asked(report: ExperimentReport, *, is_live: bool = True) -> GateAnswer:
         return answer_gate(report, stage=stage, is_live=is_live, up_to_ms=5, answered_ms=clock)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ from streammetrics.reports.history import (
 from streammetrics.runtime.publish.history_store import decode_history, encode_history
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import experiment, stored
+from tests.support.tables import for_each
 
 START_MS = 1_732_183_200_000
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
@@ -108,9 +110,9 @@ def test_of_many_variants_each_has_a_curve_of_the_most_important_measures() -> N
         assert len(points) <= POINTS_MAX
 
 
-@pytest.mark.parametrize("users", [4, 60, 2_000])
-@pytest.mark.parametrize("paging", [(), ("mrr@10",), ("item_hit_rate@10", "ndcg@10")])
-def test_a_snapshot_of_stored_sums_is_that_of_the_whole_report(users: int, paging: tuple[str, ...]) -> None:
+@for_each(product([4, 60, 2_000], [(), ("mrr@10",), ("item_hit_rate@10", "ndcg@10")]))
+def test_a_snapshot_of_stored_sums_is_that_of_the_whole_report(case: tuple[int, tuple[str, ...]]) -> None:
+    users, paging = case
     policy, arms = Policy(paging=paging), stored({"control": 0.5, "treatment": 0.4, "other": 0.5}, users=users)
     scales = choose_scales(MEASURES, policy, arms, {})
     for frozen in (scales, {}):

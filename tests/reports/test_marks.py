@@ -83,8 +83,7 @@ def alert(at: int, text: str = "it fell", ended: int | None = None, name: str = 
     return Mark(at, "alert", text, ended_ms=ended, alert=name)
 
 
-@pytest.mark.parametrize(
-    ("messages", "marks"),
+@for_each(
     [
         ([alert(1, "5 tries"), alert(1, "9 tries")], [alert(1, "9 tries")]),
         ([alert(1), alert(1, ended=7)], [alert(1, ended=7)]),
@@ -95,20 +94,10 @@ def alert(at: int, text: str = "it fell", ended: int | None = None, name: str = 
         ([alert(1, ended=7), alert(9), alert(9, ended=11)], [alert(1, ended=7), alert(9, ended=11)]),
         ([alert(1, ended=7), alert(1)], [alert(1)]),
         ([alert(1), alert(1, ended=7, name="other")], [alert(1), alert(1, ended=7, name="other")]),
-    ],
-    ids=[
-        "a repeated alert has its newest text",
-        "an alert ends",
-        "an end is repeated",
-        "the start turns out to be earlier",
-        "the start turns out to be later",
-        "an alert fires again",
-        "an alert fires and ends again",
-        "an alert goes on, which seemed to be over",
-        "another alert",
-    ],
+    ]
 )
-def test_what_alertmanager_repeats_is_one_mark(messages: list[Mark], marks: list[Mark]) -> None:
+def test_what_alertmanager_repeats_is_one_mark(case: tuple[list[Mark], list[Mark]]) -> None:
+    messages, marks = case
     stored: tuple[Mark, ...] = ()
     for message in messages:
         stored = merged(stored, [message])

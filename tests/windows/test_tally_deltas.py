@@ -8,6 +8,7 @@ from streammetrics.events.event_time import pane_start
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.sessions.state import ShownList
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
+from tests.support.tables import for_each
 
 HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18))
 (BEST,) = HIGHEST.scorer.score_list([18])
@@ -47,7 +48,7 @@ def test_a_group_whose_tally_stays_is_left_out() -> None:
     assert {group: tally[:2] for (_, group), tally in deltas.items()} == {"control": [-1, -1], "treatment": [1, 1]}
 
 
-@pytest.mark.parametrize("ts", [-60_001, -60_000, -1, 0, 1, 59_999, 60_000, 1_732_183_200_123])
+@for_each([-60_001, -60_000, -1, 0, 1, 59_999, 60_000, 1_732_183_200_123])
 def test_the_inlined_pane_start_agrees_with_the_function(ts: int) -> None:
     lists = [ShownList(ts, "r", ("a",), (), (), 0)]
     deltas = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])

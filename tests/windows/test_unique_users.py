@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from tests.support.enrolments import NOON_MS, RANKER, clicked, kept, shown, take
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
+from tests.support.tables import for_each
 
 DUE_MAX = st.sampled_from((1, 1_000))
 PATIENCE = st.sampled_from((0, 4, 12))
@@ -162,7 +162,7 @@ def test_a_user_with_many_lists_counts_once_and_needs_one_hit() -> None:
     assert users[100, START_MS + 200] == users[1_000, START_MS + 200]
 
 
-@pytest.mark.parametrize("later", range(200, 300, 10))
+@for_each(range(200, 300, 10))
 def test_a_list_of_an_open_session_is_counted_when_its_pane_is_final(later: int) -> None:
     """Without the check at the pane's end, the user would only be checked 500 ms after the session's last event."""
     settings = replace(SETTINGS, gap_ms=500, out_of_orderness_ms=300)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import webhook_sender
 from tests.support.settings import NAMED, by_flags, configured
+from tests.support.tables import for_each
 
 
 def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
@@ -81,8 +83,7 @@ def test_a_time_is_the_same_number_in_every_setting(tmp_path, text, ms):
     assert kafka_connection(settings).start == ms == iso_ms(text)
 
 
-@pytest.mark.parametrize(
-    ("given", "ms"),
+@for_each(
     [
         ("2026-01-31T10:00:00.5+01:00", 1_769_850_000_500),
         ("2026-01-31T09:00:00.0009999Z", 1_769_850_000_000),
@@ -91,9 +92,10 @@ def test_a_time_is_the_same_number_in_every_setting(tmp_path, text, ms):
         ("1970-01-01T00:00:00Z", 0),
         ("earliest", "earliest"),
         ("latest", "latest"),
-    ],
+    ]
 )
-def test_reading_can_start_at_a_time(given, ms):
+def test_reading_can_start_at_a_time(case: tuple[Any, Any]) -> None:
+    given, ms = case
     assert kafka_connection(by_flags({"kafka.start": given}).settings).start == ms
 
 

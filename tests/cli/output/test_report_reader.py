@@ -23,6 +23,7 @@ from streammetrics.reports.published import encoded
 from streammetrics.reports.time_text import minute_text
 from tests.experiments.samples import experiment
 from tests.support.report_page import AT_MS, plain
+from tests.support.tables import for_each
 
 WORSE = experiment({"control": 0.5, "treatment": 0.4})
 SPLIT = experiment({"control": 0.5, "treatment": 0.5}, name="split", users={"control": 1_800, "treatment": 2_200})
@@ -65,8 +66,7 @@ def test_experiments_can_be_chosen_by_name() -> None:
         results.only(["other"])
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@for_each(
     [
         ([], "not a report with experiments"),
         ({"windows": []}, "not a report with experiments"),
@@ -78,9 +78,10 @@ def test_experiments_can_be_chosen_by_name() -> None:
         ({"experiments": [], "experiments_entered_ms": EARLIEST_MS - 1}, "damaged.*the time -126576000001 is not from"),
         ({"experiments": [], "windows": [{"end_ms": LATEST_MS + 1}]}, "damaged.*to 253402387199999 epoch ms"),
         (plain(WORSE, history=[{"experiment": "a", "scope": "start", "looks": {"kept": [[10**18, ["safe", 1, []]]]}}]), "damaged"),
-    ],
+    ]
 )
-def test_a_value_that_is_not_a_report_is_rejected(given: object, message: str) -> None:
+def test_a_value_that_is_not_a_report_is_rejected(case: tuple[object, str]) -> None:
+    given, message = case
     with pytest.raises(StreammetricsError, match=f"saved.json is .*{message}"):
         read_report(given, "saved.json")
 

@@ -169,8 +169,7 @@ def test_whole_numbers_become_decimal_text() -> None:
     assert only(LIST, SHOWN | {"user": 7, "id": 0, "skus": [1, "b"]}) == Impression("0", "7", 5, ("1", "b"))
 
 
-@pytest.mark.parametrize(
-    ("unit", "found", "ts"),
+@for_each(
     [
         ("ms", 1772359200123, 1772359200123),
         ("ms", "1772359200123", 1772359200123),
@@ -181,9 +180,10 @@ def test_whole_numbers_become_decimal_text() -> None:
         ("ns", 1772359200123999999, 1772359200123),
         ("s", "2026-03-01T10:00:00.123Z", 1772359200123),
         ("utc", "2026-03-01 10:00:00.123", 1772359200123),
-    ],
+    ]
 )
-def test_times_have_a_unit_or_are_iso(unit: str, found: object, ts: int) -> None:
+def test_times_have_a_unit_or_are_iso(case: tuple[str, object, int]) -> None:
+    unit, found, ts = case
     assert only(CLICK | {"ts_unit": unit}, CLICKED | {"time": found}).ts == ts
 
 
@@ -199,8 +199,7 @@ def test_a_bad_label_costs_only_that_label() -> None:
     assert (found.segments, found.label_notes) == ((("b", "z"),), ("label_bad_type",))
 
 
-@pytest.mark.parametrize(
-    ("when", "record", "holds"),
+@for_each(
     [
         ({"a": "x"}, {"a": "x"}, True),
         ({"a": "x"}, {"a": ["x"]}, False),
@@ -213,9 +212,10 @@ def test_a_bad_label_costs_only_that_label() -> None:
         ({"a": {"present": False}}, {}, True),
         ({"a.b": "x", "c": "y"}, {"a": {"b": "x"}, "c": "y"}, True),
         ({"a.b": "x", "c": "y"}, {"a": {"b": "x"}}, False),
-    ],
+    ]
 )
-def test_a_condition_selects_records(when: dict[str, Any], record: dict[str, Any], holds: bool) -> None:
+def test_a_condition_selects_records(case: tuple[dict[str, Any], dict[str, Any], bool]) -> None:
+    when, record, holds = case
     (found,) = decoded([CLICK | {"when": when}], CLICKED | record)
     assert isinstance(found, Feedback) is holds
 
@@ -268,7 +268,7 @@ def test_errors_name_the_path_and_the_value(case: tuple[dict[str, Any], dict[str
     assert text in detail
 
 
-@pytest.mark.parametrize("value", [None, b"", b"  ", b"[1]", b"{", b'{"user":"\xff"}', b"{" * 300, b'{"a":' * 300 + b"1" + b"}" * 300])
+@for_each([None, b"", b"  ", b"[1]", b"{", b'{"user":"\xff"}', b"{" * 300, b'{"a":' * 300 + b"1" + b"}" * 300])
 def test_records_that_are_no_object_are_malformed(value: bytes | None) -> None:
     (found,) = mapped_decoder(parse_mappings([LIST]), LIMITS, {})(value)
     assert isinstance(found, MalformedEvent)
@@ -299,7 +299,7 @@ def test_no_record_makes_the_decoder_raise(record: dict[str, Any]) -> None:
         assert not isinstance(event, MalformedEvent) or event.reason in (*MALFORMED, "ignored")
 
 
-@pytest.mark.parametrize("number", ["1e999", "1e99999999999999999999", "-1e-99999999999999999999", "1e400", "1e30", "1.5e29", "-0.5"])
+@for_each(["1e999", "1e99999999999999999999", "-1e-99999999999999999999", "1e400", "1e30", "1.5e29", "-0.5"])
 def test_absurd_numbers_are_malformed_where_they_are_used(number: str) -> None:
     tables = [LIST | {"segments": {"s": "s"}, "impression_id": "{id}"}, CLICK | {"value": "v"}]
     decode = mapped_decoder(parse_mappings(tables), LIMITS, {})

@@ -14,6 +14,7 @@ from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.presets import preset_digest, preset_rules, preset_text
 from streammetrics.events.mappings.rules import PRESETS, Preset
 from streammetrics.events.mappings.text_rows import SNOWPLOW_COLUMNS
+from tests.support.tables import for_each
 
 NOON = 1772366400000
 IGNORED = ["ignored"]
@@ -298,7 +299,7 @@ def test_no_line_raises(preset: Preset, cells: list[str], repeat: int) -> None:
     assert decoder(preset, EventLimits())(line.encode(errors="surrogatepass"))
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@for_each(PRESETS)
 def test_a_preset_is_readable_and_has_names_for_its_mappings(preset: Preset) -> None:
     assert preset_text(preset).startswith("# ")
     assert all(rule.name and not rule.name.startswith("mapping ") for rule in preset_rules(preset))

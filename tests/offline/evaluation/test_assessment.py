@@ -10,6 +10,7 @@ import pytest
 
 from streammetrics import Popularity, assess_lists
 from streammetrics.metrics import MetricError
+from tests.support.tables import for_each
 
 SHOWN = {"l1": ["a", "b", "z"], "l2": ["a"], "l3": [], "l4": ["c", "a"]}
 
@@ -45,8 +46,7 @@ def test_the_share_of_fallbacks_has_an_error_by_user() -> None:
     assert "fallback_share" in by_list._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@for_each(
     [
         (lambda: assess_lists(SHOWN, 0), "cut-off: got 0; allowed are whole numbers >= 1"),
         (lambda: assess_lists([["a", "a"]], 2), "item: got one twice in list 0"),
@@ -57,8 +57,9 @@ def test_the_share_of_fallbacks_has_an_error_by_user() -> None:
         (lambda: assess_lists(SHOWN, 3, popularity=Popularity({}, {}, 0)), "popularity: got no interactions"),
         (lambda: assess_lists(SHOWN, 3, fallback=[True]), "fallback: got 1; allowed are 4, one per list"),
         (lambda: assess_lists(SHOWN, 3, users=["u"]), "users: got 1; allowed are 4"),
-    ],
+    ]
 )
-def test_invalid_input_is_rejected_with_its_place(call: Callable[[], object], message: str) -> None:
+def test_invalid_input_is_rejected_with_its_place(case: tuple[Callable[[], object], str]) -> None:
+    call, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         call()

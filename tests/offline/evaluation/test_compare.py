@@ -20,6 +20,7 @@ from streammetrics.metrics import MetricError, Spec
 from streammetrics.offline.evaluation.compare import Comparison, compare, holm
 from streammetrics.offline.evaluation.evaluate import Evaluation, evaluate
 from streammetrics.offline.inputs.grades import from_grades, from_padded
+from tests.support.tables import for_each
 
 NAMES = ["ndcg@5", "mrr@5", "dcg@5", "item_hit_rate@3"]
 LISTS = 300
@@ -83,9 +84,9 @@ def test_a_ratio_of_sums_has_the_standard_error_of_stacked_equations() -> None:
     assert found.standard_error == pytest.approx(float(fitted.bse[1]) * factor, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("users", [False, True])
-def test_both_tests_agree_on_large_samples(name: str, users: bool) -> None:
+@for_each(product(NAMES, [False, True]))
+def test_both_tests_agree_on_large_samples(case: tuple[str, bool]) -> None:
+    name, users = case
     found = compare(*pair(users, better=0.04), samples=20_000)[name]
     assert found.randomisation_p_value == pytest.approx(found.t_p_value, abs=0.02)
 
@@ -216,8 +217,7 @@ def test_the_frame_has_one_row_per_metric() -> None:
 ONE = evaluate(from_grades([[1], [0]]), ["mrr@5"])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
+@for_each(
     [
         (
             lambda: compare(ONE, evaluate(from_grades([[1], [0]]), ["mrr@6"])),
@@ -236,9 +236,10 @@ ONE = evaluate(from_grades([[1], [0]]), ["mrr@5"])
             lambda: compare(*(evaluate(from_grades([[1]], users=[user]), ["mrr@5"]) for user in "uv")),
             "users: got 'v' and 'u' for list 0; allowed is the same user in both",
         ),
-    ],
+    ]
 )
-def test_different_evaluations_are_rejected(call: Callable[[], Comparison | Any], message: str) -> None:
+def test_different_evaluations_are_rejected(case: tuple[Callable[[], Comparison | Any], str]) -> None:
+    call, message = case
     with pytest.raises(MetricError, match=re.escape(message)):
         call()
 

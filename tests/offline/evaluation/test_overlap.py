@@ -16,6 +16,7 @@ from streammetrics.offline.inputs.frames import from_frames
 from streammetrics.offline.inputs.item_ids import from_lists, from_run
 from streammetrics.offline.inputs.judged import Judged
 from streammetrics.offline.inputs.trec import from_trec
+from tests.support.tables import for_each
 
 
 def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> Judged:
@@ -23,8 +24,7 @@ def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> Judg
     return from_frames(run, pd.DataFrame({"list_id": judged_lists, "item": judged_items, "grade": [1.0]}), score="score")
 
 
-@pytest.mark.parametrize(
-    ("read", "one", "other"),
+@for_each(
     [
         (lambda: from_run({"q": {"10": 3.0, "11": 2.0}}, {"q": {11: 1}}), "'11' (str)", "11 (int)"),
         (lambda: from_run({"q": {10: 3.0}}, {"q": {"7": 1, "10": 1}}), "10 (int)", "'10' (str)"),
@@ -37,9 +37,10 @@ def frames(lists: Any, items: Any, judged_lists: Any, judged_items: Any) -> Judg
         (lambda: from_run({"q": {"7": 3.0}}, {"q": {"item:7": 1}}), "'7' (str)", "'item:7' (str)"),
         (lambda: from_run({"q": {"D1 ": 3.0}}, {"q": {"d1": 1}}), "'D1 ' (str)", "'d1' (str)"),
         (lambda: from_run({"q": {"7.0": 3.0}}, {"q": {"7": 1}}), "'7.0' (str)", "'7' (str)"),
-    ],
+    ]
 )
-def test_items_that_are_written_differently_are_an_error(read: Callable[[], Judged], one: str, other: str) -> None:
+def test_items_that_are_written_differently_are_an_error(case: tuple[Callable[[], Judged], str, str]) -> None:
+    read, one, other = case
     with pytest.raises(MetricError) as found:
         read()
     assert f"item ids: got {one} in the ranking and {other} in the judgments; allowed are ids of one" in str(found.value)
