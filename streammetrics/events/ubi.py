@@ -1,36 +1,18 @@
 """OpenSearch User Behavior Insights 1.3: documents of `ubi_queries` and `ubi_events`, one by one or as `_bulk` text.
 
-A value is one JSON document, or lines of documents (`_bulk` text; its action lines hold no event). If a line is a document by
-itself, the value is read line by line. Otherwise it is one document, perhaps written over several lines. Each document is
-checked separately, so a malformed line does not affect other lines. An array of documents holds them as its elements; the official
-client sends such arrays. A search hit holds its document as `_source`. `ubi_rules` has the mappings of documents. The fields of a document
-decide what it is:
+README.md says which documents are lists and feedback, and what the settings do. `ubi_rules` has the mappings of documents. What the page
+leaves out:
 
-* with `action_name`: an event of `ubi_events`;
-* otherwise, with any of `user_query`, `query_attributes`, `query_response_id`, `query_response_hit_ids`: a query of `ubi_queries`.
-
-The place of an item is its `position.ordinal`, or else its `rank`, as earlier versions of UBI have it.
-
-The result:
-
-| document | `lists_from = "impressions"` | `lists_from = "hit_ids"` |
-|---|---|---|
-| event `impression` (see `exposure`) with an object | a fragment of one item: `query_id`, `object_id`, its place | no event |
-| query with `query_response_hit_ids` (before 1.3: `query_response_object_ids`) | no event | a whole list of them, or a page of it |
-| query with none, or an empty array | no event | no event |
-| any other event | feedback | feedback |
-
-A query without hits is no event because search back ends may write several documents for one query, and only one of them has
-the hits. The others ask for facets or suggestions. The first of them would otherwise become the (empty) list of that `query_id`.
-
-A feedback takes its action from `action_name`, its list from `query_id` (null or empty: none) and its item from
-`event_attributes.object.object_id`. Without an object (a search, a page view) the item is NO_ITEM, which no list shows. Such
-an event moves the watermark and matches nothing. Ordinals give the order only, so 0-based and 1-based trackers may be mixed,
-unless `events.positions` makes them places.
-With `page_start`, one `query_id` may have several pages. Each is a part of its list, after so many items of earlier pages.
-Values and limits follow the rules of mappings. Null and "" count as absent.
-
-A field named in the settings is looked up in the document, then in its `event_attributes` or `query_attributes`.
+* A value is one JSON document, or lines of documents (`_bulk` text; its action lines hold no event). If a line is a document by
+  itself, the value is read line by line. Otherwise it is one document, perhaps written over several lines. Each document is
+  checked separately, so a malformed line does not affect other lines.
+* A document with `action_name` is an event of `ubi_events`. Otherwise, with any of `user_query`, `query_attributes`, `query_response_id`,
+  `query_response_hit_ids`, it is a query of `ubi_queries`.
+* A query without hits is no event because search back ends may write several documents for one query, and only one of them has
+  the hits. The others ask for facets or suggestions. The first of them would otherwise become the (empty) list of that `query_id`.
+* A feedback without an object (a search, a page view) is on NO_ITEM, which no list shows. It moves the watermark and matches nothing.
+* Values and limits follow the rules of mappings. Null and "" count as absent. A field named in the settings is looked up in the document,
+  then in its `event_attributes` or `query_attributes`.
 """
 
 from __future__ import annotations
