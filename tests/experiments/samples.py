@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import ExperimentReport, Joined, Policy, Stored, add_credits, build_report, choose_scales, of_users
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
@@ -70,7 +71,7 @@ def experiment(
     """The report of such an experiment at its first look."""
     kept = stored(chances, name=name, scope=scope, users=users, whole=whole)
     shares = dict.fromkeys(chances, 1.0) if len(chances) > 1 and (control is None or control in chances) else None
-    policy = Policy(paging=paging, control=control, shares=shares)
+    policy = Policy(paging=paging, control=control, shares=shares, settings_text=settings_text)
     measures = WITH_COVARIATES if whole else MEASURES
     return build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
 

@@ -50,7 +50,7 @@ def test_the_gate_does_not_repeat_the_verdict() -> None:
 def test_advice_about_settings_is_a_part_of_its_own() -> None:
     report = experiment({"control": 0.5, "new": 0.5}, users={"control": 1_000, "new": 2_000})
     (found,) = [each.text for each in report.verdict.parts if each.kind == "advice"]
-    assert found == " If this split is intended, set shares of ranker"
+    assert found.startswith(" If this split is intended, set under [experiments.named.")
     assert text(report.verdict.parts) == report.verdict.reason
 
 
