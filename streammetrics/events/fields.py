@@ -37,7 +37,7 @@ _number_or_boolean: Callable[[msgspec.Raw], float | bool] = msgspec.json.Decoder
 class Fields:
     """The fields of one JSON object. Each method reads one field under its rule. A null field counts as absent.
 
-    `within` is the object's path in the event (such as `event_attributes.`), for messages.
+    `within` is the object's path in the event (such as `items[0].`), for messages.
     """
 
     __slots__ = ("limits", "raws", "within")
@@ -103,11 +103,6 @@ class Fields:
     def array(self, name: str) -> list[msgspec.Raw]:
         advice = "send an array, or a|b|c in a CSV file"
         return _decoded(_array, self.need(name), "bad_value", f"{self.within}{name} must be an array", advice)
-
-    def object(self, name: str) -> Fields:
-        """Return the nested object of a name. An absent object has no fields."""
-        raw = self.get(name)
-        return Fields({} if raw is None else read_object(self.within + name, raw, "bad_value"), self.limits, f"{self.within}{name}.")
 
 
 def is_text(raw: msgspec.Raw, text: bytes) -> bool:
