@@ -189,14 +189,29 @@ class TestFaults:
         assert message.path == "ticket"
         assert re.search(r"Events per second by reason: bad_json \d+", message.annotations["description"])
 
-    def test_lists_that_are_lost_on_their_way(self, stack: Stack) -> None:
+    def test_lists_that_are_lost_on_their_way_and_files_of_results_that_cannot_be_written(self, stack: Stack, results: Path) -> None:
+        """Two faults at once, which have nothing to do with each other: two alerts. Somebody puts a file in the place of the directory.
+        Retry pauses are not shortened, so the lag tells before the failed tries."""
+
         def lose(sent: SimulatedRecord) -> list[SimulatedRecord]:
             return [] if sent.topic == "impressions" and int(sent.key[1:]) % 2 else [sent]
 
-        with listening(stack) as heard, stack.feeder.altered(lose):
-            heard.wait_for("StreammetricsJoinUnhealthy")
-        assert heard.of("firing") == {"StreammetricsJoinUnhealthy"}
+        away = results.with_name("away")
+        wait_until(results.exists, what="the directory was made", deadline_seconds=PATIENCE_SECONDS)
+        with listening(stack) as heard:
+            results.rename(away)
+            results.write_text("not a directory", encoding="utf-8")
+            with stack.feeder.altered(lose):
+                heard.wait_for("StreammetricsJoinUnhealthy")
+            heard.wait_for("StreammetricsResultsFailing", patience_seconds=BEHIND_SECONDS + PATIENCE_SECONDS)
+            results.unlink()
+            away.rename(results)
+        assert heard.of("firing") == {"StreammetricsJoinUnhealthy", "StreammetricsResultsFailing"}
         assert "orphan" in heard.one("StreammetricsJoinUnhealthy").annotations["description"]
+        message = heard.one("StreammetricsResultsFailing")
+        assert (message.path, message.labels["problem"]) == ("ticket", "behind")
+        assert re.search(r"Files of results are 1m \d+(\.\d+)?s behind", message.annotations["summary"])
+        assert any(results.glob("panes/date=*/*.parquet"))
 
     def test_a_worker_that_died(self, stack: Stack) -> None:
         worker = stack.workers[0]
@@ -240,22 +255,6 @@ class TestFaults:
         failing = heard.one("StreammetricsCommitsFailing")
         assert failing.path == "page"
         assert re.search(r"Commits per second by status:.* conflict ", failing.annotations["description"])
-
-    def test_files_of_results_that_cannot_be_written(self, stack: Stack, results: Path) -> None:
-        """Somebody puts a file in the place of the directory. Retry pauses are not shortened, so the lag tells before the failed tries."""
-        away = results.with_name("away")
-        wait_until(results.exists, what="the directory was made", deadline_seconds=PATIENCE_SECONDS)
-        with listening(stack) as heard:
-            results.rename(away)
-            results.write_text("not a directory", encoding="utf-8")
-            heard.wait_for("StreammetricsResultsFailing", patience_seconds=BEHIND_SECONDS + PATIENCE_SECONDS)
-            results.unlink()
-            away.rename(results)
-        assert heard.of("firing") == {"StreammetricsResultsFailing"}
-        message = heard.one("StreammetricsResultsFailing")
-        assert (message.path, message.labels["problem"]) == ("ticket", "behind")
-        assert re.search(r"Files of results are 1m \d+(\.\d+)?s behind", message.annotations["summary"])
-        assert any(results.glob("panes/date=*/*.parquet"))
 
     def test_a_stranger_who_comes_and_goes_in_our_consumer_group(self, stack: Stack) -> None:
         def come_and_go() -> None:

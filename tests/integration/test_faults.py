@@ -178,14 +178,14 @@ def running(pipeline: Pipeline, count: int, **sections: Any) -> Iterator[list[Se
         yield services
 
 
+@pytest.mark.timeout(1_200)
 @time_bound(RECOVERY_SECONDS_MAX)
-def test_two_dozen_kills_lose_nothing_and_count_nothing_twice(
-    pipeline: Pipeline, redis_of_its_own: RedisServer, seconds_max: float
-) -> None:
-    """Twenty times one of two processes is killed and the other takes over, four times both are killed at once."""
+def test_kills_lose_nothing_and_count_nothing_twice(pipeline: Pipeline, redis_of_its_own: RedisServer, seconds_max: float) -> None:
+    """One of two processes is killed and the other takes over, or both are killed at once. The simulation kills at thousands of other
+    moments."""
     chance = Random(SEED)
     recoveries = []
-    fates = ["one"] * 20 + ["both"] * 4
+    fates = ["one"] * 6 + ["both"] * 2
     chance.shuffle(fates)
     with running(pipeline, 2) as services:
         with Stream(pipeline):

@@ -22,6 +22,7 @@ from tests.servers.reaper import reaper
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
+PAUSE_SECONDS_MAX = 0.1
 # Below the ports of outgoing connections, so that a stopped server's port stays free for its restart. Low enough for Redis Cluster,
 # which also uses each port + 10000.
 PORTS = range(15_000, 25_000)
@@ -74,10 +75,21 @@ def check_port_open(port: int, address: str = HOST) -> None:
 def wait_until(condition: Callable[[], bool], *, what: str, deadline_seconds: float = 30) -> None:
     """Wait until a condition holds. Raises TimeoutError with `what` after the deadline."""
     end = time.monotonic() + deadline_seconds
-    while not condition():
+    while True:
+        asked = time.monotonic()
+        if condition():
+            return
         if time.monotonic() > end:
             raise TimeoutError(f"after {deadline_seconds} s it is not true that {what}")
-        time.sleep(POLL_SECONDS)
+        pause(asked)
+
+
+def pause(asked: float) -> None:
+    """Sleep before a condition is asked again: four times as long as it took since `asked`, within bounds.
+
+    Many conditions read the whole state. Without this a test that waits would leave no processor to others.
+    """
+    time.sleep(min(max(POLL_SECONDS, 4 * (time.monotonic() - asked)), PAUSE_SECONDS_MAX))
 
 
 class Startable(ABC):
@@ -156,6 +168,7 @@ class Server(Startable):
     def wait_until_passes(self, check: Callable[[], None]) -> None:
         end = time.monotonic() + self.ready_seconds
         while True:
+            asked = time.monotonic()
             # Read before the check: a server that dies after a failed check gets one more round.
             was_alive = self.alive
             try:
@@ -166,7 +179,7 @@ class Server(Startable):
                 raise ServerError(f"{self.name} exited with {self._require_process().returncode} before it was ready\n{self.log_tail()}")
             if time.monotonic() > end:
                 raise ServerError(f"{self.name} was not ready after {self.ready_seconds} s ({reason!r})\n{self.log_tail()}")
-            time.sleep(POLL_SECONDS)
+            pause(asked)
 
     def stop(self) -> None:
         """Stop it with SIGTERM, like an operator. Its data stay. Does nothing if it is not running."""
