@@ -124,8 +124,8 @@ class Engine:
         state.sessions.close_due(due, state.progress.closed_before)
         state.enrolments.forget_records(user for user in due if user in state.sessions.put_off)
         final = state.sessions.take_final()
-        for reducer in state.final_reducers:
-            reducer.on_final(final)
+        for on_final in state.on_final:
+            on_final(final)
         return loop.result
 
     def save(self, state: TaskState, *, with_sessions: bool = True) -> SaveResult:

@@ -44,10 +44,9 @@ UNKNOWN_LABELS: Final = LabelSetEntry((), (("", ""),))
 
 
 class FittedLabels(NamedTuple):
-    """A label set within the limits: its entry, whether the entry is kept already, and the labels."""
+    """A label set within the limits: its entry, and the labels."""
 
     entry: LabelSetEntry
-    is_known: bool
     experiments: Labels
     segments: Labels
 
@@ -140,31 +139,30 @@ class LabelIndex:
         entry = self.entries.get((experiments, segments))
         return groups_of(experiments, segments, self._rules.segments) if entry is None else entry.groups
 
-    def fit(self, experiments: Labels, segments: Labels, watermark: int) -> FittedLabels:
-        """Return a label set with at most `groups_max` groups in the task, and its entry.
+    def fit(self, experiments: Labels, segments: Labels, ts: int, watermark: int) -> FittedLabels:
+        """Return the label set of an admitted list with at most `groups_max` groups in the task. Its entry is kept from now on.
 
         Groups without a list within `retention_ms` of the watermark are forgotten first, if there are too many. Then each segment group
         that does not fit is folded into OTHER. These folded groups, and variants, come on top of the limit; but there are at most as
-        many variants as `groups_max`, and further ones are dropped from the list. All traffic always counts. The entry is not kept
-        until `add`, so a list that is rejected leaves nothing behind.
+        many variants as `groups_max`, and further ones are dropped from the list. All traffic always counts.
         """
         groups = groups_of(experiments, segments, self._rules.segments)
         if self._too_many(groups):
             self._forget_groups(watermark - self._rules.retention_ms)
         if not self._too_many(groups):
-            return self._fitted(groups, experiments, segments)
+            return self._fitted(groups, experiments, segments, ts, watermark)
         kept = self._kept_variants(experiments)
         if len(kept) < len(experiments):
             groups = groups_of(kept, segments, self._rules.segments)
         fitting = fold_segments(groups, self._beyond_limit(groups), segments)
-        return self._fitted(groups_of(kept, fitting, self._rules.segments), kept, fitting)
+        return self._fitted(groups_of(kept, fitting, self._rules.segments), kept, fitting, ts, watermark)
 
-    def _fitted(self, groups: tuple[Group, ...], experiments: Labels, segments: Labels) -> FittedLabels:
-        known = self.entries.get((experiments, segments))
-        if known is not None:
-            return FittedLabels(known, True, experiments, segments)
-        entry = LabelSetEntry(groups, experiments if self._rules.experiments is not None else ())
-        return FittedLabels(entry, False, experiments, segments)
+    def _fitted(self, groups: tuple[Group, ...], experiments: Labels, segments: Labels, ts: int, watermark: int) -> FittedLabels:
+        entry = self.entries.get((experiments, segments))
+        if entry is None:
+            entry = LabelSetEntry(groups, experiments if self._rules.experiments is not None else ())
+            self._keep(entry, experiments, segments, ts, watermark)
+        return FittedLabels(entry, experiments, segments)
 
     def _kept_variants(self, experiments: Labels) -> Labels:
         """Return the variants that have a group, or may get one."""
@@ -190,8 +188,8 @@ class LabelIndex:
                 used += 1
         return beyond
 
-    def add(self, entry: LabelSetEntry, experiments: Labels, segments: Labels, ts: int, watermark: int) -> None:
-        """Keep a new entry and its groups. `ts` is the time of its first admitted list."""
+    def _keep(self, entry: LabelSetEntry, experiments: Labels, segments: Labels, ts: int, watermark: int) -> None:
+        """Keep a new entry and its groups."""
         groups = self._groups
         for group in entry.groups:
             if group not in groups:
@@ -210,9 +208,7 @@ class LabelIndex:
         The list may be older than the groups, which have its time from then on.
         """
         known = self.entries.get((experiments, segments))  # the groups of a cached entry fit
-        fitted = FittedLabels(known, True, experiments, segments) if known is not None else self.fit(experiments, segments, watermark)
-        if not fitted.is_known:
-            self.add(fitted.entry, fitted.experiments, fitted.segments, ts, watermark)
+        fitted = FittedLabels(known, experiments, segments) if known is not None else self.fit(experiments, segments, ts, watermark)
         groups, since = self._groups, self.since
         for group in fitted.entry.groups:
             if groups[group] < ts:

@@ -73,16 +73,13 @@ class Loop:
         for offset, record_ts, events in batch.records:
             for event in events:
                 # 1. A malformed event, or one dated after its record, moves nothing.
-                if type(event) is MalformedEvent:
-                    self._malformed(topic, offset, event)
-                    continue
-                if type(event) is PathsFound:
-                    uncounted += 1
-                    self._note_paths(topic, event, ts if record_ts < 0 else record_ts)
+                if type(event) is MalformedEvent or type(event) is PathsFound:
+                    uncounted += self._no_event(topic, offset, event, ts if record_ts < 0 else record_ts)
                     continue
                 ts = event.ts
                 if future_ms is not None and 0 <= record_ts < ts - future_ms:
-                    self._future(topic, offset, ts, record_ts)
+                    self.timed -= 1
+                    refusals.future(topic, offset, ts, record_ts)
                     continue
 
                 # 2. Any other event is judged by the watermarks before it, and then moves them.
@@ -169,25 +166,22 @@ class Loop:
         if event is not None:
             self.state.progress.setters[topic] = TimeSetter(offset, event.user_id, event.ts)
 
-    def _malformed(self, topic: int, offset: int, event: MalformedEvent) -> None:
-        """Refuse a malformed event. A record that a mapping leaves out is only counted."""
+    def _no_event(self, topic: int, offset: int, found: MalformedEvent | PathsFound, at_ms: int) -> bool:
+        """Refuse a malformed event, or count which paths of a mapping a record has. Returns whether it is no event at all.
+
+        A record that a mapping leaves out is only counted.
+        """
         self.timed -= 1
-        if event.reason == IGNORED:
+        if type(found) is PathsFound:
+            self.state.path_counts.add(topic, found, at_ms)
+            return True
+        if found.reason == IGNORED:
             self.counts["ignored", topic] += 1
-            return
-        self.refusals.add(topic, offset, event.reason, event.detail)
-        if event.unknown_type is not None:
-            self.state.unknown_names.add(TYPE, event.unknown_type)
-
-    def _future(self, topic: int, offset: int, ts: int, record_ts: int) -> None:
-        """Refuse an event that is dated after its record."""
-        self.timed -= 1
-        self.refusals.future(topic, offset, ts, record_ts)
-
-    def _note_paths(self, topic: int, found: PathsFound, at_ms: int) -> None:
-        """Count which optional paths of a mapping a record has."""
-        self.timed -= 1
-        self.state.path_counts.add(topic, found, at_ms)
+            return False
+        self.refusals.add(topic, offset, found.reason, found.detail)
+        if found.unknown_type is not None:
+            self.state.unknown_names.add(TYPE, found.unknown_type)
+        return False
 
     def _unknown_action(self, session: Session, event: Feedback, topic: int) -> None:
         """Count feedback whose action has no grade. It extends its session, and is otherwise unused."""
@@ -214,11 +208,9 @@ class Loop:
 
     def _fitted(self, event: Impression, topic: int) -> tuple[Impression, LabelSetEntry]:
         """Return a list with labels within the limits, and their entry. Labels that are dropped are counted."""
-        labels, watermark, ts = self.state.labels, self.state.progress.watermark, event.ts
-        variants = labels.fitting_variants(event.experiments, ts, self.state.progress.closed_before)
-        entry, is_known, experiments, segments = labels.fit(variants, event.segments, watermark)
-        if not is_known:
-            labels.add(entry, experiments, segments, ts, watermark)
+        labels, progress, ts = self.state.labels, self.state.progress, event.ts
+        variants = labels.fitting_variants(event.experiments, ts, progress.closed_before)
+        entry, experiments, segments = labels.fit(variants, event.segments, ts, progress.watermark)
         if not entry.known_from <= ts <= entry.known_until:
             labels.extend_runs(entry, ts)
         if dropped := len(event.experiments) - len(experiments):

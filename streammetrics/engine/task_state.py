@@ -6,7 +6,7 @@ made with other rules is rejected. Experiments and unique users may be switched 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -91,15 +91,12 @@ def decode_control(stored: bytes) -> ControlRecord:
 
 
 class Reducer(Protocol):
-    """The owner of a table: it counts changed or final lists, and returns the rows that a commit writes."""
+    """The owner of a table: it counts changed or final lists, and returns the rows that a commit writes.
+
+    Those that count what has become final are also in `on_final`.
+    """
 
     def changes(self, times: TaskTimes, /) -> RowChanges: ...
-
-
-class FinalReducer(Protocol):
-    """A reducer that counts what has become final."""
-
-    def on_final(self, final: FinalEvents, /) -> None: ...
 
 
 class TaskState:
@@ -111,9 +108,9 @@ class TaskState:
         "enrolments",
         "examination",
         "feedback_days",
-        "final_reducers",
         "labels",
         "list_labels",
+        "on_final",
         "panes",
         "path_counts",
         "progress",
@@ -152,12 +149,12 @@ class TaskState:
 
         # What is counted of lists. To add a table: its module, and its lines here and in `restore`.
         self.unique_users = UniqueUserPanes(rules.unique_users, UserCountLayout(tally_layout.scorer), rules.pane_ms)
-        self.enrolments = Enrolments(rules, totals_layout, self.labels, self.unique_users, self.progress.counts)
+        self.enrolments = Enrolments(rules, totals_layout, lambda: self.labels.runs, self.unique_users, self.progress.counts)
         self.examination = ExaminationStore(rules.examination)
-        self.feedback_days = FeedbackDays(self.labels)
-        self.final_reducers: list[FinalReducer] = [self.enrolments, self.examination]
+        self.feedback_days = FeedbackDays(lambda: self.labels.runs)
+        self.on_final: list[Callable[[FinalEvents], None]] = [self.enrolments.on_final, self.examination.on_final]
         if rules.experiments is not None:
-            self.final_reducers.append(self.feedback_days)
+            self.on_final.append(self.feedback_days.on_final)
         self.tables: Mapping[str, Reducer] = {
             PANES: self.panes,
             UNIQUE_USERS: self.unique_users,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from streammetrics.enrolment.runs import KnownRuns
+from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.sessions.store import FinalEvents
 from streammetrics.state.codec import VERSION, encode_json, plain_json, reader
@@ -27,10 +27,10 @@ def decode_feedback_day(stored: bytes) -> tuple[int, int]:
 class FeedbackDays:
     """Matched and other feedback by day, for as long as there is a pane or a run of that day."""
 
-    __slots__ = ("_changed", "_labels", "by_day")
+    __slots__ = ("_changed", "_runs", "by_day")
 
-    def __init__(self, labels: KnownRuns) -> None:
-        self._labels = labels
+    def __init__(self, runs: Callable[[], ExperimentRuns]) -> None:
+        self._runs = runs
         self._changed: set[int] = set()
         self.by_day: dict[int, tuple[int, int]] = {}
 
@@ -49,7 +49,7 @@ class FeedbackDays:
 
     def changes(self, times: TaskTimes) -> RowChanges:
         """Return what to commit, and drop the days before the oldest pane and the oldest run."""
-        first = min([times.oldest_kept, *(run.first for run in self._labels.runs)]) // DAY_MS
+        first = min([times.oldest_kept, *(run.first for run in self._runs())]) // DAY_MS
         gone = [day for day in self.by_day if day < first]
         for day in gone:
             del self.by_day[day]

@@ -7,7 +7,7 @@ A user's earlier lists are never enrolled after later ones. All lists that wait 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import msgspec
 from streammetrics.enrolment.records import UserRecord, decode_user_totals, encode_user_totals
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, EnrolmentRules
-from streammetrics.enrolment.runs import ExperimentRuns, KnownRuns
+from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.split import ExposureSplit
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.enrolment.totals import TotalsBatch
@@ -68,11 +68,11 @@ class Enrolments:
         "_counts",
         "_exposed",
         "_former_until",
-        "_labels",
         "_layout",
         "_longest_wait_ms",
         "_restarted",
         "_rules",
+        "_runs",
         "_unique_users",
         "_wait_ms",
         "counted_from",
@@ -85,11 +85,11 @@ class Enrolments:
         self,
         rules: EnrolmentRules,
         layout: UserTotalsLayout | None,
-        labels: KnownRuns,
+        runs: Callable[[], ExperimentRuns],
         unique_users: UniqueUserPanes,
         counts: Counter[tuple[str, int]],
     ) -> None:
-        self._rules, self._layout, self._labels, self._unique_users, self._counts = rules, layout, labels, unique_users, counts
+        self._rules, self._layout, self._runs, self._unique_users, self._counts = rules, layout, runs, unique_users, counts
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -137,7 +137,7 @@ class Enrolments:
     @property
     def runs(self) -> ExperimentRuns:
         """The experiment runs of the task."""
-        return self._labels.runs
+        return self._runs()
 
     def missing_records(self) -> AbstractSet[str]:
         """Users that have waiting lists and no loaded record."""

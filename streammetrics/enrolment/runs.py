@@ -8,7 +8,7 @@ with its sums. An experiment of that name then starts a new run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, encode_scope, parse_scope_name, scope_name
@@ -250,10 +250,3 @@ class ExperimentRuns:
         gone = sorted(scope_name(*scope) for scope in self._gone - self._changed)
         self._changed, self._gone = set(), set()
         return RowChanges(scopes, gone)
-
-
-class KnownRuns(Protocol):
-    """Who knows the experiment runs of a task."""
-
-    @property
-    def runs(self) -> ExperimentRuns: ...

@@ -28,8 +28,7 @@ def note(labels: LabelIndex, experiments: Labels, *times: int, watermark: int = 
     for ts in times:
         entry = labels.entries.get((experiments, ()))
         if entry is None:
-            entry = labels.fit(experiments, (), watermark).entry
-            labels.add(entry, experiments, (), ts, watermark)
+            entry = labels.fit(experiments, (), ts, watermark).entry
         if not entry.known_from <= ts <= entry.known_until:
             labels.extend_runs(entry, ts)
         labels.note(entry, ts)
@@ -50,42 +49,34 @@ def test_groups_with_recent_lists_are_not_forgotten_when_others_need_room() -> N
     forgotten: list[Group] = []
     labels = index_of(RULES, forgotten)
     note(labels, RANKER, 0, 100)
-    assert labels.fit(OTHER, (), watermark=110).experiments == ()
+    assert labels.fit(OTHER, (), 110, watermark=110).experiments == ()
     assert forgotten == []
     note(labels, (), 130)
-    assert labels.fit(OTHER, (), watermark=130).experiments == OTHER
+    assert labels.fit(OTHER, (), 130, watermark=130).experiments == OTHER
     assert forgotten == [Group("ranker", "a")]
-
-
-def test_a_new_label_set_leaves_no_group_until_it_is_added() -> None:
-    labels = index_of(RULES, [])
-    assert not labels.fit(RANKER, (), NEVER).is_known
-    assert labels.groups == {}
 
 
 def test_a_segment_beyond_the_limit_is_folded_for_the_variants_without_room() -> None:
     labels = index_of(replace(RULES, segments=("page",), groups_max=5), [])
-    first = labels.fit(RANKER, (("page", "home"),), NEVER)
-    labels.add(first.entry, first.experiments, first.segments, 0, NEVER)
+    first = labels.fit(RANKER, (("page", "home"),), 0, NEVER)
     assert len(labels.groups) == 4
-    fits = labels.fit((), (("page", "cart"),), NEVER)
+    fits = labels.fit((), (("page", "cart"),), 0, NEVER)
     assert (fits.segments, fits.entry.groups[1].value) == ((("page", "cart"),), "cart")
-    labels.add(fits.entry, fits.experiments, fits.segments, 0, NEVER)
-    partly = labels.fit(RANKER, (("page", "cart"),), NEVER)
+    partly = labels.fit(RANKER, (("page", "cart"),), 0, NEVER)
     assert partly.segments == (("=page", "1"), ("page", "cart"))
     assert partly.entry.groups == (Group(), Group("", "", "page", "cart"), Group("ranker", "a"), Group("ranker", "a", "page", "_other"))
-    wholly = labels.fit(RANKER, (("page", "search"),), NEVER)
+    wholly = labels.fit(RANKER, (("page", "search"),), 0, NEVER)
     assert wholly.segments == (("page", "_other"),)
-    assert labels.fit(RANKER, (("page", "home"),), NEVER) == first._replace(is_known=True)
+    assert labels.fit(RANKER, (("page", "home"),), 0, NEVER) == first
 
 
 def test_a_late_group_is_forgotten_as_early_as_without_an_earlier_search() -> None:
     forgotten: list[Group] = []
     labels = index_of(RULES, forgotten)
     note(labels, (), 50)
-    labels.fit((*RANKER, *OTHER), (), watermark=60)  # searches for groups to forget
+    labels.fit((*RANKER, *OTHER), (), 45, watermark=60)  # searches for groups to forget
     note(labels, RANKER, 45, watermark=60)
-    labels.fit(OTHER, (), watermark=67)
+    labels.fit(OTHER, (), 67, watermark=67)
     assert forgotten == [Group("ranker", "a")]
 
 
