@@ -49,4 +49,4 @@ def test_folded_variants_are_left_out_and_counted() -> None:
 
 def test_the_help_says_that_they_are_estimates() -> None:
     for name in ("examination", "examination_lower", "examination_upper", "corrected_dcg"):
-        assert SERIES[f"streammetrics_{name}"].help.startswith("Estimate: ")
+        assert "estimate" in SERIES[f"streammetrics_{name}"].help.lower()
