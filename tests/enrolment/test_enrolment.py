@@ -56,6 +56,16 @@ def test_one_batch_equals_brute_force(case: Case, rules: ExperimentRules, flush:
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
+def test_a_list_that_reuses_an_id_counts_in_nothing_and_still_extends_the_run_of_its_experiment() -> None:
+    first, reused, last = (NOON_MS + ts for ts in (0, 500, 1_400))
+    steps = (shown("u", first, RANKER), Arrival("events", Impression(f"u-{first}", "u", reused, ("j",), RANKER)), shown("v", last, RANKER))
+    case, rules = Case(SETTINGS, steps), ExperimentRules(idle_ms=1_000)
+    machine = machine_for(case, rules)
+    machine.run(case.steps, True)
+    assert found(machine) == expected(case, machine, rules, flush=True)
+    assert found(machine)["ranker", None].first_exposures == {"a": 2}
+
+
 @given(st.data(), cases(), RULES, DUE_MAX, st.booleans())
 def test_any_batches_commits_and_crashes_equal_brute_force(
     data: st.DataObject, case: Case, rules: ExperimentRules, due_max: int, flush: bool

@@ -156,7 +156,7 @@ def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms
     spans: dict[str, set[tuple[int, int]]] = {}
     for arrival, outcome in zip(arrivals, result.outcomes, strict=True):
         event = arrival.event
-        if isinstance(event, Impression) and outcome in ("shown", "duplicate", "too_many_items"):
+        if isinstance(event, Impression) and outcome in ("shown", "duplicate", "list_id_reused", "too_many_items"):
             for name, _ in event.experiments:
                 spans.setdefault(name, set()).add((event.ts, event.ts))
         elif isinstance(event, Exposure) and outcome in ("exposure", "duplicate"):
