@@ -20,6 +20,8 @@ UNMATCHED_SHARE_MAX: Final = 0.25
 """The share of feedback without a list that has a sentence, if `experiments.unmatched_share_max` is not in the settings."""
 FEEDBACK_MIN: Final = 100
 """Feedback that a stream needs for a sentence about it. A file that has ended needs none."""
+LISTS_MIN: Final = 100
+"""Final lists without a grade that have a sentence."""
 FOLDED_SHARE_MAX: Final = 0.01
 """The share of lists in the value `_other` of a segment, of all events, that has a sentence."""
 CONFLICT_SHARE_MAX: Final = 0.01
@@ -84,6 +86,41 @@ def feedback_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], 
         missing = sum(unmatched.values())
         why = ", ".join(f"{reason} {count:,}" for reason, count in unmatched.items() if count)
         yield f"{100 * missing / joined:.1f} % of the feedback counts for no list, {missing:,} of {joined:,}: {why}. {_ADVICE[worst]}."
+
+
+def grade_sentences(counts: Mapping[str, int], lists: int, graded: int) -> Iterator[str]:
+    """Yield a sentence if all metrics are 0 because no feedback came, or because none has a grade.
+
+    lists: final ones. graded: those of them, and of live windows, with a grade above 0.
+
+    >>> print(*grade_sentences({}, 300, 0))
+    None of 300 final lists has feedback, so all metrics are 0. Do the inputs hold the reactions of users?
+    >>> print(*grade_sentences({"matched": 200}, 300, 0))
+    No feedback has a grade above 0, so all metrics are 0: compare the actions and values of all 200 that match a list with join.grades.
+    """
+    matched = counts.get("matched", 0)
+    if graded or lists < LISTS_MIN:
+        return
+    if matched >= FEEDBACK_MIN:
+        compare = f"compare the actions and values of all {matched:,} that match a list with join.grades"
+        yield f"No feedback has a grade above 0, so all metrics are 0: {compare}."
+    elif not any(counts.get(reason, 0) for reason in ("matched", "unknown_action", *UNMATCHED)):
+        have = f"None of {counted(lists, 'final list')} has feedback, so all metrics are 0"
+        yield f"{have}. Do the inputs hold the reactions of users?"
+
+
+def label_sentences(topics: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """Yield a sentence for each topic with many labels that are no text. `topics` are counts by topic.
+
+    >>> print(*label_sentences({"shop": {"events": 9, "label_bad_type": 2, "label_empty": 4}}))
+    2 labels of lists of shop are not used, because they are no text. Experiments and segments are objects of texts, such as \
+"experiments": {"ranker-v7": "treatment"}.
+    """
+    for topic, counts in topics.items():
+        if (wrong := counts.get("label_bad_type", 0)) > CONFLICT_SHARE_MAX * counts.get("events", 0):
+            why = f"{'is' if wrong == 1 else 'are'} not used, because {'it is' if wrong == 1 else 'they are'} no text"
+            form = 'Experiments and segments are objects of texts, such as "experiments": {"ranker-v7": "treatment"}.'
+            yield f"{counted(wrong, 'label')} of lists of {isolated(topic)} {why}. {form}"
 
 
 def _examples(names: Sequence[UnknownName]) -> str:

@@ -20,6 +20,8 @@ from streammetrics.reports.data_warnings import (
     experiment_sentences,
     feedback_sentences,
     folded_sentences,
+    grade_sentences,
+    label_sentences,
     list_id_sentences,
     no_list_sentences,
     refused_sentences,
@@ -130,6 +132,11 @@ class Report:
             *self._warnings_of_counts(),
         ]
 
+    def _lists_and_graded(self) -> tuple[int, int]:
+        """Return how many final lists there are, and how many of them, or of a window, have a grade above 0."""
+        whole = next((total.tally for total in self.totals if not total.experiment and total.tally), (0, 0))
+        return whole[0], max([whole[1], *(each.lists_with_feedback for window in self.windows for each in window.groups)])
+
     def _warnings_of_counts(self) -> Iterator[str]:
         topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
         yield from refused_sentences({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()})
@@ -140,6 +147,8 @@ class Report:
         else:
             share_max = self.settings.get("experiments", {}).get("unmatched_share_max", UNMATCHED_SHARE_MAX)
             yield from feedback_sentences(reasons, self.unknown_names, share_max, ended=self.ended)
+            yield from grade_sentences(reasons, *self._lists_and_graded())
+        yield from label_sentences(topics)
         yield from folded_sentences(reasons, self.settings)
         named = self.settings.get("experiments", {}).get("named", {})
         sent = {total.experiment for total in self.totals if total.experiment}

@@ -8,6 +8,7 @@ import pytest
 
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.report import InputPosition, Report, Total
+from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import UnknownName
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
@@ -80,6 +81,26 @@ def test_feedback_of_unknown_actions_only_is_named_when_there_is_enough(ended: b
     found = report({("events", "shop"): 200, ("unknown_action", "shop"): unknown}, ended=ended, unknown_names=names).warnings()
     assert found == [f"No feedback has a grade: the action of all {unknown} is unknown, such as CLICK (did you mean click?). "
                      "Name them in join.grades."] * warned  # fmt: skip
+
+
+@pytest.mark.parametrize(("ended", "lists", "warned"), [(True, 99, False), (True, 100, True), (False, 100, True)])
+def test_metrics_that_are_0_for_want_of_feedback_or_of_a_grade_are_explained(ended: bool, lists: int, warned: bool) -> None:
+    def found(counts: dict[str, int], graded: int = 0) -> list[str]:
+        totals = (Total("", "", (lists, graded, 0)), Total("ranker", "control", (lists, 0, 0)))
+        settings = {"experiments": {"named": {"ranker": {}}}}
+        kept = {(reason, "shop"): count for reason, count in {"events": 1_000, **counts}.items()}
+        return report(kept, ended=ended, totals=totals, settings=settings).warnings()
+
+    assert [each.partition(",")[0] for each in found({})] == [f"None of {counted(lists, 'final list')} has feedback"] * warned
+    assert [each.partition(",")[0] for each in found({"matched": lists})] == ["No feedback has a grade above 0"] * warned
+    assert found({"matched": lists}, graded=1) == []
+    assert all("metrics are 0" not in each for each in found({"orphan": lists}))
+
+
+def test_labels_that_are_no_text_are_named_by_topic() -> None:
+    (warning,) = report({**SHOWN, ("label_bad_type", "shop"): 3}).warnings()
+    assert warning.startswith("3 labels of lists of shop are not used")
+    assert report({**SHOWN, ("label_bad_type", "shop"): 2, ("label_empty", "shop"): 100}).warnings() == []
 
 
 @pytest.mark.parametrize(("ended", "events", "warned"), [(True, 3, True), (False, 3, False), (False, 100, True), (True, 0, False)])
