@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.events.model import Feedback
+from streammetrics.events.model import Feedback, Impression
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.support.native_json import native_json
@@ -25,10 +25,13 @@ def pipeline(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> Pipe
 
 
 def produce(pipeline: Pipeline, first: int, count: int) -> None:
+    """Send a list and a click of each of so many users. Without lists, clicks would wait until that input is idle."""
     with pipeline.producer() as producer:
         for number in range(first, first + count):
-            event = Feedback(f"u{number}", start_ms(), "any", "click")
-            producer.send(pipeline.topics[1], native_json(event), key=event.user_id.encode())
+            user = f"u{number}"
+            events = Impression(f"l{number}", user, start_ms(), ("any",)), Feedback(user, start_ms(), "any", "click")
+            for topic, event in zip(pipeline.topics, events, strict=True):
+                producer.send(topic, native_json(event), key=user.encode())
 
 
 def logged(service: Service, event: str) -> list[dict[str, Any]]:
@@ -56,7 +59,7 @@ def test_one_port_covers_all_processes(pipeline: Pipeline) -> None:
         assert {member["group_instance_id"] for member in members(pipeline)} == {"pool-1", "pool-2"}
         produce(pipeline, 0, 100)
         wait_until(lambda: service.sample("streammetrics_cached_users") > 0, what="users are in memory")
-        wait_until(lambda: service.report().get("counters", {}).get("events") == 100, what="the report covers both")
+        wait_until(lambda: service.report().get("counters", {}).get("events") == 200, what="the report covers both")
         assert service.get("/healthz").status == service.get("/readyz").status == 200
         assert service.sample("streammetrics_source_up") == service.sample("streammetrics_store_up") == 1
         assert service.sample("streammetrics_commits_total", status="written") >= PARTITIONS
@@ -70,7 +73,7 @@ def test_one_port_covers_all_processes(pipeline: Pipeline) -> None:
 def test_a_killed_process_is_started_again_and_nothing_is_lost(pipeline: Pipeline) -> None:
     with pipeline.service(worker=TWO) as service:
         produce(pipeline, 0, 200)
-        wait_until(lambda: pipeline.committed() == 200, what="the first events are committed")
+        wait_until(lambda: pipeline.committed() == 400, what="the first events are committed")
         commits = service.sample("streammetrics_commits_total", status="written")
         for tries in (1, 2):
             os.kill(pids(service)["2"], signal.SIGKILL)
@@ -98,7 +101,7 @@ def test_sigterm_to_the_parent_commits_everything_and_leaves_the_group(pipeline:
         assert service.wait_for_exit() == 0
         assert [line["event"] for line in logged(service, "")][-1] == "stopped"
         assert not any(Path(f"/proc/{pid}").exists() for pid in processes.values())
-    assert pipeline.committed() == 50
+    assert pipeline.committed() == 100
     assert members(pipeline) == []
 
 
@@ -113,7 +116,7 @@ def test_a_signal_to_all_processes_is_a_clean_stop_too(pipeline: Pipeline) -> No
             os.kill(pid, signal.SIGTERM)
         assert service.wait_for_exit() == 0
         assert logged(service, "worker process ended, starting it again") == []
-    assert pipeline.committed() == 50
+    assert pipeline.committed() == 100
     assert members(pipeline) == []
 
 
