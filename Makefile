@@ -18,7 +18,7 @@ DOCS_PYTHON ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests. Each file runs in one of them, with servers of its own. Much of their time is waiting.
-SERVER_WORKERS ?= 4
+SERVER_WORKERS ?= 3
 
 VENV := .venv
 STAMP := $(VENV)/.installed

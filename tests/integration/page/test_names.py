@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -15,7 +13,7 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted, fit
 from tests.experiments.samples import experiment
-from tests.integration.page.visits import HOSTILE, NARROW, READ, Open, Serve, Served, fetched, open_all, serving
+from tests.integration.page.visits import HOSTILE, NARROW, READ, Open, Serve, Served, fetched, open_all
 from tests.support.committed_state import MINUTE_MS, Pipeline
 from tests.support.page_story import (
     EXPERIMENT,
@@ -51,44 +49,40 @@ OUT_OF_ORDER = """(paragraphs) => paragraphs.flatMap((paragraph) => {
 """Return words and names that are drawn left of the previous one on the same line."""
 
 
-@contextmanager
-def serving_names(history: tuple[Story, list[Report]], *names: str, experiment_name: str = EXPERIMENT) -> Iterator[Served]:
+def serve_names(serve: Serve, history: tuple[Story, list[Report]], *names: str, experiment_name: str = EXPERIMENT) -> Served:
     """Serve two reports of an experiment with the control and these variants, in a segment named like the first."""
     now_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS
     pipeline, variants = Pipeline(segments=("surface",)), ("control", *names)
     stats = experiment(dict.fromkeys(variants, 0.5) | {names[-1]: 0.4}, name=experiment_name, whole=True)
-    with serving(history[0].views()) as port:
-        for minute in range(40):
-            ts = now_ms - (40 - minute) * MINUTE_MS
-            shown = [
-                Impression(
-                    f"{at}{ts}", f"{at}{ts}", ts, ("a", "b"), ((experiment_name, variant), (names[0], names[0])), (("surface", names[0]),)
-                )
-                for at, variant in enumerate(variants)
-            ]
-            pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
-            if minute % 20 == 19:
-                pipeline.move_on(ts + MINUTE_MS - 1)
-                port.views.show(with_experiments(pipeline.report(), stats))
-        yield port
+    port = serve(history[0].views())
+    for minute in range(40):
+        ts = now_ms - (40 - minute) * MINUTE_MS
+        shown = [
+            Impression(
+                f"{at}{ts}", f"{at}{ts}", ts, ("a", "b"), ((experiment_name, variant), (names[0], names[0])), (("surface", names[0]),)
+            )
+            for at, variant in enumerate(variants)
+        ]
+        pipeline.feed("impressions", *shown).feed("feedback", Feedback(user_id=f"1{ts}", ts=ts, item_id="a", action="click"))
+        if minute % 20 == 19:
+            pipeline.move_on(ts + MINUTE_MS - 1)
+            port.views.show(with_experiments(pipeline.report(), stats))
+    return port
 
 
-@pytest.fixture(scope="module")
-def hostile(history: tuple[Story, list[Report]]) -> Iterator[Served]:
-    with serving_names(history, HOSTILE) as port:
-        yield port
+@pytest.fixture
+def hostile(serve: Serve, history: tuple[Story, list[Report]]) -> Served:
+    return serve_names(serve, history, HOSTILE)
 
 
-@pytest.fixture(scope="module")
-def hebrew(history: tuple[Story, list[Report]]) -> Iterator[Served]:
-    with serving_names(history, HEBREW, HEBREW_7, experiment_name=HEBREW_7) as port:
-        yield port
+@pytest.fixture
+def hebrew(serve: Serve, history: tuple[Story, list[Report]]) -> Served:
+    return serve_names(serve, history, HEBREW, HEBREW_7, experiment_name=HEBREW_7)
 
 
-@pytest.fixture(scope="module")
-def forged(history: tuple[Story, list[Report]]) -> Iterator[Served]:
-    with serving_names(history, FORGED, experiment_name=f"{FORGED} 7") as port:
-        yield port
+@pytest.fixture
+def forged(serve: Serve, history: tuple[Story, list[Report]]) -> Served:
+    return serve_names(serve, history, FORGED, experiment_name=f"{FORGED} 7")
 
 
 class TestNames:

@@ -183,7 +183,7 @@ class TestNumbers:
             figure.locator(f".key.line{kind} path").first.evaluate("e => getComputedStyle(e).strokeDasharray")
             for kind in (":not(.live)", ".live")
         ]
-        assert dashes == ["none", "4px, 4px"]
+        assert dashes == ["none", "2px, 3px"]
 
     def test_no_text_is_drawn_over_the_curves(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
