@@ -147,11 +147,13 @@ class TaskState:
         self.unknown_names = UnknownNames()
         self.path_counts = PathCounts()
 
-        # What is counted of lists. To add a table: its module, and its lines here and in `restore`.
+        # What is counted of lists. To add a table: its module, and its lines here and in `restore`. No owner refers to the task,
+        # so that a task that is given up frees its memory at once: cycles are collected rarely.
+        labels = self.labels
         self.unique_users = UniqueUserPanes(rules.unique_users, UserCountLayout(tally_layout.scorer), rules.pane_ms)
-        self.enrolments = Enrolments(rules, totals_layout, lambda: self.labels.runs, self.unique_users, self.progress.counts)
+        self.enrolments = Enrolments(rules, totals_layout, lambda: labels.runs, self.unique_users, self.progress.counts)
         self.examination = ExaminationStore(rules.examination)
-        self.feedback_days = FeedbackDays(lambda: self.labels.runs)
+        self.feedback_days = FeedbackDays(lambda: labels.runs)
         self.on_final: list[Callable[[FinalEvents], None]] = [self.enrolments.on_final, self.examination.on_final]
         if rules.experiments is not None:
             self.on_final.append(self.feedback_days.on_final)

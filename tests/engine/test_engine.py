@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.engine.task_state import TaskState
+from streammetrics.enrolment.reducer import Enrolments
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.sessions.open_sessions import session_at
 from streammetrics.sessions.state import User
+from streammetrics.sessions.store import SessionStore
+from streammetrics.windows.pane_store import PaneStore
 from tests.oracle import Arrival, Settings, Tick
 from tests.support.brute_force import assert_equals_brute_force, expected, grades_text, machine_for
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
 
+PARTS_OF_A_STATE = (TaskState, SessionStore, PaneStore, Enrolments)
 EVICTED = st.sampled_from([[], ["u"], ["v"], ["u", "v"]])
 
 
@@ -295,3 +302,23 @@ def test_the_totals_of_a_forgotten_group_are_dropped() -> None:
         machine.commit()
         found.append([*machine.state.panes.totals])
     assert found == [[], [("", ""), ("ranker", "a")], [], [("", ""), ("ranker", "b")]]
+
+
+def test_a_state_that_is_given_up_is_freed_without_a_collection() -> None:
+    """Collections are rare, so a cycle would keep the whole state of each task that moves to another worker."""
+    machine = Machine(engine_of(ONE_INPUT, experiments=ExperimentRules()), ONE_INPUT)
+    gc.collect()
+    gc.disable()
+    try:
+        machine.take(arrivals(OLDER, Impression("clock", "v", 5, ("i",), (("ranker", "a"),))))
+        machine.commit()
+        before = parts_alive()
+        assert min(before[each.__name__] for each in PARTS_OF_A_STATE) > 0
+        machine.open()  # as after a crash: the task begins from its last commit
+        assert parts_alive() == before
+    finally:
+        gc.enable()
+
+
+def parts_alive() -> Counter[str]:
+    return Counter(type(each).__name__ for each in gc.get_objects() if type(each) in PARTS_OF_A_STATE)
