@@ -16,6 +16,10 @@ COLLECT_SECONDS: Final = 5.0
 """Time between two collections. Clients leave about a hundred objects a second in cycles, sometimes a whole fetch response."""
 YOUNG_FEW: Final = 50_000
 """Maximum young objects for an ordinary collection, because all threads wait while it runs."""
+OLDER_EVERY: Final = 12
+"""So many collections apart, a minute, garbage that was in use at one collection is collected as well."""
+ALL_EVERY: Final = 720
+"""So many collections apart, an hour, all garbage is. That takes about 0.3 s for a million objects in containers."""
 SKIPPED_MAX: Final = 11
 """Maximum skipped collections in a row: with more young objects than YOUNG_FEW, one runs every minute."""
 
@@ -47,12 +51,16 @@ def rare_garbage_collection() -> Iterator[None]:
 
 
 def collect_garbage(stop: threading.Event, every_seconds: float = COLLECT_SECONDS) -> None:
-    """Collect the youngest generation periodically until `stop` is set; less often when it is large."""
-    skipped = 0
+    """Collect the youngest generation periodically until `stop` is set; less often when it is large. Collect older ones rarely.
+
+    What survives one collection is old. Python would collect it after millions of new objects, which these collections prevent.
+    """
+    skipped = collections = 0
     while not stop.wait(every_seconds):
         young, _, _ = gc.get_count()
         if young <= YOUNG_FEW or skipped == SKIPPED_MAX:
-            gc.collect(0)
+            collections += 1
+            gc.collect(2 if collections % ALL_EVERY == 0 else 1 if collections % OLDER_EVERY == 0 else 0)
             skipped = 0
         else:
             skipped += 1

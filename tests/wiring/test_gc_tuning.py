@@ -46,6 +46,24 @@ def test_garbage_is_collected_with_few_objects_and_the_loop_stops() -> None:
     assert not searching.is_alive()
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_garbage_that_was_in_use_at_a_collection_is_collected_later(generation: int) -> None:
+    stop, cycle = threading.Event(), Cycle()
+    for older in range(generation):
+        gc.collect(older)
+    left = weakref.ref(cycle)
+    del cycle
+    gc.collect(generation - 1)
+    assert left() is not None
+    searching = threading.Thread(target=collect_garbage, args=(stop, 0.001))
+    searching.start()
+    try:
+        wait_until(lambda: left() is None, what="the old cycle is found")
+    finally:
+        stop.set()
+        searching.join(10)
+
+
 def test_python_does_not_collect_after_a_hundred_thousand_objects() -> None:
     collections: list[str] = []
 
