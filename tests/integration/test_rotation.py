@@ -140,7 +140,7 @@ def test_a_worker_keeps_its_login_when_the_password_changes_and_the_next_process
             assert service.get("/readyz").status == 200
             with pipeline.producer() as producer:
                 producer.send(pipeline.topics[0], b"no event")  # the first dead letter opens a connection
-            wait_until(lambda: service.get("/readyz").status == 503, what="the refused login is told")
+            wait_until(lambda: service.get("/readyz").status == 503, what="/readyz fails, because the login is refused")
             assert "dead letters cannot be written" in service.get("/readyz").text
             assert "SaslAuthenticationFailedError" in service.get("/readyz").text
             assert service.sample("streammetrics_source_up") == 0

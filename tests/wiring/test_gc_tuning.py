@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -34,34 +35,37 @@ def tuned() -> Iterator[None]:
     gc.freeze()  # as the tests find it
 
 
-def test_garbage_is_collected_with_few_objects_and_the_loop_stops() -> None:
-    stop, left = threading.Event(), weakref.ref(Cycle())
-    searching = threading.Thread(target=collect_garbage, args=(stop, 0.01))
+@contextmanager
+def collecting(every_seconds: float) -> Iterator[threading.Thread]:
+    """Run the loop in a thread while the block runs, and stop it."""
+    stop = threading.Event()
+    searching = threading.Thread(target=collect_garbage, args=(stop, every_seconds))
     searching.start()
     try:
-        wait_until(lambda: left() is None, what="the cycle is found")
+        yield searching
     finally:
         stop.set()
         searching.join(10)
+
+
+def test_garbage_is_collected_with_few_objects_and_the_loop_stops() -> None:
+    left = weakref.ref(Cycle())
+    with collecting(0.01) as searching:
+        wait_until(lambda: left() is None, what="the cycle is found")
     assert not searching.is_alive()
 
 
 @pytest.mark.parametrize("generation", [1, 2])
 def test_garbage_that_was_in_use_at_a_collection_is_collected_later(generation: int) -> None:
-    stop, cycle = threading.Event(), Cycle()
+    cycle = Cycle()
     for older in range(generation):
         gc.collect(older)
     left = weakref.ref(cycle)
     del cycle
     gc.collect(generation - 1)
     assert left() is not None
-    searching = threading.Thread(target=collect_garbage, args=(stop, 0.001))
-    searching.start()
-    try:
+    with collecting(0.001):
         wait_until(lambda: left() is None, what="the old cycle is found")
-    finally:
-        stop.set()
-        searching.join(10)
 
 
 def test_python_does_not_collect_after_a_hundred_thousand_objects() -> None:

@@ -91,7 +91,7 @@ public final class RankingJob {
       sums.places = shown;
       double dcg = 0;
       for (int place = 0; place < shown; place++) {
-        dcg += grades[place] * discount(place);
+        dcg += grades[place] * DISCOUNTS[place];
         if (grades[place] > 0) {
           if (sums.hits++ == 0) {
             sums.mrr = 1.0 / (place + 1);
@@ -103,14 +103,10 @@ public final class RankingJob {
         int[] best = grades.clone();
         Arrays.sort(best);
         double ideal = 0;
-        for (int place = 0; place < shown; place++) ideal += best[best.length - 1 - place] * discount(place);
+        for (int place = 0; place < shown; place++) ideal += best[best.length - 1 - place] * DISCOUNTS[place];
         sums.ndcg = dcg / ideal;
       }
       return sums;
-    }
-
-    static double discount(int place) {
-      return DISCOUNTS[place];
     }
 
     static final double[] DISCOUNTS = new double[CUTOFF];
