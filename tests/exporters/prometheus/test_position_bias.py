@@ -48,5 +48,7 @@ def test_folded_variants_are_left_out_and_counted() -> None:
 
 
 def test_the_help_says_that_they_are_estimates() -> None:
-    for name in ("examination", "examination_lower", "examination_upper", "corrected_dcg"):
-        assert "estimate" in SERIES[f"streammetrics_{name}"].help.lower()
+    for name in ("examination", "corrected_dcg"):
+        assert SERIES[f"streammetrics_{name}"].help.startswith("Estimate: ")
+    for bound in ("lower", "upper"):
+        assert SERIES[f"streammetrics_examination_{bound}"].help.endswith(" Also an estimate.")
