@@ -37,16 +37,13 @@ PATIENCE_SECONDS = 120.0
 @contextlib.contextmanager
 def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a demo, and yield it with the first address that it prints."""
-    process = started("demo", "--port", "0", *words)
-    try:
+    with started("demo", "--port", "0", *words) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/", first)
         assert found, first
         yield process, found[0]
-    finally:
         process.kill()
-        process.communicate()
 
 
 def page(address: str) -> str:

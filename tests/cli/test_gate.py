@@ -203,10 +203,8 @@ def test_a_login_and_an_authority_are_used(tmp_path: Path) -> None:
 @contextmanager
 def watching(url: str) -> Iterator[subprocess.Popen[str]]:
     with started("gate", "rollout", "--url", url, "--watch", "--every", "0.1") as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+        yield process
+        process.kill()
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

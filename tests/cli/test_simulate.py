@@ -121,11 +121,11 @@ def test_shares_qualities_and_a_regression_shape_the_experiment(tmp_path: Path) 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupted_simulation_leaves_no_file(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "events"
-    process = started("simulate", "--out", path, "--minutes", "100000")
-    wait_until(lambda: any(tmp_path.iterdir()), what="it writes")
-    assert not path.exists()
-    process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    with started("simulate", "--out", path, "--minutes", "100000") as process:
+        wait_until(lambda: any(tmp_path.iterdir()), what="it writes")
+        assert not path.exists()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "interrupted" in said
     assert list(tmp_path.iterdir()) == []

@@ -77,9 +77,9 @@ def topics(kafka_broker: KafkaBroker, topic_name: str) -> list[str]:
     return names
 
 
-def fill(producer: Any, topics: Sequence[str], count: int, users: int = 40) -> list[bytes]:
-    """Records without keys, each at the next partition, so that a user's events lie anywhere."""
-    values = [feedback(number, f"u{number % users}") for number in range(count)]
+def fill(producer: Any, topics: Sequence[str], count: int) -> list[bytes]:
+    """Records without keys, each at the next partition, so that a user's events lie anywhere. Each call begins at the same time."""
+    values = [feedback(number, f"u{number % 40}") for number in range(count)]
     for number, value in enumerate(values):
         topic, partitions = (topics[0], 4) if number % 2 else (topics[1], 3)
         producer.send(topic, value=value, partition=number % partitions, timestamp_ms=START_MS + number, headers=[("trace", b"t")])
@@ -137,7 +137,7 @@ def test_a_backlog_is_copied_in_order_of_event_time(kafka_broker: KafkaBroker, p
 
 def test_killed_processes_lose_and_double_nothing(kafka_broker: KafkaBroker, producer: Any, topics: list[str]) -> None:
     values, before = [], 0
-    for _ in range(3):
+    for _ in range(3):  # their times overlap, so inputs wait for each other and are paused within a fetched chunk
         values += fill(producer, topics, 8_000)
         with started(*words(kafka_broker, topics)) as process:
             wait_until(lambda before=before: copied_so_far(kafka_broker, topics) > before, what="more copies")

@@ -80,13 +80,10 @@ def test_topics_that_do_not_exist_are_named_and_not_created(kafka_broker: KafkaB
 def test_in_real_time_ctrl_c_ends_it_with_everything_acknowledged(kafka_broker: KafkaBroker, topic_name: str) -> None:
     kafka_broker.create_topic(topic_name, partitions=1)
     began_ms = time.time() * 1_000
-    process = started("simulate", *words(kafka_broker, topic_name), "--rate", "50")
-    try:
+    with started("simulate", *words(kafka_broker, topic_name), "--rate", "50") as process:
         wait_until(lambda: len(consumed(kafka_broker, topic_name)[0]) > 50, what="records have come")
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=30)
-    finally:
-        process.kill()
     assert process.returncode == 0
     records = consumed(kafka_broker, topic_name)[0]
     assert said.startswith(f"streammetrics: {len(records):,} records")
@@ -96,12 +93,9 @@ def test_in_real_time_ctrl_c_ends_it_with_everything_acknowledged(kafka_broker: 
 
 def test_a_broker_that_goes_away_ends_it_with_1(kafka_broker: KafkaBroker, topic_name: str) -> None:
     kafka_broker.create_topic(topic_name, partitions=1)
-    process = started("simulate", *words(kafka_broker, topic_name), "--pace", "fast", "--minutes", "100000")
-    try:
+    with started("simulate", *words(kafka_broker, topic_name), "--pace", "fast", "--minutes", "100000") as process:
         wait_until(lambda: len(consumed(kafka_broker, topic_name)[0]) > 0, what="records have come")
         kafka_broker.kill()
         _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
     assert process.returncode == 1
     assert "Kafka does not accept the traffic" in said

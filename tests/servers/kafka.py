@@ -84,6 +84,8 @@ class KafkaBroker(Server):
             # Remove deleted topics from disk soon. After SIGKILL the broker recovers every log on disk, one after the other.
             "log.segment.delete.delay.ms": "500",
             "log.initial.task.delay.ms": "500",
+            # Most tests write records of 2023. The default of seven days deletes them, whenever the broker looks for old records.
+            "log.retention.ms": "-1",
             **(properties or {}),
         }
 

@@ -6,7 +6,8 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -42,12 +43,18 @@ def called(*words: str | Path, stdin: bytes = b"", environ: Mapping[str, str] | 
     return subprocess.CompletedProcess(words_given, done.exit_code, done.stdout, done.stderr)
 
 
-def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a command. Its output is read line by line."""
+@contextmanager
+def started(*words: str | Path, environ: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """Start a command and wait for its end. Its output is read line by line. A test that fails meanwhile kills it."""
     pipe = subprocess.PIPE
-    return subprocess.Popen(
+    with subprocess.Popen(
         [*COMMAND, *words], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, cwd=ROOT, env=environment(environ), text=True
-    )
+    ) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def is_asleep(process: subprocess.Popen[str]) -> bool:

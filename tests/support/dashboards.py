@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -220,16 +219,13 @@ def scene(folder: Path) -> Iterator[Scene]:
 
 @contextlib.contextmanager
 def _demo() -> Iterator[str]:
-    process: subprocess.Popen[str] = started(*DEMO)
-    try:
+    with started(*DEMO) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
         found = re.search(r"http://([\d.]+:\d+)/", first)
         assert found, first
         yield found[1]
-    finally:
         process.kill()
-        process.communicate()
 
 
 def _served_reports(stack: contextlib.ExitStack, reports: Sequence[ExperimentReport]) -> str:

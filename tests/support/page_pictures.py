@@ -110,8 +110,7 @@ def _shown(story: Story, reports: list[Report]) -> HttpViews:
 
 
 def _demo(browser: Browser, path: Path) -> None:
-    process = started("demo", "--port", "0", "--scenario", "six-variants")
-    try:
+    with started("demo", "--port", "0", "--scenario", "six-variants") as process:
         assert process.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         assert address
@@ -121,9 +120,7 @@ def _demo(browser: Browser, path: Path) -> None:
         page.locator(".pill", has_text="Live").wait_for()
         page.locator(".plot canvas").first.wait_for()
         page.screenshot(path=path)
-    finally:
         process.kill()
-        process.communicate()
 
 
 if __name__ == "__main__":

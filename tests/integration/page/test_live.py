@@ -16,8 +16,7 @@ from tests.support.page_story import (
 
 class TestDemo:
     def test_a_demo_shows_both_variants_and_updates(self, visit: Open) -> None:
-        process = started("demo", "--port", "0")
-        try:
+        with started("demo", "--port", "0") as process:
             assert process.stdout is not None
             address = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
             assert address
@@ -32,9 +31,7 @@ class TestDemo:
             expect(head).not_to_have_text(before, timeout=SECONDS)
             assert float(control.locator(".value").text_content() or "0") > float(treatment.locator(".value").text_content() or "1")
             expect(found.section("Pipeline")).to_contain_text("older than the allowed lateness")
-        finally:
             process.kill()
-            process.communicate()
 
 
 class TestAskingAgain:
