@@ -38,7 +38,7 @@ from streammetrics.connectors.kafka.consumer import (
     position_of,
 )
 from streammetrics.connectors.kafka.partitioner import partition_of
-from streammetrics.connectors.kafka.patches import stuck_producer
+from streammetrics.connectors.kafka.patches import join_fix, parked_records, stuck_producer
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
@@ -143,8 +143,9 @@ class Repartitioner:
             with self._explained():
                 self._producer.init_transactions()  # ends what a former process of this name left open, before offsets are read
             self._consumer, network = new_consumer(self._settings)
-            await_metadata(network.cluster)
+            join_fix.install(self._consumer)
             self._consumer.subscribe(list(plan.outputs), listener=_Listener(self))
+            await_metadata(network.cluster)
             undo.pop_all()
 
     def turn(self, timeout_ms: int = 500) -> int:
@@ -155,6 +156,7 @@ class Repartitioner:
         3. In one transaction: write the records, and commit the offsets behind them.
         """
         with self._explained():
+            parked_records.release(self._consumer)
             polled = self._consumer.poll(timeout_ms)
             if self._assigned is not None:
                 self._start_over()
