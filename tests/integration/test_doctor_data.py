@@ -14,6 +14,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
 
+WEEK_MS = 7 * 24 * 3_600_000
 Send = Callable[[KafkaProducer, str, str], None]
 
 
@@ -66,7 +67,7 @@ def problem_lines(output: str) -> Sequence[str]:
 
 
 def test_sound_topics_have_only_ok_findings_and_no_group_is_joined(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    code, output = examined(kafka_broker, redis_url, topic_name, send_events)
+    code, output = examined(kafka_broker, redis_url, topic_name, send_events, {"retention.ms": str(WEEK_MS)})
     assert (code, problem_lines(output)) == (0, []), output
     assert f"topic {topic_name}-shown: 60 of 60 recent records usable: 60 lists" in output
     assert f"topic {topic_name}-clicked: 60 of 60 recent records usable: 60 feedback" in output
@@ -154,7 +155,8 @@ def test_topic_settings_that_lose_records_are_a_warning(
 
 
 def test_the_timestamp_type_is_shown(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    code, output = examined(kafka_broker, redis_url, topic_name, send_events, {"message.timestamp.type": "LogAppendTime"})
+    configs = {"message.timestamp.type": "LogAppendTime", "retention.ms": str(WEEK_MS)}
+    code, output = examined(kafka_broker, redis_url, topic_name, send_events, configs)
     assert code == 0, output
     assert f"topic {topic_name}-shown: records are kept for 7 days, timestamps are LogAppendTime" in output
 
