@@ -48,12 +48,13 @@ def links(case: Case, fired: Fired) -> dict[str, str]:
 
 
 QUERIED = re.compile(r'job\w*:\w+:\w+|ALERTS{alertname=~"([^"]+)"')
-LONG = "5m"
-"""The step of the cases that last for days: Prometheus evaluates all rules that it has at each of thousands of steps."""
 
 
 def resting_on(alerts: Iterable[str], rules: Iterable[Path], folder: Path) -> list[Path]:
-    """Write the rules of these alerts, and those of the series and alerts that they query, into files of the same names."""
+    """Write the rules of these alerts, and those of the series and alerts that they query, into files of the same names.
+
+    Prometheus evaluates all rules that it has at each step. Some cases last for days, with thousands of steps.
+    """
     written = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in rules}
     groups = [group for each in written.values() for group in each["groups"]]
     every = [
@@ -74,7 +75,7 @@ def resting_on(alerts: Iterable[str], rules: Iterable[Path], folder: Path) -> li
     return [folder / name for name in written]
 
 
-def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:
+def as_test(case: Case, rules: Iterable[Path]) -> dict[str, Any]:
     return {
         "rule_files": list(map(str, rules)),
         "evaluation_interval": case.step,
@@ -108,8 +109,7 @@ def as_test(case: Case, rules: Iterable[Path] = RULES) -> dict[str, Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert}: {'fires' if case.fires else 'is silent'}, {case.name}")
 def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -> None:
     test = tmp_path / "test.yml"
-    rules = resting_on([case.alert], RULES, tmp_path) if case.step == LONG else RULES
-    test.write_text(json.dumps(as_test(case, rules)), encoding="utf-8")
+    test.write_text(json.dumps(as_test(case, resting_on([case.alert], RULES, tmp_path))), encoding="utf-8")
     done = promtool("test", "rules", test)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -153,10 +153,8 @@ def test_every_query_of_the_runbooks_is_one_that_prometheus_reads(tmp_path: Path
 @pytest.mark.parametrize("step", sorted({case.step for case in CASES}))
 def test_rules_with_a_prefix_and_a_label_decide_the_same_and_ignore_other_labels(step: str, tmp_path: Path) -> None:
     assert called("rules", "--prefix", "shop_", "--filter", "env=prod", "--out", tmp_path).returncode == 0
-    rules = [tmp_path / path.name for path in RULES]
     cases = [case for case in CASES if case.step == step and case.fires]
-    if step == LONG:
-        rules = resting_on({case.alert for case in cases}, rules, tmp_path)
+    rules = resting_on({case.alert for case in cases}, [tmp_path / path.name for path in RULES], tmp_path)
     files = [as_test(case, rules) for case in cases]
     for case in (case for file in files for case in file["tests"]):
         case["input_series"] = [

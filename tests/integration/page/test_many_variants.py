@@ -16,7 +16,7 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.name_order import in_order
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
-from tests.integration.page.visits import MINUS, Open, Serve, Visit, axe, fetched, live, open_all
+from tests.integration.page.visits import MINUS, Open, Serve, Visit, fetched, live, open_all, violations
 from tests.support.page_story import (
     EXPERIMENT,
     SIX,
@@ -240,5 +240,4 @@ class TestManyVariants:
         found = show(*experiments, viewport={"width": width, "height": 900}, color_scheme=scheme, fake_clock=False)
         open_all(found)
         assert found.page.evaluate("document.documentElement.scrollWidth") <= width
-        violations = found.page.evaluate(f"async () => {{ {axe()}; return (await axe.run()).violations; }}")
-        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in violations] == []
+        assert violations(found.page) == []

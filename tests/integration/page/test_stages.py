@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from streammetrics.reports.report import Report
 from tests.experiments.stage_samples import rollout
-from tests.integration.page.visits import Open, Serve, Visit, axe, live
+from tests.integration.page.visits import Open, Serve, Visit, live, violations
 from tests.support.page_story import Story, with_experiments
 
 
@@ -31,5 +31,4 @@ def test_each_stage_has_its_shares_users_split_and_weight(found: Visit) -> None:
     for row, stage in ((rows.nth(0), first), (rows.nth(1), second)):
         for arm in stage.arms:
             expect(row).to_contain_text(f"{arm.users:,}")
-    violations = found.page.evaluate(f"async () => {{ {axe()}; return (await axe.run()).violations; }}")
-    assert [each["id"] for each in violations] == []
+    assert violations(found.page) == []
