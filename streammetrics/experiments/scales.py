@@ -68,7 +68,7 @@ def _scale(cells: Cells, measure: Measure, control: str) -> MeasureScale | None:
 
     tau is the standard error of a difference, with the mean variance of all arms.
     """
-    policy, alone = cells.policy, cells.alone(measure, control)
+    policy = cells.policy
     treatments = sorted({*cells.stored.moments} - {control, policy.holdout, INTERLEAVED})
     found = [(variant, cells.combined(measure, variant, control)) for variant in treatments]
     ready = [
@@ -76,7 +76,8 @@ def _scale(cells: Cells, measure: Measure, control: str) -> MeasureScale | None:
         for variant, each in found
         if each is not None and min(each.users) >= policy.min_users and each.unmet_floor(policy, measure, variant, control) is None
     ]
-    if alone is None or not ready:
+    alone = cells.alone(measure, control) if ready else None
+    if alone is None:
         return None
     arms = [alone[0], *(each.treatment for each in ready)]
     covariance = math.fsum(each.covariance for each in ready) / len(ready)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -84,17 +84,17 @@ class MergedExperiments:
         started = [of_task for task, of_task in self._started.items() if task < tasks]
         return shown_runs(self._controls_of(tasks), started, idle_ms=self._idle_ms, lateness_ms=self._rules.lateness_ms)
 
-    def stored(self, tasks: int) -> dict[tuple[str, int], Stored]:
+    def stored(self, tasks: int, days: Collection[int] | None = None) -> dict[tuple[str, int], Stored]:
         """Return the stored state of every experiment by scope (a UTC day since the epoch, or WHOLE), merged over tasks.
 
-        Only one run of each experiment is included.
+        Only one run of each experiment is included. days: only of these scopes.
         """
         runs = self._runs(tasks)
         parts: dict[tuple[str, int], list[ScopePart]] = {}
         for task, scopes in self._scopes.items():
             for key, own in scopes.items():
-                name, _ = key
-                if task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
+                name, day = key
+                if (days is None or day in days) and task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
                     parts.setdefault(key, []).extend(own)
         seen, enrolled = self._variants_seen(tasks), self._enrolled_before(tasks)
         return {
@@ -188,10 +188,9 @@ class MergedExperiments:
         if view is None or not self.have_same_rules(tasks):
             return {}
         runs, due = self._runs(tasks), dict[str, Change]()
-        for (name, day), stored in self.stored(tasks).items():
-            if day == WHOLE:
-                frozen = self._scales.of(name, runs[name])
-                due |= self._scales.add(name, runs[name], choose_scales(view.measures_of(stored), view.policy(name), stored, frozen))
+        for (name, _), stored in self.stored(tasks, [WHOLE]).items():
+            frozen = self._scales.of(name, runs[name])
+            due |= self._scales.add(name, runs[name], choose_scales(view.measures_of(stored), view.policy(name), stored, frozen))
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self._rules.lateness_ms) if len(controls) == tasks else due
 
@@ -223,14 +222,13 @@ class MergedExperiments:
             return
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.panes.oldest_kept for control in controls)
-        all_stored = self.stored(tasks)
+        all_stored = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         for (name, day), stored in all_stored.items():
-            if day == WHOLE or (day == today and not dropped):
-                kept = stored.with_times_of(all_stored.get((name, WHOLE), stored))
-                report = build_report(view.measures_of(kept), view.policy(name), kept, scales[name])
-                notes = twins.get(name, []) if day == WHOLE else []
-                yield replace(report, health=report.health.told(notes))
+            kept = stored.with_times_of(all_stored.get((name, WHOLE), stored))
+            report = build_report(view.measures_of(kept), view.policy(name), kept, scales[name])
+            notes = twins.get(name, []) if day == WHOLE else []
+            yield replace(report, health=report.health.told(notes))
 
 
 def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[str]]:

@@ -52,7 +52,9 @@ class ParquetTable:
             self._write()
 
     def _write(self) -> None:
-        columns = [self._arrow.array([row[at] for row in self._rows], type=field.type) for at, field in enumerate(self._schema)]
+        columns = [
+            self._arrow.array(values, type=field.type) for values, field in zip(zip(*self._rows, strict=True), self._schema, strict=True)
+        ]
         self._writer.write_table(self._arrow.table(columns, schema=self._schema))
         self._rows = []
 
