@@ -17,13 +17,12 @@ NameT = TypeVar("NameT", str, int)
 
 def tally_panes(lists: Iterable[ShownList], settings: Settings) -> Panes:
     """Return the tally of every (pane start, group) with a list. A pane starts at a multiple of `pane_ms`."""
-    panes: Panes = {}
+    found: dict[tuple[int, Group], list[Tally]] = {}
     for shown in lists:
-        start = shown.ts // settings.pane_ms * settings.pane_ms
+        start, tally = shown.ts // settings.pane_ms * settings.pane_ms, tally_of_one(shown, settings)
         for group in groups_of(shown, settings.segments):
-            before = [panes[start, group]] if (start, group) in panes else []
-            panes[start, group] = add_up([*before, tally_of_one(shown, settings)])
-    return panes
+            found.setdefault((start, group), []).append(tally)
+    return {key: add_up(tallies) for key, tallies in found.items()}
 
 
 def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:

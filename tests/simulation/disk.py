@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,23 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.errors import SourceError
 from tests.simulation.fate import Fate
+
+
+@functools.lru_cache(maxsize=64)
+def _written(columns: tuple[tuple[str, str], ...], rows: tuple[tuple[object, ...], ...]) -> bytes:
+    """Return the file that the product writes of these rows. Exporters write the same rows again and again."""
+    file = io.BytesIO()
+    with ParquetTable(file, dict(columns), "results.directory") as table:
+        for row in rows:
+            table.add(row)
+    return file.getvalue()
+
+
+@functools.lru_cache(maxsize=64)
+def _rows(file: bytes) -> list[dict[str, Any]]:
+    with pyarrow.parquet.ParquetFile(io.BytesIO(file)) as opened:
+        rows: list[dict[str, Any]] = opened.read(use_threads=False).to_pylist()
+    return rows
 
 
 class SimulatedDisk:
@@ -32,16 +50,14 @@ class SimulatedDisk:
 
     def write(self, name: str, columns: Mapping[str, str], rows: Iterable[Sequence[object]]) -> tuple[int, bool]:
         self._use()
-        written = io.BytesIO()
-        with ParquetTable(written, columns, "results.directory") as table:
-            for row in rows:
-                table.add(row)
+        whole = tuple(map(tuple, rows))
+        written = _written(tuple(columns.items()), whole)
         if self.is_full or self._fate.strikes("a file is not written"):
             raise SourceError("the disk is full")
-        changed = self.files.get(name) != written.getvalue()
-        self.files[name] = written.getvalue()
+        changed = self.files.get(name) != written
+        self.files[name] = written
         self._use()
-        return table.count, changed
+        return len(whole), changed
 
     def read(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a file; none if it does not exist."""
@@ -50,11 +66,7 @@ class SimulatedDisk:
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return the rows of a file, without faults."""
-        if name not in self.files:
-            return []
-        with pyarrow.parquet.ParquetFile(io.BytesIO(self.files[name])) as file:
-            rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
-        return rows
+        return _rows(self.files[name]) if name in self.files else []
 
     def names(self, pattern: str) -> list[str]:
         self._use()

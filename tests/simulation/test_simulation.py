@@ -14,9 +14,9 @@ from tests.simulation.schedule import FAULTS, schedule_of
 from tests.simulation.search import quiet_logs, run
 from tests.support.paths import ROOT
 
-PARTS = 20
-SEEDS = 500
-"""Schedules of each part: about 25 seconds of CPU time."""
+PARTS = 10
+SEEDS = 1_000
+"""Schedules of each part: about 35 seconds of CPU time."""
 HANGS_AFTER_SECONDS = 1_800
 """On a machine that does much else, a part takes more than the five minutes of other tests. A run that never ends fails by itself."""
 
