@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,10 +17,10 @@ COLLECT_SECONDS: Final = 5.0
 """Time between two collections. Clients leave about a hundred objects a second in cycles, sometimes a whole fetch response."""
 YOUNG_FEW: Final = 50_000
 """Maximum young objects for an ordinary collection, because all threads wait while it runs."""
-OLDER_EVERY: Final = 12
-"""So many collections apart, a minute, garbage that was in use at one collection is collected as well."""
-ALL_EVERY: Final = 720
-"""So many collections apart, an hour, all garbage is. That takes about 0.3 s for a million objects in containers."""
+ALL_SECONDS: Final = 60.0
+"""Minimum time between two collections of all garbage. The others leave what was in use at an earlier collection."""
+ALL_SHARE_MAX: Final = 0.001
+"""Maximum share of the time for them. One takes about 0.3 s for a million objects in containers, so it runs every five minutes then."""
 SKIPPED_MAX: Final = 11
 """Maximum skipped collections in a row: with more young objects than YOUNG_FEW, one runs every minute."""
 
@@ -50,17 +51,20 @@ def rare_garbage_collection() -> Iterator[None]:
             gc.unfreeze()
 
 
-def collect_garbage(stop: threading.Event, every_seconds: float = COLLECT_SECONDS) -> None:
-    """Collect the youngest generation periodically until `stop` is set; less often when it is large. Collect older ones rarely.
+def collect_garbage(stop: threading.Event, every_seconds: float = COLLECT_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    """Collect garbage periodically until `stop` is set: the youngest generation, less often when it is large; all of it more rarely.
 
     What survives one collection is old. Python would collect it after millions of new objects, which these collections prevent.
     """
-    skipped = collections = 0
+    skipped, all_at = 0, clock() + ALL_SECONDS
     while not stop.wait(every_seconds):
-        young, _, _ = gc.get_count()
-        if young <= YOUNG_FEW or skipped == SKIPPED_MAX:
-            collections += 1
-            gc.collect(2 if collections % ALL_EVERY == 0 else 1 if collections % OLDER_EVERY == 0 else 0)
+        begin = clock()
+        if begin >= all_at:
+            gc.collect()
+            all_at = begin + max(ALL_SECONDS, (clock() - begin) / ALL_SHARE_MAX)
+            skipped = 0
+        elif gc.get_count()[0] <= YOUNG_FEW or skipped == SKIPPED_MAX:
+            gc.collect(0)
             skipped = 0
         else:
             skipped += 1
