@@ -1,6 +1,11 @@
-"""What integration tests read and change inside a source's Kafka client, by private names of kafka-python."""
+"""What tests read, change and run inside a Kafka client, by private names of kafka-python."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from streammetrics.connectors.kafka.source import KafkaSource
 
@@ -25,3 +30,9 @@ def vanish(source: KafkaSource) -> None:
     """Close the client's connections without leaving the group, like `kill -9`."""
     source._consumer._client.close()
     source._consumer = None
+
+
+def finished(call: Coroutine[Any, Any, Any]) -> Any:
+    """Run one of the client's coroutines and return its result, on a thread of its own: a browser may keep a loop on the main thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, call).result()

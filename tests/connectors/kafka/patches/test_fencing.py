@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +12,7 @@ from kafka.errors import FencedInstanceIdError, NotCoordinatorError
 from structlog.testing import capture_logs
 
 from streammetrics.connectors.kafka.patches import fencing
+from tests.connectors.kafka.patches.client_internals import finished
 
 
 def consumer_whose_heartbeat_raises(error: Exception | None) -> Any:
@@ -31,7 +31,7 @@ class TestStillNeeded:
         coordinator.heartbeat = SimpleNamespace(sent_heartbeat=lambda: calls.append("sent"))
         coordinator.group_id, coordinator.group_instance_id, coordinator._generation = "group", "instance", None
         coordinator._disable_heartbeat = lambda: calls.append("disabled")
-        asyncio.run(BaseCoordinator._do_heartbeat(coordinator))
+        finished(BaseCoordinator._do_heartbeat(coordinator))
         assert calls == ["sent", "disabled"]
 
 
@@ -40,7 +40,7 @@ def test_a_fenced_heartbeat_sets_the_event_and_is_raised() -> None:
     fenced = fencing.install(consumer)
     assert not fenced.is_set()
     with pytest.raises(FencedInstanceIdError):
-        asyncio.run(consumer._coordinator._send_heartbeat_request())
+        finished(consumer._coordinator._send_heartbeat_request())
     assert fenced.is_set()
 
 
@@ -48,8 +48,8 @@ def test_other_errors_and_answers_do_not_set_the_event() -> None:
     failing, answering = consumer_whose_heartbeat_raises(NotCoordinatorError()), consumer_whose_heartbeat_raises(None)
     events = fencing.install(failing), fencing.install(answering)
     with pytest.raises(NotCoordinatorError):
-        asyncio.run(failing._coordinator._send_heartbeat_request())
-    assert asyncio.run(answering._coordinator._send_heartbeat_request()) == "answered"
+        finished(failing._coordinator._send_heartbeat_request())
+    assert finished(answering._coordinator._send_heartbeat_request()) == "answered"
     assert not any(event.is_set() for event in events)
 
 

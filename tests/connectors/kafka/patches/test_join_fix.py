@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from kafka.errors import KafkaTimeoutError
 from structlog.testing import capture_logs
 
 from streammetrics.connectors.kafka.patches import join_fix
+from tests.connectors.kafka.patches.client_internals import finished
 
 
 class Coordinator:
@@ -40,7 +40,7 @@ def patched() -> Any:
 
 
 def join(coordinator: Any) -> Any:
-    return asyncio.run(coordinator._do_join_and_sync_async())
+    return finished(coordinator._do_join_and_sync_async())
 
 
 class TestStillNeeded:
@@ -62,7 +62,7 @@ class TestStillNeeded:
             _do_join_and_sync_async=None,
             _manager=SimpleNamespace(call_soon=begun.append, wait_for=wait_for),
         )
-        assert not asyncio.run(BaseCoordinator.join_group_async(coordinator, timeout_ms=0))
+        assert not finished(BaseCoordinator.join_group_async(coordinator, timeout_ms=0))
         assert len(begun) == 1, "the client used the join that had ended"
 
 
@@ -74,7 +74,7 @@ def test_a_join_that_ended_between_two_polls_is_used_by_the_next() -> None:
 
 def test_a_used_join_is_not_used_again() -> None:
     coordinator = patched()
-    asyncio.run(coordinator._on_join_complete_async(join(coordinator)))
+    finished(coordinator._on_join_complete_async(join(coordinator)))
     coordinator.is_rebalancing = True
     assert join(coordinator) == "assignment 2"
     assert coordinator.completed == ["assignment 1"]
