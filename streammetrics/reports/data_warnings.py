@@ -26,6 +26,8 @@ FOLDED_SHARE_MAX: Final = 0.01
 """The share of lists in the value `_other` of a segment, of all events, that has a sentence."""
 CONFLICT_SHARE_MAX: Final = 0.01
 """The share of events, of a topic, whose list id belongs to another list, or whose places are taken, that has a sentence."""
+DUPLICATE_SHARE_MAX: Final = 0.5
+"""The share of duplicates, of the events of a topic, that has a sentence. A topic whose records were all sent again has this share."""
 NAMED_MIN: Final = 1_000
 """Events that a stream needs for a sentence about an experiment without lists."""
 NAMES_MAX: Final = 5
@@ -160,6 +162,24 @@ page_start, or events.ubi_page_start.
             )
 
 
+def duplicate_sentences(topics: Mapping[str, Mapping[str, int]], *, ended: bool) -> Iterator[str]:
+    """Yield a sentence for each topic of which most events are duplicates. `topics` are counts by topic.
+
+    >>> print(*duplicate_sentences({"shop": {"events": 1_000, "duplicate": 970}}, ended=True))
+    97.0 % of the events of shop are duplicates, 970 of 1,000. They have the id and the items of an earlier list of their session, or \
+are the same exposure again, so they count for nothing. If users saw each of these lists, send an own id with each.
+    """
+    for topic, counts in topics.items():
+        events, duplicates = counts.get("events", 0), counts.get("duplicate", 0)
+        if duplicates > DUPLICATE_SHARE_MAX * events and (ended or events >= FEEDBACK_MIN):
+            share = f"{100 * duplicates / max(duplicates, events):.1f} %"
+            yield (
+                f"{share} of the events of {isolated(topic)} are duplicates, {duplicates:,} of {events:,}. They have the id and the items"
+                " of an earlier list of their session, or are the same exposure again, so they count for nothing. If users saw each of"
+                " these lists, send an own id with each."
+            )
+
+
 def no_list_sentences(counts: Mapping[str, int], names: Sequence[UnknownName], refused: int, *, ended: bool) -> Iterator[str]:
     """Yield a sentence if many events came and none is a list.
 
@@ -224,6 +244,27 @@ lists.
         settings = "has" if len(missing) == 1 else "have"
         found = f"Experiments of lists without settings: {', '.join(map(isolated, others[:NAMES_MAX]))}" if others else NO_EXPERIMENT
         yield f"No list is in {have}, which {settings} settings. {found}."
+
+
+def spelling_sentences(arms: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a sentence for names that differ only in case or in spaces around them. `arms`: (experiment, variant), "" for none.
+
+    >>> print(*spelling_sentences([("ranker", "new"), ("ranker", "New "), ("ranker", "old")]))
+    Variants of ranker differ only in case or spaces, so they count as different ones: "New ", "new". Send one spelling.
+    """
+    experiments: dict[str, set[str]] = {}
+    for experiment, variant in arms:
+        experiments.setdefault(experiment, set()).add(variant)
+    kinds = {"Experiments": experiments.keys() - {""}}
+    kinds |= {f"Variants of {isolated(experiment)}": found - {""} for experiment, found in sorted(experiments.items())}
+    for kind, names in kinds.items():
+        spellings: dict[str, list[str]] = {}
+        for name in sorted(names):
+            spellings.setdefault(name.strip().casefold(), []).append(name)
+        for alike in spellings.values():
+            if len(alike) > 1:
+                listed = ", ".join(f'"{isolated(name)}"' for name in alike[:NAMES_MAX])
+                yield f"{kind} differ only in case or spaces, so they count as different ones: {listed}. Send one spelling."
 
 
 def by_topic(counts: Mapping[tuple[str, str], int]) -> dict[str, Counter[str]]:

@@ -17,6 +17,7 @@ from streammetrics.reports.data_warnings import (
     NAMED_MIN,
     UNMATCHED_SHARE_MAX,
     by_topic,
+    duplicate_sentences,
     experiment_sentences,
     feedback_sentences,
     folded_sentences,
@@ -26,6 +27,7 @@ from streammetrics.reports.data_warnings import (
     no_list_sentences,
     refused_sentences,
     seconds_sentences,
+    spelling_sentences,
 )
 from streammetrics.reports.late_events import LateInput, late_sentences
 from streammetrics.reports.path_counts import PathCount, path_sentences
@@ -141,6 +143,7 @@ class Report:
         topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
         yield from refused_sentences({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()})
         yield from list_id_sentences(topics)
+        yield from duplicate_sentences(topics, ended=self.ended)
         if not self.totals and not any(window.groups for window in self.windows):
             refused = sum(refused_counts(reasons).values())
             yield from no_list_sentences(reasons, self.unknown_names, refused, ended=self.ended)
@@ -150,6 +153,7 @@ class Report:
             yield from grade_sentences(reasons, *self._lists_and_graded())
         yield from label_sentences(topics)
         yield from folded_sentences(reasons, self.settings)
+        yield from spelling_sentences((total.experiment, total.variant) for total in self.totals)
         named = self.settings.get("experiments", {}).get("named", {})
         sent = {total.experiment for total in self.totals if total.experiment}
         shown = {each.experiment for each in self.experiments}

@@ -103,6 +103,23 @@ def test_labels_that_are_no_text_are_named_by_topic() -> None:
     assert report({**SHOWN, ("label_bad_type", "shop"): 2, ("label_empty", "shop"): 100}).warnings() == []
 
 
+def test_names_that_differ_only_in_case_are_named() -> None:
+    arms = [("", ""), ("ranker", ""), ("ranker", "A"), ("ranker", "a"), ("Ranker", "a"), ("other", "A"), ("other", "b")]
+    totals = tuple(Total(experiment, variant, ()) for experiment, variant in arms)
+    assert report(SHOWN, totals=totals).warnings() == [
+        'Experiments differ only in case or spaces, so they count as different ones: "Ranker", "ranker". Send one spelling.',
+        'Variants of ranker differ only in case or spaces, so they count as different ones: "A", "a". Send one spelling.',
+    ]
+
+
+@pytest.mark.parametrize(("ended", "duplicates", "warned"), [(True, 100, False), (True, 101, True), (False, 101, True)])
+def test_a_topic_with_more_duplicates_than_other_events_is_named(ended: bool, duplicates: int, warned: bool) -> None:
+    found = report({**SHOWN, ("duplicate", "shop"): duplicates, ("events", "carts"): 100}, ended=ended).warnings()
+    assert [each.startswith(f"50.5 % of the events of shop are duplicates, {duplicates} of 200.") for each in found] == [True] * warned
+    few = report({("events", "shop"): 3, ("duplicate", "shop"): 2}, ended=ended).warnings()
+    assert any("duplicates" in each for each in few) == ended, "a stream needs more of them"
+
+
 @pytest.mark.parametrize(("ended", "events", "warned"), [(True, 3, True), (False, 3, False), (False, 100, True), (True, 0, False)])
 def test_events_without_any_list_are_reported(ended: bool, events: int, warned: bool) -> None:
     found = report({("events", "shop"): events, ("orphan", "shop"): events}, ended=ended, totals=()).warnings()
