@@ -13,6 +13,7 @@ from kafka.errors import IllegalStateError, KafkaError, LogTruncationError
 from kafka.structs import TopicPartition
 
 from streammetrics.connectors.kafka.client import KafkaConnection, Network, connection_options, starting
+from streammetrics.connectors.kafka.patches import join_fix, overdue_heartbeat
 from streammetrics.connectors.source import Input
 
 REQUEST_MS = 2_000
@@ -48,6 +49,8 @@ def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[Kafk
             allow_auto_create_topics=False,
             metrics_enabled=False,
         )
+    join_fix.install(consumer)
+    overdue_heartbeat.install(consumer)
     return consumer, network
 
 

@@ -38,7 +38,7 @@ from streammetrics.connectors.kafka.consumer import (
     position_of,
 )
 from streammetrics.connectors.kafka.partitioner import partition_of
-from streammetrics.connectors.kafka.patches import join_fix, parked_records, stuck_producer
+from streammetrics.connectors.kafka.patches import parked_records, stuck_producer
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
@@ -143,7 +143,6 @@ class Repartitioner:
             with self._explained():
                 self._producer.init_transactions()  # ends what a former process of this name left open, before offsets are read
             self._consumer, network = new_consumer(self._settings)
-            join_fix.install(self._consumer)
             self._consumer.subscribe(list(plan.outputs), listener=_Listener(self))
             await_metadata(network.cluster)
             undo.pop_all()

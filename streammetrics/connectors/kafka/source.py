@@ -32,7 +32,7 @@ from streammetrics.connectors.kafka.consumer import (
 from streammetrics.connectors.kafka.errors import explained
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
 from streammetrics.connectors.kafka.log_identity import LogIdentity
-from streammetrics.connectors.kafka.patches import fast_fetch, fencing, join_fix, parked_records
+from streammetrics.connectors.kafka.patches import fast_fetch, fencing, parked_records
 from streammetrics.connectors.kafka.quotas import QUOTA_FIX
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
@@ -193,7 +193,6 @@ class KafkaSource:
         """Build a consumer and subscribe. Raises SourceError. A failed start leaves nothing behind."""
         consumer, self._network = new_consumer(self._settings)
         self._as_records = fast_fetch.install(consumer, self._settings.headers)
-        join_fix.install(consumer)
         self._fenced = fencing.install(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(self._settings.topics), listener=self._assignment)
