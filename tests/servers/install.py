@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.servers import apt, tools
+from tests.servers.kafka import archive_classes
 
 # The default Java of some releases is too old for the broker. Then the next package is tried.
 JDK_PACKAGES = (("default-jdk-headless",), ("openjdk-21-jdk-headless",), ("openjdk-17-jdk-headless",))
@@ -41,6 +42,7 @@ def main() -> int:
         ensure("npm", lambda: tools.find_tool("npm"), [("npm",)])  # for the types of Grafana's dashboards, and the producer in JavaScript
         ensure("node", lambda: tools.find_tool("node"), [("nodejs",)])
         ensure_kafka()
+        ensure_kafka_classes()
         ensure_registry()
         ensure_valkey()
         ensure_spark_kafka()
@@ -68,6 +70,16 @@ def ensure(name: str, find: Callable[[], Path], choices: Sequence[tuple[str, ...
 def ensure_kafka() -> Path:
     """Copy the broker's jars into the cache folder. Raises InstallError."""
     return _ensure_fetched(f"kafka {tools.kafka_version()}", "its jars (about 45 MB)", tools.kafka_cache(), _copy_jars)
+
+
+def ensure_kafka_classes() -> Path:
+    """Archive the classes that a broker loads, if that is not done. Its jars must be in the cache folder."""
+    archive = tools.kafka_classes()
+    if not archive.is_file():
+        print("kafka: archiving the classes of a broker, so that the next ones start sooner", flush=True)
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix="unfinished-") as scratch:
+            archive_classes(Path(scratch) / archive.name).rename(archive)
+    return _say("kafka classes", archive)
 
 
 def ensure_spark_kafka() -> Path:

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from tests.servers.process import LOOPBACK, Host, Server, ServerError, Startable, check_port_open, free_port, wait_until
-from tests.servers.tools import find_java, find_kafka_jars
+from tests.servers.tools import find_java, find_kafka_jars, kafka_classes
 
 CLUSTER_ID = "c3RyZWFtbWV0cmljcy10ZQ"  # any 16 bytes in base64: brokers of different tests never meet
 ANOTHER_CLUSTER_ID = "YW5vdGhlciBjbHVzdGVyIQ"
@@ -52,7 +52,7 @@ class KafkaBroker(Server):
         host: Host = LOOPBACK,
         cluster_id: str = CLUSTER_ID,
     ) -> None:
-        self._java, self._jars = find_java(), find_kafka_jars()
+        self._java, self._jars = find_java(), find_kafka_jars().resolve()  # an archive of classes knows each jar by its path
         super().__init__(host)
         address = host.address
         self.port, self.controller_port = free_port(), free_port()
@@ -117,8 +117,9 @@ class KafkaBroker(Server):
     def _java_command(self, main: str, *arguments: str | Path) -> list[str | Path]:
         speed = [] if self.for_rates else ["-XX:TieredStopAtLevel=1"]
         memory = ["-Xms64m", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC"]
+        archive = [f"-XX:SharedArchiveFile={kafka_classes()}"] if kafka_classes().is_file() else []
         logs = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
-        return [self._java, *memory, *speed, "-Xshare:auto", logs, "-cp", f"{self._jars}/*", main, *arguments]
+        return [self._java, *memory, *speed, "-Xshare:auto", *archive, logs, "-cp", f"{self._jars}/*", main, *arguments]
 
     def check_ready(self) -> None:
         check_port_open(self.port, self.host.address)  # a Kafka client whose first connection fails leaves a thread behind
@@ -159,6 +160,26 @@ class KafkaBroker(Server):
     def _leaders(admin: KafkaAdminClient, topic: str) -> int:
         described = admin.describe_topics([topic])[0]
         return sum(partition["leader_id"] >= 0 for partition in described["partitions"])
+
+
+class _ArchivingBroker(KafkaBroker):
+    """A broker that archives the classes that it has loaded, when it stops."""
+
+    def __init__(self, archive: Path) -> None:
+        super().__init__()
+        self._archive = archive
+
+    def command(self) -> Sequence[str | Path]:
+        java, *arguments = super().command()
+        return [java, f"-XX:ArchiveClassesAtExit={self._archive}", *arguments]
+
+
+def archive_classes(archive: Path) -> Path:
+    """Archive the classes of a broker in a file, which is returned. Brokers that use it start with two thirds of the work."""
+    with _ArchivingBroker(archive) as broker:
+        broker.create_topic("any")
+        broker.stop()
+    return archive
 
 
 def places_of(consumer: Any, *topics: str) -> list[TopicPartition]:

@@ -93,6 +93,11 @@ def kafka_cache() -> Path:
     return CACHE_DIRECTORY / "kafka" / kafka_version()
 
 
+def kafka_classes() -> Path:
+    """Return the path of the archive of the classes that a broker loads, which may not exist. Another Java takes no notice of it."""
+    return kafka_cache() / "classes.jsa"
+
+
 def spark_kafka_cache() -> Path:
     """Return the folder for the jars with which Spark reads Kafka, which may not exist yet."""
     return CACHE_DIRECTORY / "spark-kafka" / _version(SPARK_POM, "spark")
