@@ -72,14 +72,18 @@ def ensure_kafka() -> Path:
     return _ensure_fetched(f"kafka {tools.kafka_version()}", "its jars (about 45 MB)", tools.kafka_cache(), _copy_jars)
 
 
-def ensure_kafka_classes() -> Path:
+def ensure_kafka_classes() -> None:
     """Archive the classes that a broker loads, if that is not done. Its jars must be in the cache folder."""
     archive = tools.kafka_classes()
     if not archive.is_file():
         print("kafka: archiving the classes of a broker, so that the next ones start sooner", flush=True)
         with tempfile.TemporaryDirectory(dir=archive.parent, prefix="unfinished-") as scratch:
-            archive_classes(Path(scratch) / archive.name).rename(archive)
-    return _say("kafka classes", archive)
+            made = archive_classes(Path(scratch) / archive.name)
+            if not made.is_file():
+                print("kafka: this Java archives no classes, so brokers start without", flush=True)
+                return
+            made.rename(archive)
+    _say("kafka classes", archive)
 
 
 def ensure_spark_kafka() -> Path:

@@ -165,6 +165,8 @@ class KafkaBroker(Server):
 class _ArchivingBroker(KafkaBroker):
     """A broker that archives the classes that it has loaded, when it stops."""
 
+    stop_seconds = 120
+
     def __init__(self, archive: Path) -> None:
         super().__init__()
         self._archive = archive
