@@ -64,6 +64,7 @@ def pane_rows(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: T
 def _of_group(start_ms: int, group: Group, tally: list[int], view: str, pane_ms: int, layout: TallyLayout) -> Iterator[PaneRow]:
     lists, with_feedback = layout.lists(tally), layout.lists_with_feedback(tally)
     segments = ",".join(f"{name}={value}" for name, value in sorted(group.segments.items()))
+    key = (start_ms, pane_ms, group.experiment, group.variant, segments, view, lists, with_feedback)
     above, bits = 0, 0
     for column, total in zip(layout.columns, layout.sums(tally), strict=True):
         if column.kind in ("hits", "numerator"):
@@ -71,5 +72,4 @@ def _of_group(start_ms: int, group: Group, tally: list[int], view: str, pane_ms:
             continue
         numerator, denominator = (total, lists) if column.kind in ("sum", "bucket") else (above, total)
         scale_bits = column.scale_bits if column.kind in ("sum", "bucket") else bits
-        key = (start_ms, pane_ms, group.experiment, group.variant, segments, view, lists, with_feedback)
         yield PaneRow(*key, column.metric.name, column.metric.k, numerator, denominator, scale_bits)

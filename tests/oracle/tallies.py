@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +33,9 @@ def groups_of(shown: ShownList, segments: Sequence[str]) -> list[Group]:
     return bare + [group._replace(segments=(pair,)) for group in bare for pair in values]
 
 
+@functools.lru_cache(maxsize=1_000)
 def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
+    """Return the tally of one list. The panes, and each scope of each of its experiments, ask for it again."""
     has_feedback = any(grade > 0 for grade in shown.grades)
     first = {f"item_hit_rate@{k}": shown.grades[:k] for k in settings.cutoffs}
     places = {f"item_hit_rate@{k}": sum(item != "" for item in shown.items[:k]) for k in settings.cutoffs}
@@ -49,6 +52,8 @@ def tally_of_one(shown: ShownList, settings: Settings) -> Tally:
 
 
 def add_up(tallies: Sequence[Tally]) -> Tally:
+    if len(tallies) == 1:
+        return tallies[0]
     return Tally(
         lists=sum(tally.lists for tally in tallies),
         lists_with_feedback=sum(tally.lists_with_feedback for tally in tallies),

@@ -22,7 +22,7 @@ from streammetrics.errors import StreammetricsError
 LAPSE = 10
 HISTORY_MS = 60_000
 """How long before now the traffic begins, so that it has its full rate from the start."""
-WAIT_SECONDS = 0.02
+WAIT_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 
 
