@@ -22,12 +22,18 @@ PIECE_BYTES = 1 << 20
 
 
 class LargeReads(KafkaTCPTransport):  # type: ignore[misc]  # the client has no types
-    """A plain connection that receives large pieces. TLS connections stay as they are: TLS has no pieces larger than 16 KiB."""
+    """A plain connection that receives large pieces. TLS connections stay as they are: TLS has no pieces larger than 16 KiB.
+
+    `room` is where pieces arrive. All connections of a client share it, because one thread reads them. Without it each reading would
+    allocate 1 MiB and keep some hundred bytes of it. The next reading finds no such room between those bytes, so the heap would grow.
+    """
+
+    room: memoryview
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         with contextlib.suppress(OSError):
-            if data := self._sock.recv(PIECE_BYTES):
-                return data, None
+            if count := self._sock.recv_into(self.room):
+                return bytes(self.room[:count]), None
         # Either nothing has arrived or the connection has ended. The client's own method finds out which.
         received: tuple[bytes, Exception | None] = super()._sock_recv()
         return received
@@ -43,10 +49,12 @@ def install(client: KafkaNetClient) -> None:
         log.warning("large reads are off: kafka-python's private names have changed", effect="fetches are slower", reason=repr(error))
         return
 
+    room = memoryview(bytearray(PIECE_BYTES))
+
     async def build_with_large_reads(*args: Any, **options: Any) -> Any:
         transport = await build(*args, **options)
         if type(transport) is KafkaTCPTransport:
-            transport.__class__ = LargeReads
+            transport.__class__, transport.room = LargeReads, room
         return transport
 
     manager._build_transport = build_with_large_reads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import tracemalloc
 from types import SimpleNamespace
 from typing import cast
 
@@ -27,17 +28,12 @@ class Socket:
         raise BlockingIOError
 
 
-def size_received_by(transport: type) -> int:
-    """Return how many bytes a transport receives at once."""
-    fake = transport.__new__(transport)
-    fake._sock = Socket()
-    fake._sock_recv()
-    return int(fake._sock.sizes[0])
-
-
 class TestStillNeeded:
     def test_the_unpatched_client_receives_at_most_4_kib_at_once(self) -> None:
-        assert size_received_by(KafkaTCPTransport) <= 4_096 < size_received_by(large_reads.LargeReads)
+        unpatched = KafkaTCPTransport.__new__(KafkaTCPTransport)
+        unpatched._sock = Socket()
+        unpatched._sock_recv()
+        assert unpatched._sock.sizes[0] <= 4_096
 
 
 def test_data_is_received_in_large_pieces_and_the_end_is_noticed() -> None:
@@ -48,6 +44,21 @@ def test_data_is_received_in_large_pieces_and_the_end_is_noticed() -> None:
     assert b"".join(receiver.pieces) == sent
     assert max(map(len, receiver.pieces)) > 1 << 16
     assert "socket disconnected" in str(receiver.error)
+
+
+def test_a_small_piece_takes_no_room_for_a_large_one() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection = large_reads.LargeReads.__new__(large_reads.LargeReads)
+        connection._sock, connection.room = ours, memoryview(bytearray(large_reads.PIECE_BYTES))
+        theirs.sendall(b"few bytes")
+        tracemalloc.start()
+        try:
+            assert connection._sock_recv() == (b"few bytes", None)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < large_reads.PIECE_BYTES // 100
 
 
 def test_a_connection_that_is_reset_ends_with_an_error() -> None:
