@@ -81,6 +81,7 @@ class KafkaBroker(Server):
             "group.min.session.timeout.ms": "1000",
             # After SIGKILL the controller refuses the broker until its old session has expired, by default 9 s.
             **({} if for_rates else {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}),
+            "metadata.max.idle.interval.ms": "5000",  # by default a quiet controller writes a record twice a second
             # Remove deleted topics from disk soon. After SIGKILL the broker recovers every log on disk, one after the other.
             "log.segment.delete.delay.ms": "500",
             "log.initial.task.delay.ms": "500",
