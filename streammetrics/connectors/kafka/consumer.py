@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import IllegalStateError, KafkaError, LogTruncationError
+from kafka.errors import IllegalStateError, KafkaError, LogTruncationError, UnknownTopicOrPartitionError
 from kafka.structs import TopicPartition
 
 from streammetrics.connectors.kafka.client import KafkaConnection, Network, connection_options, starting
@@ -90,7 +90,10 @@ def bounds_of(consumer: Any, inputs: Collection[Input]) -> dict[Input, tuple[int
 
 
 def _request(method: Callable[..., Any], inputs: Iterable[Input]) -> dict[Input, int]:
-    response = method([TopicPartition(*place) for place in inputs], timeout_ms=REQUEST_MS)
+    try:
+        response = method([TopicPartition(*place) for place in inputs], timeout_ms=REQUEST_MS)
+    except KeyError as error:  # the client expects an answer for each input, and has none for a topic that was just deleted
+        raise UnknownTopicOrPartitionError(f"no offset of {error}") from error
     return {Input(*place): offset for place, offset in response.items()}
 
 

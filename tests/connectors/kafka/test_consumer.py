@@ -1,11 +1,18 @@
-"""How long a broker holds a fetch, by the settings."""
+"""How long a broker holds a fetch, by the settings, and the ends of topics that are gone."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from kafka.consumer.fetcher import Fetcher
+from kafka.errors import UnknownTopicOrPartitionError
+from kafka.structs import OffsetAndTimestamp, TopicPartition
 
 from streammetrics.connectors.kafka.client import KafkaConnection
-from streammetrics.connectors.kafka.consumer import FETCH_BYTES_MIN, fetch_waits
+from streammetrics.connectors.kafka.consumer import FETCH_BYTES_MIN, ends_of, fetch_waits
+from streammetrics.connectors.source import Input
 
 BROKERS = ("127.0.0.1:9092",)
 
@@ -25,3 +32,17 @@ def test_one_full_partition_always_ends_the_wait(partition_bytes: int) -> None:
     """Otherwise a worker whose only backlog is on one partition would linger after every fetch."""
     waits = fetch_waits(KafkaConnection(bootstrap_servers=BROKERS, partition_fetch_bytes_max=partition_bytes))
     assert 0 < waits["fetch_min_bytes"] <= partition_bytes
+
+
+def test_a_topic_without_an_answer_is_an_error_of_the_client() -> None:
+    """As in the moment after it was deleted."""
+    answers = {TopicPartition("shown", 0): OffsetAndTimestamp(7, None, None)}
+
+    def end_offsets(places: list[TopicPartition], timeout_ms: int) -> Any:
+        fetcher = SimpleNamespace(_net=SimpleNamespace(run=lambda *_: dict(answers)), _fetch_offsets_by_times_async=None)
+        return Fetcher.beginning_or_end_offset(fetcher, places, -1, timeout_ms)
+
+    consumer = SimpleNamespace(end_offsets=end_offsets)
+    assert ends_of(consumer, [Input("shown", 0)]) == {Input("shown", 0): 7}
+    with pytest.raises(UnknownTopicOrPartitionError, match="topic='gone', partition=0"):
+        ends_of(consumer, [Input("shown", 0), Input("gone", 0)])
