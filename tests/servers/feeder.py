@@ -22,6 +22,8 @@ from streammetrics.errors import StreammetricsError
 LAPSE = 10
 HISTORY_MS = 60_000
 """How long before now the traffic begins, so that it has its full rate from the start."""
+AHEAD_MS = 3_000
+"""How long before it begins a regression is prepared."""
 WAIT_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 
@@ -47,7 +49,7 @@ class Feeder:
             feedback_topic=topics[1],
             **traffic,
         )
-        self._records = self._from(0)
+        self._records = time_lapse(generate(self.traffic), self.traffic.start_ms, LAPSE)
         self._sent = 0
         self._alter: Callable[[SimulatedRecord], Iterable[SimulatedRecord]] = lambda sent: (sent,)
         self._changing = threading.Lock()
@@ -56,16 +58,18 @@ class Feeder:
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
         self.failure: BaseException | None = None
 
-    def _from(self, count: int) -> Iterator[SimulatedRecord]:
-        """Return the traffic after its first `count` records. The same seed generates the same records."""
-        return islice(time_lapse(generate(self.traffic), self.traffic.start_ms, LAPSE), count, None)
-
     def regress(self, variant: str, factor: float) -> None:
-        """Let a variant rank with a fraction of its quality from now on. The rest of the traffic stays the same."""
+        """Let a variant rank with a fraction of its quality, soon. The rest of the traffic stays the same.
+
+        The changed traffic is generated again from its beginning. That takes seconds, in which the usual traffic goes on.
+        """
+        after_ms = (now_ms() + AHEAD_MS - self.traffic.start_ms) * LAPSE
+        traffic = replace(self.traffic, regression=Regression(variant, factor, after_ms))
+        records, passed = time_lapse(generate(traffic), traffic.start_ms, LAPSE), 0
+        while (ahead := self._sent - passed) > 0:
+            passed += sum(1 for _ in islice(records, ahead))
         with self._changing:
-            after_ms = (now_ms() - self.traffic.start_ms) * LAPSE
-            self.traffic = replace(self.traffic, regression=Regression(variant, factor, after_ms))
-            self._records = self._from(self._sent)
+            self.traffic, self._records = traffic, islice(records, self._sent - passed, None)
 
     @contextmanager
     def altered(self, alter: Callable[[SimulatedRecord], Iterable[SimulatedRecord]]) -> Iterator[None]:

@@ -44,7 +44,7 @@ SETTINGS: Mapping[str, str] = {
     "join.lateness_ms": "500",
     "experiments.patience_ms": "3000",
     "join.out_of_orderness_ms": "500",
-    "join.idle_ms": "2000",
+    "join.idle_ms": "4000",
     "windows.pane_ms": "1000",
     "windows.windows": "10s,1m",
     "metrics.names": "ndcg,mrr,hit_rate",
