@@ -84,7 +84,7 @@ APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics
 test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 10,000 simulated schedules (minutes)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
-test-commands: setup ## each command as people start it, without servers (half a minute)
+test-commands: setup ## each command as people start it, without servers (a minute or two)
 	$(RUN) pytest tests/cli --numprocesses $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 test-golden: setup golden ## the metric core against trec_eval, scikit-learn, ranx, LensKit, torchmetrics and RecTools themselves
