@@ -23,7 +23,7 @@ LAPSE = 10
 HISTORY_MS = 60_000
 """How long before now the traffic begins, so that it has its full rate from the start."""
 AHEAD_MS = 3_000
-"""How long before it begins a regression is prepared."""
+"""A regression begins so long after the call, because it is prepared first."""
 WAIT_SECONDS = 0.1
 RETRY_SECONDS = 0.5
 

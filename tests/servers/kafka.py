@@ -178,7 +178,7 @@ class _ArchivingBroker(KafkaBroker):
 
 
 def archive_classes(archive: Path) -> Path:
-    """Archive the classes of a broker in a file, which is returned. Brokers that use it start with two thirds of the work."""
+    """Archive the classes of a broker in a file, which is returned. Brokers that use it start sooner."""
     with _ArchivingBroker(archive) as broker:
         broker.create_topic("any")
         broker.stop()

@@ -94,7 +94,7 @@ def kafka_cache() -> Path:
 
 
 def kafka_classes() -> Path:
-    """Return the path of the archive of the classes that a broker loads, which may not exist. Another Java takes no notice of it."""
+    """Return the path of the archive of the classes that a broker loads, which may not exist. Another Java ignores it."""
     return kafka_cache() / "classes.jsa"
 
 

@@ -70,9 +70,11 @@ def test_the_loop_ends_when_it_is_stopped() -> None:
     stop, left = threading.Event(), weakref.ref(Cycle())
     searching = threading.Thread(target=collect_garbage, args=(stop, 0.01))
     searching.start()
-    wait_until(lambda: left() is None, what="the cycle is found")
-    stop.set()
-    searching.join(10)
+    try:
+        wait_until(lambda: left() is None, what="the cycle is found")
+    finally:
+        stop.set()
+        searching.join(10)
     assert not searching.is_alive()
 
 

@@ -17,6 +17,7 @@ from tests.support.committed_state import MINUTE_MS
 from tests.support.page_story import Story, make_story
 
 STORY_SECONDS = 120
+"""A story that is older is told again."""
 
 
 @pytest.fixture(scope="session")

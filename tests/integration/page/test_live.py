@@ -9,9 +9,7 @@ from playwright.sync_api import expect
 from streammetrics.reports.report import Report
 from tests.integration.page.visits import SECONDS, Open, Served, live
 from tests.support.command_line import started
-from tests.support.page_story import (
-    Story,
-)
+from tests.support.page_story import Story
 
 
 class TestDemo:

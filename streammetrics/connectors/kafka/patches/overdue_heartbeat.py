@@ -2,8 +2,7 @@
 
 Works around: the client ends the wait of a poll when the next heartbeat is due, and repeats it until the poll's own timeout. Its
 background task sends the heartbeats, one at a time, so the next one stays due until the last one is answered.
-Without it: while a broker hangs, each poll repeats a wait of 0 ms thousands of times a second. That takes a whole core, and leaves
-more garbage in five seconds than otherwise in an hour.
+Without it: while a broker hangs, each poll repeats a wait of 0 ms all the time. That takes a whole core, and each wait leaves garbage.
 Private names: `_coordinator`.
 Delete it when: `tests/connectors/kafka/patches/test_overdue_heartbeat.py::TestStillNeeded` fails.
 """
