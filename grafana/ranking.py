@@ -8,7 +8,6 @@ from grafana import variables
 from grafana.layout import Section, build
 from grafana.metric_kinds import ASSESSMENT, ENGAGEMENT, MetricKind
 from grafana.panels import GREY, Block, Query, dashed, fixed, lines, listing, number, of_field, of_pattern, of_query
-from grafana.position_bias import position_bias_panels
 from grafana.queries import ANY, EXPERIMENT, KS, NONE, SEGMENTS, VARIANT, WINDOWS, state, state_rate
 from streammetrics.exporters.prometheus.metric_series import RATIO_METRIC, sum_series, value_series
 from streammetrics.exporters.prometheus.series import SERIES
@@ -64,7 +63,6 @@ def ranking() -> dashboard.Dashboard:
             ),
             Section(title="Engagement, final and live", blocks=(_of_kind(ENGAGEMENT),), collapsed=True),
             Section(title="What lists show, final and live", blocks=(_of_kind(ASSESSMENT),), collapsed=True),
-            Section(title="Position bias (estimates)", blocks=position_bias_panels(), collapsed=True),
             Section(title="Over the selected time range", blocks=ranges, collapsed=True),
         ],
     )

@@ -23,13 +23,11 @@ from streammetrics.metrics import (
 from streammetrics.version import __version__
 
 if TYPE_CHECKING:
-    from streammetrics.metrics.corrected_dcg import corrected_dcg
     from streammetrics.metrics.presets import preset
     from streammetrics.offline import spark as spark
     from streammetrics.offline.evaluation.assessment import Popularity, assess_lists
     from streammetrics.offline.evaluation.compare import compare
     from streammetrics.offline.evaluation.evaluate import evaluate
-    from streammetrics.offline.evaluation.position_bias import position_bias
     from streammetrics.offline.inputs.frames import from_frame, from_frames, from_wide_frame
     from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
     from streammetrics.offline.inputs.item_ids import from_lists, from_run
@@ -53,7 +51,6 @@ __all__ = [
     "__version__",
     "assess_lists",
     "compare",
-    "corrected_dcg",
     "evaluate",
     "from_frame",
     "from_frames",
@@ -65,7 +62,6 @@ __all__ = [
     "from_trec",
     "from_wide_frame",
     "parse_metric",
-    "position_bias",
     "preset",
     "read_report",
     "replay",
@@ -78,10 +74,8 @@ _LATER = {
     "Judged": "offline.inputs.judged",
     **dict.fromkeys(("Popularity", "assess_lists"), "offline.evaluation.assessment"),
     "compare": "offline.evaluation.compare",
-    "corrected_dcg": "metrics.corrected_dcg",
     "evaluate": "offline.evaluation.evaluate",
     "from_trec": "offline.inputs.trec",
-    "position_bias": "offline.evaluation.position_bias",
     "preset": "metrics.presets",
     "read_report": "offline.notebook.report_tables",
     "replay": "offline.notebook.replayed",

@@ -20,7 +20,6 @@ from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.config.metrics import EngagementSettings, MetricSettings
 from streammetrics.config.outgoing import ClientSettings, ResultSettings, WebhookSettings
-from streammetrics.config.position_bias import PositionBiasSettings
 from streammetrics.config.redis import RedisSettings
 from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
@@ -66,9 +65,6 @@ class Settings(Section):
         default_factory=ExposureSettings, description="Exposures: which variant of an experiment a user was given, as events of their own."
     )
     experiments: ExperimentSettings = Field(default_factory=ExperimentSettings, description="How the variants of experiments are compared.")
-    position_bias: PositionBiasSettings = Field(
-        default_factory=PositionBiasSettings, description="How likely users look at each rank: an estimate, and DCG corrected by it."
-    )
     worker: WorkerSettings = Field(default_factory=WorkerSettings, description="The process that consumes events.")
     http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
     exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="The series for Prometheus.")
@@ -109,7 +105,6 @@ class Settings(Section):
         yield from self.assessment.conflicts(self.events.items_max)
         yield from self._conflicts_of_labels()
         yield from self._conflicts_of_experiments()
-        yield from self.position_bias.conflicts(self.experiments.enabled, self.events.items_max)
         yield from self._conflicts_of_result_files()
 
     @property

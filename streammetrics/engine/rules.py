@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from streammetrics.engine.supported_time import SupportRules
 from streammetrics.enrolment.rules import EnrolmentRules
 from streammetrics.events.grades import GradeRules
-from streammetrics.windows.examination import ExaminationRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineRules(EnrolmentRules):
     """Every setting that changes numbers. Times are in milliseconds.
 
-    `support` says when the times of events move a watermark. `future_ms`: None switches the check off. `examination`: None means that no
-    examination curve is estimated; it needs experiments. `decoding` describes how bytes become events; state made with another decoding
-    does not match.
+    `support` says when the times of events move a watermark. `future_ms`: None switches the check off. `decoding` describes how bytes
+    become events; state made with another decoding does not match.
     """
 
     topics: tuple[str, ...]
@@ -30,7 +28,6 @@ class EngineRules(EnrolmentRules):
     retention_ms: int = 90_000_000
     segments: tuple[str, ...] = ()
     groups_max: int = 1_000
-    examination: ExaminationRules | None = None
     decoding: str = "native"
 
     @property

@@ -33,7 +33,6 @@ from streammetrics.sessions.store import FinalEvents, SessionState, SessionStore
 from streammetrics.sessions.turns import EnrolmentTurns
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
 from streammetrics.state.tables import NOTHING, RowChanges, Rows, TaskTimes
-from streammetrics.windows.examination import EXAMINATION, ExaminationStore
 from streammetrics.windows.pane_store import PANES, PaneState, PaneStore
 from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserPanes, UniqueUserState
 from streammetrics.windows.user_counts import UserCountLayout
@@ -106,7 +105,6 @@ class TaskState:
         "_rules",
         "_signature",
         "enrolments",
-        "examination",
         "feedback_days",
         "labels",
         "list_labels",
@@ -152,16 +150,14 @@ class TaskState:
         labels = self.labels
         self.unique_users = UniqueUserPanes(rules.unique_users, UserCountLayout(tally_layout.scorer), rules.pane_ms)
         self.enrolments = Enrolments(rules, totals_layout, lambda: labels.runs, self.unique_users, self.progress.counts)
-        self.examination = ExaminationStore(rules.examination)
         self.feedback_days = FeedbackDays(lambda: labels.runs)
-        self.on_final: list[Callable[[FinalEvents], None]] = [self.enrolments.on_final, self.examination.on_final]
+        self.on_final: list[Callable[[FinalEvents], None]] = [self.enrolments.on_final]
         if rules.experiments is not None:
             self.on_final.append(self.feedback_days.on_final)
         self.tables: Mapping[str, Reducer] = {
             PANES: self.panes,
             UNIQUE_USERS: self.unique_users,
             EXPERIMENTS: self.enrolments,
-            EXAMINATION: self.examination,
             FEEDBACK_DAYS: self.feedback_days,
         }
 
@@ -194,12 +190,10 @@ class TaskState:
             _check_stages(stored, self._rules)
             self.labels.restore_runs(stored.labels)
             self.enrolments.restore_scopes(stored.enrolment, experiments)
-        self.examination.restore(rows.get(EXAMINATION, NOTHING), self.enrolments.counted_from, is_new=is_switched)
 
     def table_changes(self, enrolled_before: int) -> dict[str, RowChanges]:
         """Return what a commit writes of all tables. `enrolled_before` (ms) is that of the commit."""
-        progress = self.progress
-        times = TaskTimes(progress.closed_before, enrolled_before, self.panes.oldest_kept, progress.newest)
+        times = TaskTimes(enrolled_before, self.panes.oldest_kept)
         return {name: table.changes(times) for name, table in self.tables.items()}
 
     @property

@@ -26,13 +26,11 @@ from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.path_counts import merge_paths
-from streammetrics.reports.position_bias import PositionBiasReader, PositionBiasView
 from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.unknown_names import merge_names
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.state.tables import CommitMark, TaskView
-from streammetrics.windows.examination import EXAMINATION
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import VIEWS, Pane, Window, WindowRules, WindowView, decode_pane, window_end
 from streammetrics.windows.rolling import WindowAggregator
@@ -63,12 +61,10 @@ class ReportBuilder:
         signature: Signature,
         experiments: ExperimentView | None = None,
         known_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
-        position_bias: PositionBiasView | None = None,
         *,
         known_paths: Collection[WatchedPath] = (),
         verdict_wait: FirstVerdictWait | None = None,
     ) -> None:
-        self._position_bias = PositionBiasReader(position_bias)
         self._known_names, self._known_paths, self._verdict_wait = known_names, frozenset(known_paths), verdict_wait
         self.layout = layout
         self.signature = signature
@@ -110,7 +106,6 @@ class ReportBuilder:
         self.marks[task] = view.mark
         self._users[task] = view.users - control.sessions.without_sessions
         self._user_samples.update(task, control.users_sampled)
-        self._position_bias.update(task, view.table(EXAMINATION))
         self.experiments.update(task, control, view.table(EXPERIMENTS), view.table(FEEDBACK_DAYS))
 
     def _controls_of(self, tasks: int) -> list[ControlRecord]:
@@ -194,7 +189,6 @@ class ReportBuilder:
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
-            position_bias=self._position_bias.read(tasks, controls, newest) if whole else None,
             paths=merge_paths(
                 ((control.topics[topic], path, row) for control in controls for topic, path, row in control.paths), self._known_paths
             ),

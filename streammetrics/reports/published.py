@@ -23,7 +23,6 @@ from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.late_events import LateInput
 from streammetrics.reports.outlook import with_outlook
 from streammetrics.reports.path_counts import PathCount
-from streammetrics.reports.position_bias import ShownPositionBias
 from streammetrics.reports.report import InputPosition, Report, Total, counts_by_reason, refused_counts
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
@@ -118,7 +117,6 @@ class ReportState(Published, frozen=True):
     paths: tuple[PathCount, ...]
     user_partitions: UserPartitions | None
     awaited: tuple[Awaited, ...]
-    position_bias: ShownPositionBias | None
 
 
 class PublishedReport(ReportState, frozen=True):
@@ -177,7 +175,6 @@ def report_state(report: Report) -> ReportState:
         paths=report.paths,
         user_partitions=report.user_partitions,
         awaited=tuple(each.shown() for each in report.awaited),
-        position_bias=None if report.position_bias is None else report.position_bias.shown(),
     )
 
 

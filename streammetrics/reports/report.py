@@ -31,7 +31,6 @@ from streammetrics.reports.data_warnings import (
 )
 from streammetrics.reports.late_events import LateInput, late_sentences
 from streammetrics.reports.path_counts import PathCount, path_sentences
-from streammetrics.reports.position_bias import PositionBias
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
@@ -117,8 +116,6 @@ class Report:
     """The optional paths of mappings, with the records that have a value."""
     recent: RecentLists | None = None
     """Exact sums of the final lists of experiments on the last day; None without experiments. They are not part of the JSON."""
-    position_bias: PositionBias | None = None
-    """The examination curve, an estimate; None if `position_bias.enabled` is false, or before every task has committed."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)

@@ -31,14 +31,11 @@ class RowChanges(NamedTuple):
 class TaskTimes(NamedTuple):
     """How far a task is at a commit (event times, ms), for those that drop what is over.
 
-    No event before `closed_before` is admitted any more; FOREVER after the end of the input. All lists of panes before `enrolled_before`
-    are enrolled. Panes before `oldest_kept` leave the store. `newest` is the time of the newest event.
+    All lists of panes before `enrolled_before` are enrolled. Panes before `oldest_kept` leave the store.
     """
 
-    closed_before: int
     enrolled_before: int
     oldest_kept: int
-    newest: int
 
 
 class StatePiece(NamedTuple):

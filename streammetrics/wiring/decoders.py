@@ -59,8 +59,7 @@ def ubi_settings(settings: Settings) -> UbiSettings:
 
 def used_segments(settings: Settings) -> tuple[str, ...]:
     """Return the names of the segments that the settings use."""
-    context = settings.position_bias.context if settings.position_bias.enabled else ()
-    names = (*settings.windows.segments, *settings.experiments.stage_labels, *context, settings.assessment.fallback_label[0])
+    names = (*settings.windows.segments, *settings.experiments.stage_labels, settings.assessment.fallback_label[0])
     return tuple(dict.fromkeys(filter(None, names)))
 
 

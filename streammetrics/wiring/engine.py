@@ -51,7 +51,6 @@ def build_engine(settings: Settings, topics: Sequence[str], *, waits: bool = Tru
         groups_max=windows.groups_max,
         experiments=_experiment_rules(settings, patience_ms),
         unique_users=_unique_user_rules(settings, patience_ms),
-        examination=settings.position_bias.rules(),
         decoding=" ".join(f"{name}={value}" for name, value in decoding_settings(settings).items()),
     )
     return Engine(rules, TallyLayout(settings.scorer(), engagement=settings.engagement.layout(assessment_layout(settings))))

@@ -19,7 +19,6 @@ from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
-from streammetrics.reports.position_bias import PositionBiasView
 from streammetrics.windows.panes import WindowRules
 from streammetrics.wiring.decoders import decoding_settings, ubi_settings, used_segments
 
@@ -45,13 +44,9 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
         )
     lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
     known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
-    examination, spec = engine.rules.examination, engine.layout.scorer.spec
-    position_bias = None if examination is None else PositionBiasView(examination, tuple(settings.metrics.cutoffs), spec)
     shown = result_settings(settings, engine)
     wait = first_verdict_wait(settings)
-    return ReportBuilder(
-        engine.layout, rules, shown, engine.signature, view, known, position_bias, known_paths=known_paths(settings), verdict_wait=wait
-    )
+    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, known_paths=known_paths(settings), verdict_wait=wait)
 
 
 def known_paths(settings: Settings) -> frozenset[WatchedPath]:
@@ -81,7 +76,6 @@ def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
         "spec_digest": engine.layout.scorer.spec.digest(),
         "grades": engine.rules.grades.text,
         **({"engagement": settings.engagement.model_dump(mode="json")} if settings.engagement.names else {}),
-        **({"position_bias": settings.position_bias.model_dump(mode="json")} if settings.position_bias.enabled else {}),
         **(_assessment_settings(settings, engine) if settings.assessment.names else {}),
         "gap_ms": join.gap_ms,
         "attribution_ms": join.attribution_ms,

@@ -26,11 +26,6 @@ def test_the_examples_run() -> None:
     assert (failed, tried > 15) == (0, True)
 
 
-def test_the_examples_of_the_page_on_position_bias_run() -> None:
-    failed, tried = doctest.testfile(str(PAGE.with_name("position-bias.md")), module_relative=False)
-    assert (failed, tried) == (0, 6)
-
-
 def test_the_commands_print_the_output_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

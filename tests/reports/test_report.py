@@ -67,7 +67,6 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "late_inputs": [],
         "version": __version__,
         "settings": {"gap_ms": 1},
-        "position_bias": None,
         "unknown_names": [{"kind": "action", "name": "tap", "events": 23, "meant": "click"}],
         "paths": [],
         "rules": "by rule",

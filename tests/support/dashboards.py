@@ -37,9 +37,6 @@ from streammetrics.exporters.prometheus.experiment_rows import (
     preference_rows,
     stage_rows,
 )
-from streammetrics.exporters.prometheus.labels import LabelNames
-from streammetrics.exporters.prometheus.position_bias import position_bias_groups, position_bias_rows
-from streammetrics.exporters.prometheus.series import SERIES
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
@@ -48,7 +45,6 @@ from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
 from tests.experiments.samples import arm, credits
 from tests.experiments.stage_samples import rollout
-from tests.reports.position_bias_samples import position_bias_sample
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.support.catalogue import assessment
@@ -91,7 +87,6 @@ class Reports(Collector):
         entered.add_metric([], time.time() - BEHIND_SECONDS)
         yield entered
         yield from _exposed_lists()
-        yield from _position_bias()
 
 
 def _exposed_lists() -> Iterator[Metric]:
@@ -99,18 +94,6 @@ def _exposed_lists() -> Iterator[Metric]:
     for name, per_second in (("lists_exposed", 9), ("lists_unexposed", 1)):
         family = CounterMetricFamily(f"streammetrics_{name}", "Of a stream with exposures.", labels=["topic"])
         family.add_metric(["impressions"], per_second * time.time())
-        yield family
-
-
-def _position_bias() -> Iterator[Metric]:
-    """The curve and the corrected dcg of a sample. The demo is too short for an estimate."""
-    sample = position_bias_sample()
-    rows, _ = position_bias_rows(sample, LabelNames(100).assign({*position_bias_groups(sample)}, set()))
-    for name in dict.fromkeys(name for name, *_ in rows):
-        family = GaugeMetricFamily(name, "An estimate.", labels=SERIES[name].labels)
-        for series, labels, value in rows:
-            if series == name:
-                family.add_metric(labels, value)
         yield family
 
 

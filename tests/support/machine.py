@@ -26,7 +26,6 @@ from streammetrics.runtime.consume.prefetch import with_due
 from streammetrics.sessions.rules import EngagementRules, ExposureRules, JoinRules
 from streammetrics.sessions.session_events import outcomes
 from streammetrics.sessions.state import User
-from streammetrics.windows.examination import ExaminationRules
 from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Group, WindowRules
 from streammetrics.windows.unique_users import UniqueUserRules
@@ -52,7 +51,6 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
     unique_users: UniqueUserRules | None = None,
     engagement: bool = True,
     quantiles: bool = True,
-    examination: ExaminationRules | None = None,
 ) -> Engine:
     """Return an engine with the oracle's settings. The other arguments are limits that the oracle does not know.
 
@@ -88,7 +86,6 @@ def engine_of(  # noqa: PLR0913  each limit is one argument
         segments=settings.segments,
         experiments=experiments,
         unique_users=unique_users,
-        examination=examination,
     )
     scorer = Scorer([f"{name}@{k}" for name in METRICS for k in settings.cutoffs], spec=Spec(), items_max=1_000, grade_max=10)
     metrics = [parse_metric(name) for name in (*ENGAGEMENT, *["time_to_first_click_p90"] * quantiles)]

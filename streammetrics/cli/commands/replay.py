@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 
 import click
@@ -26,14 +25,11 @@ from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.examination import RankExamination
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_events
 from streammetrics.offline.replay.proposed_stages import proposal_lines, proposals_of, with_proposals
 from streammetrics.offline.replay.unusable_files import refusal_lines, require_usable, unusable_files
-from streammetrics.reports.position_bias import WITHHELD, PositionBias
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import counted, fit
 from streammetrics.wiring.file_topics import with_topic
 from streammetrics.wiring.logs import configure_quiet_logs
 
@@ -106,8 +102,6 @@ def show_replay(
         console.print(values_table(spans, main_metrics(layout.scorer.metrics)))
     else:
         console.print("no lists")
-    for line in position_bias_lines(report.position_bias):
-        console.print(line, soft_wrap=True)
     if verdicts := list(verdict_summary(report.experiments)):
         for verdict in verdicts:
             console.print(verdict, soft_wrap=True)
@@ -123,37 +117,6 @@ def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool)
         yield f"last {window}", window_rows(report, window.ms, "final")
         if not flush:
             yield f"last {window}, live", window_rows(report, window.ms, "live")
-
-
-def position_bias_lines(found: PositionBias | None) -> Iterator[str]:
-    """Yield a line for each rank and variant. Ranks without an estimate that have one reason share a line."""
-    if found is None:
-        return
-    if found.withheld is not None:
-        yield f"position bias: no estimate, because {WITHHELD[found.withheld]}"
-    if found.curve is None:
-        return
-    curve = found.curve
-    sampled = "" if found.sampled_share == 1 else f", a sample of {found.sampled_share:.2%} of all items"
-    items = f"{curve.shared_items:,} of {curve.items:,} items have several ranks"
-    yield f"position bias (estimate, {curve.confidence:.0%} band): {items}{sampled}"
-    if found.caution is not None:
-        yield f"  caution: {found.caution}"
-    for reason, ranks in groupby(curve.ranks, key=lambda each: each.why_not):
-        if reason is None:
-            yield from map(_estimated, ranks)
-        else:
-            numbers = [each.rank for each in ranks]
-            span = f"rank  {numbers[0]:>4}" if len(numbers) == 1 else f"ranks {numbers[0]:>4} to {numbers[-1]}"
-            yield f"  {span}  no estimate: {reason}"
-    for each in found.variants:
-        for name, value in each.corrected_dcg.items():
-            where = f"{fit(each.experiment)} {fit(each.variant)}"
-            yield f"  {where}: corrected {name} {value:.4f} (estimate), plain {each.dcg[name]:.4f}, {counted(each.lists, 'list')}"
-
-
-def _estimated(each: RankExamination) -> str:
-    return f"  rank  {each.rank:>4}  {each.examination:.3f}  {each.lower:.3f} .. {each.upper:.3f}  {counted(each.shared_clicks, 'click')}"
 
 
 @command

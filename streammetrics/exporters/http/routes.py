@@ -37,7 +37,6 @@ SCRIPTS = (
     "why.js",
     "variants.js",
     "experiments.js",
-    "position_bias.js",
     "pipeline.js",
     "page.js",
 )

@@ -19,7 +19,6 @@ from streammetrics.exporters.prometheus.experiments import (
 )
 from streammetrics.exporters.prometheus.labels import LabelNames, MonotonicCounters, ShownGroup
 from streammetrics.exporters.prometheus.metric_series import sum_series
-from streammetrics.exporters.prometheus.position_bias import position_bias_groups, position_bias_rows
 from streammetrics.exporters.prometheus.value_lines import ValueLines, ValueWriter, cutoff, lines_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report, Total
@@ -102,17 +101,15 @@ class ReportRows:
         live = {values.group for window in report.windows for values in window.groups}
         live |= {Group(*reached.arm) for window in report.user_windows for reached in window.arms}
         resting = {Group(total.experiment, total.variant) for total in report.totals}
-        groups = self._names.assign(live, resting | {*experiment_groups(report.experiments), *position_bias_groups(report.position_bias)})
+        groups = self._names.assign(live, resting | {*experiment_groups(report.experiments)})
         experiment_samples, folded = experiment_rows(report.experiments, groups)
         user_samples, folded_users = _user_rows(report, self._window_names, groups)
         by_group = _by_group(report.windows)
-        bias_samples, folded_bias = position_bias_rows(report.position_bias, groups)
-        page = LimitedRows(rows_max, folded + folded_users + folded_bias)
+        page = LimitedRows(rows_max, folded + folded_users)
         page.add(self._state_rows(report))
         page.add(SampleRow(*row) for row in experiment_samples)
         self._add_values(page, (pair for pair in by_group if not pair[0].group.segment), groups)
         page.add(user_samples)
-        page.add(SampleRow(*row) for row in bias_samples)
         page.add(self._total_rows(report, groups))
         self._add_values(page, (pair for pair in by_group if pair[0].group.segment), groups)
         return page

@@ -19,7 +19,6 @@ from streammetrics.exporters.prometheus.metric_series import (
     sum_counters,
     value_gauges,
 )
-from streammetrics.exporters.prometheus.position_bias_series import position_bias_gauges
 from streammetrics.metrics.names import METRIC_NAMES
 
 _GROUP_LABELS = ("experiment", "variant", "window", "segments", "view")
@@ -39,7 +38,6 @@ TABLE: tuple[Series, ...] = (
         "window",
     ),
     gauge("window_users_end_timestamp_seconds", "Event time at which the newest complete window of users ends.", "window", unit="seconds"),
-    *position_bias_gauges(),
     counter("windows_withheld", "Windows that were not published because a task no longer has all their panes."),
     counter("final_lists", "Final lists.", "experiment", "variant"),
     counter("final_lists_with_feedback", "Final lists with a grade above 0.", "experiment", "variant"),

@@ -32,9 +32,8 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.publish.committed_state import freeze_due_scales
 from streammetrics.state.tables import Rows, TaskView
-from streammetrics.windows.examination import EXAMINATION
 
-SUMS = (EXPERIMENTS, FEEDBACK_DAYS, EXAMINATION)
+SUMS = (EXPERIMENTS, FEEDBACK_DAYS)
 """The tables whose rows a snapshot has."""
 
 

@@ -18,7 +18,6 @@ from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
-from tests.reports.position_bias_samples import position_bias_sample
 from tests.support.committed_state import HOUR_MS, MINUTE_MS, served
 from tests.support.page_story import Story, make_story, with_experiments
 
@@ -34,7 +33,7 @@ def base(story: tuple[Story, list[Report]]) -> Iterator[str]:
     views = story[0].views()
     whole = experiment({"control": 0.5, "treatment": 0.45, "interleaved": 0.5}, name="whole", whole=True)
     for report in story[1][-3:]:
-        shown = replace(with_experiments(report, *report.experiments, whole), position_bias=position_bias_sample())
+        shown = with_experiments(report, *report.experiments, whole)
         views.show(shown, History().add(report.entered_ms or 0, shown.experiments))
     with served(views) as port:
         yield port

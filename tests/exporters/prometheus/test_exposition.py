@@ -32,7 +32,6 @@ from streammetrics.runtime.status import ProcessStatus, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.experiments.stage_samples import rollout
-from tests.reports.position_bias_samples import position_bias_sample
 from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, ranker, shown, two_variants, with_experiments
 from tests.support.reasons import counted_reasons
 
@@ -436,9 +435,7 @@ class TestLife:
 
 def with_every_series(pipeline: Pipeline) -> Report:
     report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
-    return replace(
-        with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50), position_bias=position_bias_sample()
-    )
+    return replace(with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50))
 
 
 class TestExperiments:

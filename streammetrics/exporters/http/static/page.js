@@ -7,7 +7,6 @@ import { History, experimentsEnd, segmentName } from "./history.js";
 import { folded, make, patchChildren } from "./elements.js";
 import { experimentNames, headlineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
-import { positionBias } from "./position_bias.js";
 import { explain, runbookLink } from "./terms.js";
 import { byName, isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
 import { spoken } from "./verdicts.js";
@@ -204,7 +203,7 @@ function draw() {
   patchChildren(find("choices"), choices(selection));
   for (const select of find("choices").elements) select.value = select.querySelector("[selected]")?.value ?? select.value;
   const below = !now.report.counters ? null : inside === null ? pipeline(view) : folded("state-then", "State of the pipeline", () => pipeline(view));
-  patchChildren(find("cards"), [...sections(view), positionBias(now.report), below].filter(Boolean));
+  patchChildren(find("cards"), [...sections(view), below].filter(Boolean));
   drawCharts(later);
   show();
   for (const name of experimentNames(now.report)) {
