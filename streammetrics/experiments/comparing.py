@@ -14,9 +14,8 @@ from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, measure_text
-from streammetrics.experiments.no_spread import is_all_or_nothing, least_difference, log_evidence_apart
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import NO_SCALE, MeasureScale, scale_of
+from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
 from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop
 from streammetrics.experiments.words import measure_name, named, say
@@ -54,7 +53,7 @@ def _upper_in_stage(policy: Policy, each: MeasureComparison) -> float | None:
     stage = stage_of_drop(policy, each)
     if stage is None:
         return None
-    alone, alpha = each.stages[stage], policy.interval_alpha(each.measure) * (1 - WHOLE_PART) / len(policy.stages)
+    alone, alpha = each.stages[stage], policy.alpha * (1 - WHOLE_PART) / len(policy.stages)
     interval = lift_interval(alone.treatment, alone.control, each.scale.mixture(policy.minimum_lift), alpha, alone.covariance)
     return None if interval is None else _most_favourable(each.measure, interval)
 
@@ -122,10 +121,8 @@ def _compared(
             report, verdict=Verdict("inconclusive", say("{measure} is 0 in every variant so far", measure=measure_name(str(measure))))
         ), None
     unmet = arms.unmet(measure, variant, control)
-    if unmet is None and is_all_or_nothing(measure, own.plain, against.plain, covariance):
-        return _without_spread(policy, measure, report, own.plain, against.plain)
     if unmet is None and scale is None and variance_of(own.plain, against.plain, covariance) is None:
-        return replace(report, verdict=alike(measure, lift, control)), None
+        return replace(report, verdict=alike(measure, (own.plain.mean, against.plain.mean), control)), None
     if unmet is None and scale is None:
         unmet = say(
             "the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users:,} users since the"
@@ -139,34 +136,11 @@ def _compared(
     return _with_intervals(policy, measure, report, compared, scale)
 
 
-def _without_spread(
-    policy: Policy, measure: Measure, report: MeasureReport, own: Estimate, against: Estimate
-) -> tuple[MeasureReport, MeasureComparison]:
-    """Return the comparison of an arm in which all users have the value 1 with one in which all have 0. It needs no scale."""
-    is_above, alpha = own.mean > against.mean, policy.interval_alpha(measure)
-    users = (own.users, against.users) if is_above else (against.users, own.users)
-    least = least_difference(*users, alpha)
-    ends = Interval(None, None) if least is None else Interval(least, 1.0) if is_above else Interval(-1.0, -least)
-    lift = Interval(None, None) if is_above else ends  # the control's mean is at most 1, so a lift is at least as large as the difference
-    report = replace(
-        report,
-        difference=own.mean - against.mean,
-        difference_lower=ends.lower,
-        difference_upper=ends.upper,
-        p_value=min(1.0, math.exp(-log_evidence_apart(*users, 1.0))),
-        lift_lower=lift.lower,
-        lift_upper=lift.upper,
-        alpha=alpha,
-        judged_lift_upper=_most_favourable(measure, lift),
-    )
-    return report, MeasureComparison(measure, own, against, NO_SCALE, lift, difference=ends)
-
-
 def _with_intervals(
     policy: Policy, measure: Measure, report: MeasureReport, compared: Compared, scale: MeasureScale
 ) -> tuple[MeasureReport, MeasureComparison]:
     own, against, covariance, stages = compared
-    alpha, mixture = policy.interval_alpha(measure), scale.mixture(policy.minimum_lift)
+    alpha, mixture = policy.alpha, scale.mixture(policy.minimum_lift)
     arms = own.plain, against.plain
     apart = difference(*arms, mixture, alpha, covariance)
     z, variance = z_value(*arms, 1.0, covariance), variance_of(*arms, covariance)

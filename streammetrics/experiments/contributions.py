@@ -9,16 +9,10 @@ mean. The difference between a treatment t and a control c is the sum over s of
 (Kitagawa 1955, "Components of a difference between two rates", JASA 50). The shares of both arms add up to 1, so the last term, the mean
 of both arms, changes no sum; it makes a value of average quality contribute nothing by its share. A value that only one arm has has no
 effect of its own, so all of it is mix. Sums are fractions of integers: contributions add up to the difference without rounding.
-
-**Shrinkage.** The effect m_ts - m_cs of a small segment value is mostly noise. Effects with error variances v_s are taken as draws from a
-normal distribution of variance A around a common effect (James, Stein 1961; Morris 1983, "Parametric empirical Bayes inference: theory and
-applications", JASA 78). A is estimated by moments (DerSimonian, Laird 1986, "Meta-analysis in clinical trials"). An effect is moved towards
-the common one by v_s/(A + v_s). The order of segment values follows the shrunk effects; the exact contributions stay beside them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -126,40 +120,6 @@ class ListSpread(NamedTuple):
         """
         own, whole = mean * (1 - mean), self.mean * (1 - self.mean)
         return self.per_list / lists * (max(1.0, own / whole) if whole > 0 else 1.0)
-
-
-class Shrunk(NamedTuple):
-    """Effects of segment values, moved towards the common one.
-
-    effects: in the given order. between: A, the variance of true effects.
-    """
-
-    effects: tuple[float, ...]
-    between: float
-
-
-def shrink(effects: Sequence[float], variances: Sequence[float]) -> Shrunk:
-    """Shrink effects by empirical Bayes.
-
-    >>> shrink([-0.010, 0.001, 0.0], [1e-4, 1e-4, 1e-4]).effects
-    (-0.003, -0.003, -0.003)
-    """
-    count = len(effects)
-    if count < 2:
-        return Shrunk(tuple(effects), 0.0)
-    weights = [1 / each for each in variances]
-    total = math.fsum(weights)
-    common = math.fsum(weight * effect for weight, effect in zip(weights, effects, strict=True)) / total
-    spread = math.fsum(weight * (effect - common) ** 2 for weight, effect in zip(weights, effects, strict=True))
-    between = max(0.0, (spread - (count - 1)) / (total - math.fsum(weight * weight for weight in weights) / total))
-    towards = common
-    if between:
-        inner = [1 / (between + each) for each in variances]
-        towards = math.fsum(weight * effect for weight, effect in zip(inner, effects, strict=True)) / math.fsum(inner)
-    shrunk = tuple(
-        round(towards + between / (between + each) * (effect - towards), 15) for effect, each in zip(effects, variances, strict=True)
-    )
-    return Shrunk(shrunk, between)
 
 
 def corrected_z(alpha: float, comparisons: int) -> float:

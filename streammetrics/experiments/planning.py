@@ -1,8 +1,13 @@
 """Planning: how many users a verdict takes under our own boundary, and what an undecided variant still needs. Pure.
 
-A difference has variance V = v/n, with n users of all variants, so n users are the information n/v. The time of a verdict is the first
-time that the score crosses the boundary (see `first_passage`). A plan gives the 10, 50, 80 and 90 % points of that time: of a hundred
-experiments with this true lift, so many have their verdict by then.
+A difference has variance V = v/n, with n users of all variants, so n users are the information I = n/v. The score W = D/V of a difference
+D is a Brownian motion in I, with the true difference as its drift (see `sequence`). A verdict comes when W first reaches the boundary
+b(I) = z(1/I) sqrt(I). By I the path has crossed with about the probability that it has crossed the tangent of b at I, which has a closed
+form (Siegmund 1985, "Sequential Analysis"). With the slope s = b'(I), a path that begins at (I0, W0), and a drift of mu more than s,
+
+    P(verdict by I) = Phi((mu T - a) / sqrt(T)) + exp(2 mu a) Phi((-mu T - a) / sqrt(T)),    T = I - I0,    a = b(I) - s T - W0
+
+A plan gives the 10, 50, 80 and 90 % points of that time: of a hundred experiments with this true lift, so many have their verdict by then.
 
 A plan assumes a true lift. It does not use the present estimate, which is what one would like to know: plan for the lift that matters.
 With a known score, the probabilities are those of the experiments that got this far.
@@ -14,13 +19,9 @@ test, so a verdict may come later: at most as if alpha were divided by their num
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
-from streammetrics.experiments.first_passage import PathStart, crossing_times, quantiles
 from streammetrics.experiments.measures import ExperimentError
 from streammetrics.experiments.sequence import Mixture, one_sided
 
@@ -32,6 +33,13 @@ SHARES: Final = (0.1, 0.5, 0.8, 0.9)
 USERS_MAX: Final = 1e12
 """Plans end here: more users are shown as never."""
 _BISECTIONS: Final = 24
+"""Halvings of a lift."""
+_HALVINGS: Final = 40
+"""Halvings of the logarithm of the information."""
+_EXPONENT_MAX: Final = 700.0
+"""Above it, exp overflows. The normal tail beside it is 0 long before."""
+_STEP: Final = 1e-4
+"""The relative step of the numerical slope of the boundary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,7 @@ class Assumptions:
 
 
 def plan(assumed: Assumptions, verdict: PlannedWord, lift: float) -> Planned:
-    """Return the users until a verdict if this is the true lift.
+    """Return the users until a verdict if this is the true lift; at least those of the first look.
 
     >>> half = Assumptions(variation=0.85, rules=VerdictRules(margin=0.0))
     >>> [round(users, -2) for users in plan(half, "regressed", -0.1)]
@@ -116,27 +124,19 @@ def plan(assumed: Assumptions, verdict: PlannedWord, lift: float) -> Planned:
     >>> plan(half, "regressed", 0.0)
     Planned(early=inf, half=inf, most=inf, late=inf)
     """
+    path = _Path(assumed.mixture(verdict), assumed.rules.alpha, assumed.rules.distance(verdict, lift))
     unit = assumed.unit_variance
-    start = PathStart(assumed.first_users / unit)
-    found = quantiles(
-        _Boundary(assumed.mixture(verdict), assumed.rules.alpha), assumed.rules.distance(verdict, lift), start, SHARES, USERS_MAX / unit
-    )
-    return Planned(*(each * unit for each in found))
+    return Planned(*(max(assumed.first_users, unit * path.information_of(share, USERS_MAX / unit)) for share in SHARES))
 
 
-def verdict_chance(assumed: Assumptions, verdict: PlannedWord, lift: float, users: Sequence[float]) -> list[float]:
-    """Return the probability of a verdict by each number of users of both arms, if this is the true lift.
+def verdict_chance(assumed: Assumptions, verdict: PlannedWord, lift: float, users: float) -> float:
+    """Return the probability of a verdict by so many users of both arms, if this is the true lift.
 
-    >>> [round(each, 2) for each in verdict_chance(Assumptions(variation=0.85), "regressed", -0.2, [50, 500, 5000])]
-    [0.0, 0.43, 1.0]
+    >>> [round(verdict_chance(Assumptions(variation=0.85), "regressed", -0.2, users), 2) for users in (50, 500, 5000)]
+    [0.0, 0.46, 1.0]
     """
-    unit, first = assumed.unit_variance, assumed.first_users
-    last = max(users, default=0.0)
-    if last <= first:
-        return [0.0 for _ in users]
-    boundary = _Boundary(assumed.mixture(verdict), assumed.rules.alpha)
-    times, crossed = crossing_times(boundary, assumed.rules.distance(verdict, lift), PathStart(first / unit), last / unit)
-    return [0.0 if each < first else float(np.interp(each / unit, times, crossed)) for each in users]
+    path = _Path(assumed.mixture(verdict), assumed.rules.alpha, assumed.rules.distance(verdict, lift))
+    return 0.0 if users < assumed.first_users else path.crossed(users / assumed.unit_variance)
 
 
 def detectable_lift(assumed: Assumptions, verdict: Literal["regressed", "improved"], users: float, share: float = 0.8) -> float | None:
@@ -148,16 +148,12 @@ def detectable_lift(assumed: Assumptions, verdict: Literal["regressed", "improve
     -0.1
     """
     sign = -1.0 if verdict == "regressed" else 1.0
-
-    def found(lift: float) -> bool:
-        return verdict_chance(assumed, verdict, sign * lift, [users])[0] >= share
-
     low, high = 0.0, 1.0
-    if not found(high):
+    if verdict_chance(assumed, verdict, sign * high, users) < share:
         return None
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if verdict_chance(assumed, verdict, sign * middle, users) >= share else (middle, high)
     return sign * high
 
 
@@ -187,20 +183,49 @@ def more_users(progress: ComparisonScore, alpha: float) -> Planned:
     unit = progress.variance * progress.users
     if progress.z >= one_sided(progress.variance, progress.mixture, alpha):
         return Planned(0.0, 0.0, 0.0, 0.0)
-    start = PathStart(1 / progress.variance, progress.z / math.sqrt(progress.variance))
-    found = quantiles(_Boundary(progress.mixture, alpha), progress.distance, start, SHARES, USERS_MAX / unit)
-    return Planned(*(max(0.0, each * unit - progress.users) for each in found))
+    start, score = 1 / progress.variance, progress.z / math.sqrt(progress.variance)
+    path = _Path(progress.mixture, alpha, progress.distance, start, score)
+    return Planned(*(max(0.0, unit * path.information_of(share, USERS_MAX / unit) - progress.users) for share in SHARES))
 
 
 @dataclass(frozen=True, slots=True)
-class _Boundary:
-    """b(I): the boundary of the score."""
+class _Path:
+    """The score of one direction from (start, score) on, with the true difference as its drift."""
 
     mixture: Mixture
     alpha: float
+    drift: float
+    start: float = 0.0
+    score: float = 0.0
 
-    def __call__(self, information: float) -> float:
+    def bound(self, information: float) -> float:
+        """Return b(I): the boundary of the score."""
         return one_sided(1 / information, self.mixture, self.alpha) * math.sqrt(information)
+
+    def crossed(self, information: float) -> float:
+        """Return the probability that the score has crossed the boundary by this information."""
+        bound, step = self.bound(information), _STEP * information
+        slope = (self.bound(information + step) - self.bound(information - step)) / (2 * step)
+        length, net = information - self.start, self.drift - slope
+        height, root = bound - slope * length - self.score, math.sqrt(length)
+        if height <= 0:
+            return 1.0
+        beyond = math.exp(min(2 * net * height, _EXPONENT_MAX))
+        return min(1.0, _normal((net * length - height) / root) + beyond * _normal((-net * length - height) / root))
+
+    def information_of(self, share: float, most: float) -> float:
+        """Return the information by which this share of paths has crossed; infinite beyond `most`, or without a drift."""
+        if self.drift <= 0 or self.start >= most or self.crossed(most) < share:
+            return math.inf
+        low, high = math.log(_STEP), math.log(most - self.start)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.crossed(self.start + math.exp(middle)) >= share else (middle, high)
+        return self.start + math.exp(high)
+
+
+def _normal(z: float) -> float:
+    return 0.5 * math.erfc(-z / math.sqrt(2))
 
 
 def _check(name: str, value: object, fine: bool, allowed: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, Measures
@@ -30,10 +30,6 @@ class MeasureScale(NamedTuple):
     def mixture(self, lift: float) -> Mixture:
         """Return the mixture that detects a relative effect, such as `minimum_lift`."""
         return Mixture(self.tau, lift * self.control_mean)
-
-
-NO_SCALE: Final = MeasureScale(0.0, 0.0)
-"""The scale of a comparison that needs none, because no arm has a spread."""
 
 
 def scale_of(measure: Measure, frozen: Mapping[str, float]) -> MeasureScale | None:

@@ -37,7 +37,6 @@ from streammetrics.experiments.estimates import Estimate, Interval, log_evidence
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure, measure_text
-from streammetrics.experiments.no_spread import is_all_or_nothing, log_evidence_apart
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
@@ -70,7 +69,7 @@ Potapov, Ustimenko 2024, "On (Normalised) Discounted Cumulative Gain as an Off-P
 WHOLE_PART: Final = 0.8
 """The part of the evidence of a drop that is of all stages together. The stages share the rest."""
 
-_ALIKE: Final = "all users have the same value, so no confidence can be given"
+_ALIKE: Final = "the users of an arm all have the same value, so no confidence can be given"
 """The reason when the variance is 0."""
 
 
@@ -162,11 +161,6 @@ def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, b
     """Return ln E of a treatment that is better, or worse, than the control made worse by the margin."""
     lower = each.measure.lower_is_better
     above, lift = better != lower, margin if lower else -margin
-    if is_all_or_nothing(each.measure, each.treatment, each.control, each.covariance):
-        if above != (each.treatment.mean > each.control.mean):
-            return -math.inf
-        own, others = each.treatment.users, each.control.users
-        return log_evidence_apart(own, others, 1 + lift) if above else log_evidence_apart(others, own, 1 / (1 + lift))
     find = log_evidence_above if above else log_evidence_below
     return find(each.treatment, each.control, lift, mixture, each.covariance)
 
@@ -197,7 +191,7 @@ def judge(
     verdicts = {}
     for each in comparisons:
         name = str(each.measure)
-        words, sure = _lift_words(each, None, against), confidence(policy.interval_alpha(each.measure))
+        words, sure = _lift_words(each, None, against), confidence(policy.alpha)
         if name in certain["drop"]:
             verdicts[name] = Verdict(
                 "regressed", say("{words}; {sure}", words=_lift_words(each, stage_of_drop(policy, each), against), sure=sure)
@@ -220,7 +214,7 @@ def judge(
 
 def certainty_level(policy: Policy, measure: Measure, treatments: int) -> float:
     """Return the ln E at which a measure alone is certain. Treatments share the error of deciding measures only."""
-    return -math.log(policy.interval_alpha(measure)) + (math.log(treatments) if str(measure) in policy.paging else 0.0)
+    return -math.log(policy.alpha) + (math.log(treatments) if str(measure) in policy.paging else 0.0)
 
 
 def _certain(policy: Policy, excess: Mapping[str, float]) -> set[str]:
@@ -258,12 +252,11 @@ def _contradictions(
             stage = stage_of_drop(policy, known[down])
             if stage is not None and not _rises_in(policy, known[up], stage):
                 continue
-            alpha = max(policy.interval_alpha(known[name].measure) for name in (one, other))
             reason = say(
                 "{down}, but {up}; {sure}; the measures contradict each other: choose which one counts",
                 down=_lift_words(known[down], stage, against),
                 up=_lift_words(known[up], stage, against),
-                sure=confidence(alpha),
+                sure=confidence(policy.alpha),
             )
             mixed |= {name: Verdict("mixed", reason) for name in (one, other) if name not in mixed}
     if mixed:  # no deciding measure of this variant may page as a regression
@@ -278,15 +271,15 @@ def _contradictions(
 
 def _rises_in(policy: Policy, each: MeasureComparison, stage: str) -> bool:
     """Whether a measure is certainly better in one stage. Only then does it contradict a drop in this stage."""
-    level = -math.log(policy.interval_alpha(each.measure))
+    level = -math.log(policy.alpha)
     return stage in each.stages and _evidence_alone(policy, each.stages[stage]).rise >= level
 
 
 def _lift_words(each: MeasureComparison, stage: str | None, against: str) -> Words:
-    """Describe the lift over all stages, or in one of them; both means if there is no lift, or no spread."""
+    """Describe the lift over all stages, or in one of them; both means if there is no lift."""
     if stage is not None:
         return say("in stage {stage}: {words}", stage=named(stage), words=_lift_words(each.stages[stage], None, against))
-    if each.lift is not None and not is_all_or_nothing(each.measure, each.treatment, each.control, each.covariance):
+    if each.lift is not None:
         return lift_words(each.measure, each.lift, against)
     return means_words(each.measure, (each.treatment.mean, each.control.mean), each.difference, against)
 
@@ -361,12 +354,19 @@ def judge_preference(policy: Policy, found: Preference, team: str, against: str)
         return Verdict(
             "regressed", say("{won}; users prefer {against}; {sure}", won=won, against=named(against), sure=confidence(policy.alpha))
         )
-    return Verdict("inconclusive", say("{won} so far; {why}", won=won, why="users may prefer either" if found.variance else _ALIKE))
+    return Verdict(
+        "inconclusive",
+        say(
+            "{won} so far; {why}",
+            won=won,
+            why="users may prefer either" if found.variance else _ALIKE,
+        ),
+    )
 
 
-def alike(measure: Measure, lift: float | None, against: str) -> Verdict:
-    """Return the verdict on a measure without variance."""
-    return Verdict("inconclusive", say("{words} so far; {alike}", words=lift_words(measure, lift, against), alike=_ALIKE))
+def alike(measure: Measure, means: tuple[float, float], against: str) -> Verdict:
+    """Return the verdict on a measure without variance, from the means of the treatment and the control."""
+    return Verdict("inconclusive", say("{words} so far; {alike}", words=means_words(measure, means, None, against), alike=_ALIKE))
 
 
 def invalid(state: Health) -> Verdict:

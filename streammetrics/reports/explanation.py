@@ -23,7 +23,6 @@ from streammetrics.experiments.contributions import (
     contributions,
     corrected_z,
     rank_contributions,
-    shrink,
 )
 from streammetrics.experiments.estimates import Estimate, fieller_interval
 from streammetrics.experiments.experiment_report import VariantReport
@@ -174,15 +173,12 @@ def _segment(recent: RecentLists, case: _Case, segment: str, named: Mapping[tupl
     lists = {value: tuple(side.get(value, (0, 0, 0))[0] for side in sums) for value in parts}
     sure = {value: each for value, each in parts.items() if min(lists[value]) >= LISTS_MIN}
     estimates = {value: _estimates(case, each, lists[value]) for value, each in sure.items()}
-    variances = [own.variance + against.variance for own, against in estimates.values()]
-    shrunk = shrink([own.mean - against.mean for own, against in estimates.values()], variances)
-    effects = dict(zip(estimates, shrunk.effects, strict=True))
     z = corrected_z(case.experiment.alpha, len(estimates))
-    values = [_value(value, parts[value], lists[value], effects.get(value), estimates.get(value), z) for value in parts]
+    values = [_value(value, parts[value], lists[value], estimates.get(value), z) for value in parts]
     values = [_with_name(each, named.get((segment, each.value))) for each in values]
-    values.sort(key=lambda each: (not each.is_named, -abs(each.shrunk), name_order(each.value)))
+    values.sort(key=lambda each: (not each.is_named, -abs(each.contribution), name_order(each.value)))
     rest = values[VALUES_MAX:]
-    shown = sorted(values[:VALUES_MAX], key=lambda each: (-abs(each.shrunk), name_order(each.value)))
+    shown = sorted(values[:VALUES_MAX], key=lambda each: (-abs(each.contribution), name_order(each.value)))
     return SegmentContributions(
         segment=segment,
         stands_out=any(each.is_named for each in values),
@@ -201,17 +197,14 @@ def _estimates(case: _Case, part: Contribution, lists: Sequence[int]) -> tuple[E
     return own, against
 
 
-def _value(
-    value: str, part: Contribution, lists: Sequence[int], effect: float | None, estimates: tuple[Estimate, Estimate] | None, z: float
-) -> SegmentValue:
+def _value(value: str, part: Contribution, lists: Sequence[int], estimates: tuple[Estimate, Estimate] | None, z: float) -> SegmentValue:
     mean, control_mean = (None if each is None else float(each) for each in (part.mean, part.control_mean))
     interval = None if estimates is None else fieller_interval(*estimates, z)
-    share = float(part.share + part.control_share) / 2
     return SegmentValue(
         value=value,
         lists=lists[0],
         control_lists=lists[1],
-        share=share,
+        share=float(part.share + part.control_share) / 2,
         mean=mean,
         control_mean=control_mean,
         lift=mean / control_mean - 1 if mean is not None and control_mean else None,
@@ -220,7 +213,6 @@ def _value(
         within=float(part.within),
         mix=float(part.mix),
         contribution=float(part.total),
-        shrunk=(0.0 if effect is None else share * effect) + float(part.mix),
     )
 
 

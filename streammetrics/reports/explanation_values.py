@@ -16,7 +16,7 @@ class SegmentValue:
     """One value of a segment in both arms. Unknown values are None.
 
     share: its part of the lists, or items, of both arms. lift_lower, lift_upper: one look, error shared by all values of the segment.
-    within, mix, contribution: exact; `contribution` is their sum. shrunk: the contribution with the shrunk effect.
+    within, mix, contribution: exact; `contribution` is their sum.
     moved, others_lift: what is certain of it (see `experiments.named_values`): its lists moved; its lift differs from that of all others.
     """
 
@@ -32,7 +32,6 @@ class SegmentValue:
     within: float
     mix: float
     contribution: float
-    shrunk: float
     moved: bool = False
     others_lift: float | None = None
 
@@ -43,7 +42,7 @@ class SegmentValue:
 
 @dataclass(frozen=True, slots=True)
 class SegmentContributions:
-    """The contributions of a segment's values, by size of `shrunk`, and of the `others` that are not shown.
+    """The contributions of a segment's values, by size, and of the `others` that are not shown.
 
     stands_out: whether a value is named: it differs from the others by more than noise. Otherwise their order means nothing.
     """

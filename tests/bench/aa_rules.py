@@ -129,7 +129,7 @@ def judge(traffic: Traffic, looks: int = 400, alpha: float = ALPHA) -> Decisions
     rules = {
         "interval": log_evidence_two_sided(z, variances, frozen) >= -np.log(alpha),
         "alarm": log_evidence_one_sided(-z, variances, frozen) >= -np.log(alpha),
-        "user hits": log_evidence_two_sided(standardised(rates, rate_variances), rate_variances, frozen_rates) >= -np.log(alpha / 2),
+        "user hits": log_evidence_two_sided(standardised(rates, rate_variances), rate_variances, frozen_rates) >= -np.log(alpha),
         "reduced": log_evidence_two_sided(standardised(reduced, reduced_variances), reduced_variances, frozen) >= -np.log(alpha),
         "fixed": np.abs(z) > FIXED,
         "per list": np.abs(standardised(means, per_list)) > FIXED,

@@ -34,7 +34,14 @@ def planned(*words: str | Path) -> Any:
 def test_assumptions_give_users_days_and_a_plot() -> None:
     done = streammetrics("plan", "--variation", "0.85", "--users-per-day", "20000", environ={"PYTHONIOENCODING": "utf-8"})
     assert (done.returncode, done.stderr) == (0, "")
-    for words in ("regressed   -10.0 %", "days until the verdict, 10 % to 90 % of experiments", "█", "day 14", "a drop of"):
+    for words in (
+        "regressed   0 %      -10.0 %",
+        "regressed   1 %      -10.0 %",
+        "days until the verdict, 10 % to 90 % of experiments",
+        "█",
+        "day 14",
+        "a drop of",
+    ):
         assert words in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 140
 
@@ -49,8 +56,9 @@ def test_an_encoding_without_blocks_has_no_plot() -> None:
 def test_json_has_the_same_plan() -> None:
     (found,) = planned("--variation", "0.85", "--users-per-day", "1000", "--margin", "0.05", "--lift", "-0.1", "--lift", "0")
     assert found["assumptions"]["margin"] == 0.05
-    drop, safe = found["plans"]
-    assert (drop["verdict"], safe["verdict"]) == ("regressed", "safe")
+    plain, drop, _ = found["plans"]
+    assert [(each["verdict"], each["margin"]) for each in found["plans"]] == [("regressed", 0.0), ("regressed", 0.05), ("safe", 0.05)]
+    assert plain["users"]["p50"] < drop["users"]["p50"]
     assert 1_000 * drop["days"]["p50"] == pytest.approx(drop["users"]["p50"])
     assert drop["users"]["p10"] < drop["users"]["p50"] < drop["users"]["p80"] < drop["users"]["p90"]
     assert [each["days"] for each in found["detectable"]] == [1, 2, 7, 14, 28]

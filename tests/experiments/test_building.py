@@ -121,12 +121,13 @@ def test_without_variance_a_verdict_is_certain_only_of_all_against_none() -> Non
     all_hit, half = ([[1, hit * ONE, hit * ONE, hit, 5, dcg]] * 500 for hit, dcg in ((1, 1 << 40), (1, 1 << 39)))
     found = report_of(Policy(paging=("dcg@10",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, half)}))
     assert found.verdict.word == "inconclusive"
-    assert found.verdict.reason.endswith("so far; all users have the same value, so no confidence can be given")
+    assert found.verdict.reason.endswith("so far; the users of an arm all have the same value, so no confidence can be given")
     credits: dict[tuple[str, str], list[int]] = {}
     for _ in range(500):
         add_credits(credits, {("new", "old"): (1, 1, -1, -1)}, 1)
     (preference,) = report_of(Policy(control="new"), stored({"interleaved": of_users(MEASURES, all_hit)}, credits=credits)).preferences
-    wanted = "old won 100 fewer lists in 100 than it lost against new so far; all users have the same value, so no confidence can be given"
+    alike = "the users of an arm all have the same value, so no confidence can be given"
+    wanted = f"old won 100 fewer lists in 100 than it lost against new so far; {alike}"
     assert (preference.verdict.word, preference.verdict.reason) == ("inconclusive", wanted)
 
 

@@ -1,4 +1,4 @@
-"""Contributions add up exactly, and shrinkage keeps noise from leading."""
+"""Contributions add up exactly, and intervals of segment values hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.contributions import ListSpread, ValueSums, contributions, corrected_z, rank_contributions, shrink
+from streammetrics.experiments.contributions import ListSpread, ValueSums, contributions, corrected_z, rank_contributions
 
 sums = st.integers(0, 60).flatmap(lambda bottom: st.tuples(st.integers(0, bottom << 40 if bottom else 0), st.just(bottom)))
 arms = st.dictionaries(st.sampled_from(["", "home", "search", "_other", "cart"]), sums.map(lambda each: ValueSums(*each)), max_size=5)
@@ -63,46 +63,6 @@ def test_ranks_add_up_to_the_difference_at_the_last_cutoff(steps: list[tuple[int
 
 def test_an_arm_without_lists_has_no_ranks() -> None:
     assert rank_contributions([1], [1], (0, 5)) == ()
-
-
-def test_shrinkage_moves_each_effect_towards_the_common_one() -> None:
-    effects, variances = [-0.2, 0.1, 0.0, 0.02], [1e-2, 1e-4, 1e-4, 1e-4]
-    found = shrink(effects, variances)
-    assert found.between > 0
-    assert abs(found.effects[0]) < abs(effects[0]) / 2  # a noisy effect moves most
-    assert found.effects[1] == pytest.approx(effects[1], abs=0.02)
-
-
-def test_one_value_is_not_shrunk() -> None:
-    assert shrink([-0.2], [1e-4]) == ((-0.2,), 0.0)
-    assert shrink([], []) == ((), 0.0)
-
-
-def test_shrunk_effects_are_nearer_to_the_truth() -> None:
-    random = np.random.default_rng(3)
-    raw, shrunk = [], []
-    for _ in range(200):
-        truth = random.normal(0.0, 0.02, 12)
-        variances = random.choice([1e-5, 1e-3, 1e-2], 12)
-        seen = truth + np.sqrt(variances) * random.standard_normal(12)
-        found = shrink(seen.tolist(), variances.tolist())
-        raw.append(np.mean((seen - truth) ** 2))
-        shrunk.append(np.mean((np.array(found.effects) - truth) ** 2))
-    assert np.mean(shrunk) < 0.2 * np.mean(raw)
-
-
-def test_noise_does_not_lead() -> None:
-    """One large value has a true drop; thirty small ones have none. By the raw effect, noise leads."""
-    random = np.random.default_rng(4)
-    raw_leads, shrunk_leads = [], []
-    for _ in range(300):
-        variances = np.array([1e-5, *[4e-3] * 30])
-        seen = np.array([-0.03, *[0.0] * 30]) + np.sqrt(variances) * random.standard_normal(31)
-        found = shrink(seen.tolist(), variances.tolist())
-        raw_leads.append(int(np.argmin(seen)))
-        shrunk_leads.append(int(np.argmin(found.effects)))
-    assert np.mean(np.array(raw_leads) == 0) < 0.05
-    assert np.mean(np.array(shrunk_leads) == 0) > 0.75
 
 
 def test_bonferroni_widens_the_interval() -> None:

@@ -145,7 +145,7 @@ def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
     assert (plain.judged_lift_upper, reduced.judged_lift_upper) == (plain.lift_upper, plain.reduced.lift_upper)
 
 
-def test_the_share_of_users_with_a_hit_has_half_of_the_error_in_its_interval_and_verdict() -> None:
+def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_verdict() -> None:
     users = MEASURES.named("user_hit_rate@5")
     moments = {"control": arm(1_400, 0.3, 1), "treatment": arm(1_400, 0.3, 2)}
     kept = Stored(experiment="x", scope="start", moments=moments, first_exposures=dict.fromkeys(moments, 1_400), multi_exposed_users=0)
@@ -157,10 +157,10 @@ def test_the_share_of_users_with_a_hit_has_half_of_the_error_in_its_interval_and
     assert scale is not None
     assert arms[0] is not None
     assert arms[1] is not None
-    interval = lift_interval(arms[0], arms[1], scale.mixture(0.1), 0.025)
+    interval = lift_interval(arms[0], arms[1], scale.mixture(0.1), 0.05)
     assert interval is not None
-    assert (own.alpha, own.lift_lower, own.lift_upper) == (0.025, interval.lower, interval.upper)
-    for value, word in ((30, "inconclusive"), (50, "regressed")):
+    assert (own.alpha, own.lift_lower, own.lift_upper) == (0.05, interval.lower, interval.upper)
+    for value, word in ((15, "inconclusive"), (30, "regressed")):
         assert judge(Policy(margin=0.0, paging=("user_hit_rate@5",)), [with_evidence(value, users)])["user_hit_rate@5"].word == word
 
 

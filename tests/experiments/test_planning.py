@@ -9,7 +9,16 @@ import numpy.typing as npt
 import pytest
 
 from streammetrics.experiments.measures import ExperimentError
-from streammetrics.experiments.planning import Assumptions, ComparisonScore, VerdictRules, detectable_lift, more_users, plan, verdict_chance
+from streammetrics.experiments.planning import (
+    Assumptions,
+    ComparisonScore,
+    PlannedWord,
+    VerdictRules,
+    detectable_lift,
+    more_users,
+    plan,
+    verdict_chance,
+)
 from streammetrics.experiments.sequence import Mixture, one_sided
 
 Floats = npt.NDArray[np.float64]
@@ -39,8 +48,34 @@ def test_a_drop_within_the_margin_is_never_found() -> None:
 
 def test_the_chance_agrees_with_the_plan() -> None:
     found = plan(HALF, "regressed", -0.1)
-    assert verdict_chance(HALF, "regressed", -0.1, list(found)) == pytest.approx([0.1, 0.5, 0.8, 0.9], abs=0.01)
-    assert verdict_chance(HALF, "regressed", -0.1, [10.0, 199.0]) == [0.0, 0.0]
+    chances = [verdict_chance(HALF, "regressed", -0.1, users) for users in found]
+    assert chances == pytest.approx([0.1, 0.5, 0.8, 0.9], abs=1e-6)
+    assert [verdict_chance(HALF, "regressed", -0.1, users) for users in (10.0, 199.0)] == [0.0, 0.0]
+
+
+def test_no_plan_is_below_the_first_look() -> None:
+    found = plan(HALF, "regressed", -0.5)
+    assert found.early == found.half == HALF.first_users == 200
+
+
+@pytest.mark.parametrize(
+    ("verdict", "minimum_lift", "margin", "lift"),
+    [("regressed", 0.1, 0.0, -0.1), ("regressed", 0.1, 0.01, -0.1), ("regressed", 0.05, 0.0, -0.05), ("safe", 0.1, 0.05, 0.0)],
+)
+def test_the_plan_equals_simulated_paths_at_our_boundary(verdict: PlannedWord, minimum_lift: float, margin: float, lift: float) -> None:
+    """The simulated looks are 0.4 % of the users apart, so their verdicts come a little later."""
+    assumed = Assumptions(variation=0.85, rules=VerdictRules(margin=margin, minimum_lift=minimum_lift))
+    unit, mixture, drift = assumed.unit_variance, assumed.mixture(verdict), assumed.rules.distance(verdict, lift)
+    users = np.unique(np.round(np.geomspace(assumed.first_users, 60_000, 1_400))).astype(np.float64)
+    bounds = np.array([one_sided(unit / each, mixture, 0.05) * math.sqrt(each / unit) for each in users])
+    random, information = np.random.default_rng(4), users / unit
+    steps, crossings = np.diff(information, prepend=0.0), list[float]()
+    for _ in range(15):
+        scores = np.cumsum(drift * steps + np.sqrt(steps) * random.standard_normal((200, len(steps))), axis=1)
+        beyond = scores >= bounds
+        crossings += np.where(beyond.any(axis=1), users[beyond.argmax(axis=1)], np.inf).tolist()
+    simulated = np.quantile(crossings, (0.1, 0.5, 0.8, 0.9), method="lower")
+    assert list(plan(assumed, verdict, lift)) == pytest.approx(simulated.tolist(), rel=0.08)
 
 
 def test_the_detectable_lift_is_found_by_then() -> None:

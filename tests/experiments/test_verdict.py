@@ -70,7 +70,7 @@ def test_reasons_are_plain_sentences() -> None:
         "12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time"
     )
     assert verdict(-0.12, measure=USER_HITS).reason == (
-        "12 % fewer users with a hit in the first 10 than control; 97.5 % confidence, safe to check at any time"
+        "12 % fewer users with a hit in the first 10 than control; 95 % confidence, safe to check at any time"
     )
     assert verdict(0.053).reason == "5.3 % higher ndcg@10 than control; 95 % confidence, safe to check at any time"
     assert verdict(-0.01, 0.0005).reason == (

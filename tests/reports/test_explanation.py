@@ -141,7 +141,7 @@ def test_contributions_add_up_to_the_difference_and_the_difference_is_that_of_th
                 each.difference, abs=1e-15
             )
             assert all(one.contribution == pytest.approx(one.within + one.mix, abs=1e-17) for one in part.values)
-            assert [abs(one.shrunk) for one in part.values] == sorted((abs(one.shrunk) for one in part.values), reverse=True)
+            assert [abs(one.contribution) for one in part.values] == sorted((abs(one.contribution) for one in part.values), reverse=True)
     assert math.fsum(one.contribution for one in explained(recent)[1].ranks) == pytest.approx(explained(recent)[1].difference, abs=1e-15)
 
 
@@ -205,7 +205,6 @@ def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
     (ndcg, _) = explained(replace(recent, tallies={**recent.tallies, **few}))
     rare = next(each for each in ndcg.segments[0].values if each.value == "rare")
     assert (rare.lift_lower, rare.lift_upper) == (None, None)
-    assert rare.shrunk == rare.mix
     assert ndcg.segments[0].values[0].value == "home"
 
 

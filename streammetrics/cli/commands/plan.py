@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,7 +131,7 @@ def _control_measure(experiment: ExperimentReport, metric: str | None) -> tuple[
 def _planned(
     assumed: Assumptions, options: PlanOptions, users_per_day: float | None, metric: str, experiment: ExperimentReport | None = None
 ) -> ExperimentPlan:
-    rows = tuple(PlanRow(verdict, lift, planned(assumed, verdict, lift)) for verdict, lift in _cases(assumed.rules, options.lifts))
+    rows = tuple(_rows(assumed, options.lifts))
     spans = [(days, days * users_per_day) for days in DAYS] if users_per_day else [(None, float(users)) for users in USERS]
     detectable = tuple(
         DetectableRow(users, days, detectable_lift(assumed, "regressed", users), detectable_lift(assumed, "improved", users))
@@ -142,12 +142,17 @@ def _planned(
     )
 
 
-def _cases(rules: VerdictRules, lifts: Sequence[float]) -> Iterator[tuple[PlannedWord, float]]:
-    """Yield the verdicts and true lifts to plan for: the given ones, or multiples of the effect to detect."""
+def _rows(assumed: Assumptions, lifts: Sequence[float]) -> Iterator[PlanRow]:
+    """Yield a row for each true lift: the given ones, or multiples of the effect to detect. A drop has one at margin 0, too."""
+    rules = assumed.rules
     least = rules.minimum_lift
     for lift in lifts or (-2 * least, -least, -least / 2, least, 0.0):
-        if lift > -1:
-            yield "regressed" if lift < 0 and lift <= -rules.margin else "improved" if lift > 0 else "safe", lift
+        if lift <= -1:
+            continue
+        verdict: PlannedWord = "regressed" if lift < 0 and lift <= -rules.margin else "improved" if lift > 0 else "safe"
+        for margin in sorted({0.0, rules.margin}) if verdict == "regressed" else [rules.margin]:
+            tolerant = replace(assumed, rules=replace(rules, margin=margin))
+            yield PlanRow(verdict, None if verdict == "improved" else margin, lift, planned(tolerant, verdict, lift))
 
 
 def _plain(found: ExperimentPlan) -> dict[str, Any]:
@@ -172,6 +177,7 @@ def _plain(found: ExperimentPlan) -> dict[str, Any]:
         "plans": [
             {
                 "verdict": row.verdict,
+                "margin": row.margin,
                 "lift": row.lift,
                 "users": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.users), strict=True)),
                 "days": dict(zip(("p10", "p50", "p80", "p90"), map(_finite, row.days(found.users_per_day)), strict=True)),

@@ -54,17 +54,17 @@ def contribution_tables(explanations: Sequence[Explanation]) -> Iterator[Rendera
 
 
 def _segments(found: Explanation) -> FittingTable:
-    numbers = ("lists", "control", "contribution", "of the whole", "shrunk", "by share", "lift", "interval (one look)")
+    numbers = ("lists", "control", "contribution", "of the whole", "by share", "lift", "interval (one look)")
     table = FittingTable(("segment", "value"), numbers, grouped=True)
     for part in found.segments:
         for each in part.values:
             of_whole = share_text(each.contribution / found.difference) if found.difference else "-"
             table.add_row(
                 *(part.segment, each.value, f"{each.lists:,}", f"{each.control_lists:,}", f"{each.contribution:+.4f}", of_whole),
-                *(f"{each.shrunk:+.4f}", f"{each.mix:+.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper)),
+                *(f"{each.mix:+.4f}", lift_text(each.lift), interval_text(each.lift_lower, each.lift_upper)),
             )
         if part.others:
-            table.add_row(part.segment, f"{part.others:,} more", "", "", f"{part.others_contribution:+.4f}", "", "", "", "", "")
+            table.add_row(part.segment, f"{part.others:,} more", "", "", f"{part.others_contribution:+.4f}", "", "", "", "")
     return table
 
 

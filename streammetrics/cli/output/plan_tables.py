@@ -25,9 +25,10 @@ BAR_WIDTH: Final = 48
 
 
 class PlanRow(NamedTuple):
-    """The users of both arms until a verdict, if the true lift is `lift`."""
+    """The users of both arms until a verdict with this margin, if the true lift is `lift`. A rise has no margin."""
 
     verdict: PlannedWord
+    margin: float | None
     lift: float
     users: Planned
 
@@ -95,10 +96,10 @@ def _assumptions(found: ExperimentPlan, assumed: Assumptions) -> Iterator[str]:
 
 def _users(found: ExperimentPlan) -> FittingTable:
     unit = () if found.users_per_day is None else tuple(f"days\n{share}" for share in ("10 %", "50 %", "80 %", "90 %"))
-    table = FittingTable(("verdict", "true lift"), (*(f"users\n{share}" for share in ("10 %", "50 %", "80 %", "90 %")), *unit))
+    table = FittingTable(("verdict", "margin", "true lift"), (*(f"users\n{share}" for share in ("10 %", "50 %", "80 %", "90 %")), *unit))
     for row in found.rows:
         days = () if found.users_per_day is None else tuple(_days(each) for each in row.days(found.users_per_day))
-        table.add_row(row.verdict, lift_text(row.lift), *(_count(each) for each in row.users), *days)
+        table.add_row(row.verdict, _margin(row), lift_text(row.lift), *(_count(each) for each in row.users), *days)
     return table
 
 
@@ -123,11 +124,11 @@ class _Ranges:
         show = _count if self._unit == "users" else _days
         axis.add_row(show(low / self._scale), show(high / self._scale))
         title = f"{self._unit} until the verdict, 10 % to 90 % of experiments, on a logarithmic axis"
-        table = Table("verdict", "true lift", box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+        table = Table("verdict", "margin", "true lift", box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
         table.add_column(axis)
         for row in self._rows:
             begin, end = (math.log(each / low) / span for each in (row.users.early, row.users.late))
-            table.add_row(row.verdict, lift_text(row.lift), Bar(1.0, begin, max(end, begin + 1 / BAR_WIDTH), width=BAR_WIDTH))
+            table.add_row(row.verdict, _margin(row), lift_text(row.lift), Bar(1.0, begin, max(end, begin + 1 / BAR_WIDTH), width=BAR_WIDTH))
         yield table
 
 
@@ -137,6 +138,10 @@ def _detectable(found: ExperimentPlan) -> FittingTable:
         when = f"{_count(each.users)} users" if each.days is None else f"day {each.days}"
         table.add_row(when, _count(each.users), *("none" if lift is None else percent(abs(lift)) for lift in (each.drop, each.rise)))
     return table
+
+
+def _margin(row: PlanRow) -> str:
+    return "" if row.margin is None else percent(row.margin)
 
 
 def _count(users: float) -> str:

@@ -40,14 +40,14 @@ function bySegment(each) {
   if (!each.segments.length) return make("p", { class: "note" }, "No segment is tallied. Set windows.segments to see contributions by segment.");
   const rows = each.segments.flatMap((part) => [
     ...part.values.map((one) => [
-      [named(part.segment), "=", named(one.value)], contribution(each, one.contribution), contribution(each, one.shrunk), signedText(one.mix),
+      [named(part.segment), "=", named(one.value)], contribution(each, one.contribution), signedText(one.mix),
       [make("span", { class: "value" }, liftText(one.lift)), fine(intervalText(one))],
       [countText(one.lists), fine(`control ${countText(one.control_lists)}`)],
     ]),
-    ...(part.others ? [[[named(part.segment), `: ${countText(part.others)} more`], contribution(each, part.others_contribution), MISSING, MISSING, MISSING, MISSING]] : []),
+    ...(part.others ? [[[named(part.segment), `: ${countText(part.others)} more`], contribution(each, part.others_contribution), MISSING, MISSING, MISSING]] : []),
   ]);
   return table([`${metricText(each.metric, each.k)} of `, named(each.variant), `: contributions by segment value, ${signedText(each.difference)} in all`],
-    ["Segment", "Contribution", "Shrunk", "By share of lists", "Lift, interval for one look", "Lists"], rows, "rows", [null, "Contribution", "Shrunk", "By share of lists", "Lift", "Lists"]);
+    ["Segment", "Contribution", "By share of lists", "Lift, interval for one look", "Lists"], rows, "rows", [null, "Contribution", "By share of lists", "Lift", "Lists"]);
 }
 
 function byRank(each) {
@@ -86,17 +86,12 @@ export function chosenSegment(view, experiment, stats) {
   }
   const rows = found.map(([each, part, one]) => [
     named(each.variant), [make("span", { class: "value" }, valueText(one.mean)), fine(`control ${valueText(one.control_mean)}`)],
-    [make("span", { class: "value" }, liftText(one.lift)), fine(intervalText(one))],
-    [liftText(one.control_mean ? shrunkEffect(one) / one.control_mean : null), fine(part.stands_out ? "values differ by more than noise" : "values do not differ by more than noise")],
+    [make("span", { class: "value" }, liftText(one.lift)), fine(intervalText(one)), fine(part.stands_out ? "values differ by more than noise" : "values do not differ by more than noise")],
     [countText(one.lists), fine(`control ${countText(one.control_lists)}`)],
   ]);
   const [[{ from_ms: from, end_ms: end }]] = found;
   return make("div", { class: "numbers segment" },
-    table([`${metricText(name, k)} on `, segmentWords(segment), ", exploratory"], ["Variant", "Mean", "Lift, interval for one look", "Shrunk lift", "Lists"], rows, "rows", [null, "Mean", "Lift", "Shrunk lift", "Lists"]),
+    table([`${metricText(name, k)} on `, segmentWords(segment), ", exploratory"], ["Variant", "Mean", "Lift, interval for one look", "Lists"], rows, "rows", [null, "Mean", "Lift", "Lists"]),
     make("p", { class: "note" }, `Final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}. The intervals share their error among all values of the segment. `
       + "They hold for one look, and take the variance per list from all lists of a variant. There is no verdict on a segment."));
-}
-
-function shrunkEffect(one) {
-  return one.share ? (one.shrunk - one.mix) / one.share : null;
 }
