@@ -188,6 +188,10 @@ class Measures:
             self._places[y, d] = Places(*(self._place(*pair) for pair in pairs))
         return self._places[y, d]
 
+    def users_column(self, measure: Measure) -> int:
+        """Return the place of a share of users among all of them."""
+        return measure.top - LISTS - 1 - len(self.columns)
+
     def covariate_places(self, measure: Measure) -> CovariatePlaces:
         """Return the indexes of the moments of a measure's covariate. Raises ExperimentError in a layout without covariates."""
         if not self.covariates:
@@ -280,7 +284,7 @@ class Measures:
         return self._at[(one, other) if one <= other else (other, one)]
 
     def _column_of(self, measure: Measure) -> int:
-        return self.hits[measure.top - LISTS - 1 - len(self.columns)] if measure.kind == "users" else measure.top
+        return self.hits[self.users_column(measure)] if measure.kind == "users" else measure.top
 
     def _bits_of(self, measure: Measure) -> int:
         return self.columns[self._column_of(measure) - LISTS - 1].scale_bits

@@ -1,0 +1,251 @@
+"""What is counted by hour and by entry, so that lists are compared with lists of the same hour, of users who came at the same time. Pure.
+
+The entry of a user is the hour of their first counted list in the run, in any variant. A list is counted in a block of hours and with the
+entry of its user, which needs less detail the longer the user has been there: the hour while the user is younger than 8 hours, the block
+of 8 hours while younger than 2 days, the UTC day while younger than 8 days, then the block of 8 days. All blocks count from the epoch.
+
+Everything here is a sum of integers. If there are too many blocks, neighbours are added, and all blocks have the next of `LENGTHS`. Adding
+commutes with that, so the parts of tasks may be merged in any way.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from streammetrics.experiments.moments import add
+
+HOUR_MS: Final = 3_600_000
+LENGTHS: Final = (1, 2, 4, 8, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144)
+"""Lengths of blocks in hours. Each is a multiple of the one before, and those from 24 on are whole days."""
+BLOCKS_MAX: Final = 96
+"""Blocks with lists in one scope, and entries in one table: 4 days by the hour, 32 days by 8 hours, 96 days by the day."""
+SEGMENT_VALUES_MAX: Final = 32
+"""Values of one segment that new users are counted by; all others are one. Those with the least CRC-32 stay, so that it does not matter
+in which order values appear, and in which task."""
+OTHER_VALUES: Final = "_other"
+
+
+class Entry(NamedTuple):
+    """When users came: in a block of hours since the epoch."""
+
+    hours: int
+    block: int
+
+    @property
+    def first_hour(self) -> int:
+        return self.hours * self.block
+
+    def in_blocks(self, hours: int) -> Entry:
+        """Return the block of at least these hours that holds this one.
+
+        >>> Entry(1, 50).in_blocks(24), Entry(24, 2).in_blocks(8)
+        (Entry(hours=24, block=2), Entry(hours=24, block=2))
+        """
+        return self if hours <= self.hours else Entry(hours, self.first_hour // hours)
+
+
+def entry_of(came: int, hour: int) -> Entry:
+    """Return the entry of a user who came in one hour, for a list in another hour (both since the epoch).
+
+    >>> entry_of(100, 107), entry_of(100, 108), entry_of(100, 148), entry_of(100, 292)
+    (Entry(hours=1, block=100), Entry(hours=8, block=12), Entry(hours=24, block=4), Entry(hours=192, block=0))
+    """
+    age = hour - came
+    hours = 1 if age < 8 else 8 if age < 48 else 24 if age < 192 else 192
+    return Entry(hours, came // hours)
+
+
+class HourRow:
+    """What is counted in one block of hours.
+
+    totals: by variant and entry, the lists and the sums of the columns, as in a user's totals. new_users: users whose first list in the
+    scope is in this block, by its variant. values: the same by segment and value of that list; only in the scope of a run. moves: users
+    who had lists in the first variant alone, and have their first one in the second here; only in the scope of a run.
+    """
+
+    __slots__ = ("moves", "new_users", "totals", "values")
+
+    def __init__(self) -> None:
+        self.totals: dict[tuple[str, Entry], list[int]] = {}
+        self.new_users: dict[str, int] = {}
+        self.values: dict[tuple[str, str], dict[str, int]] = {}
+        self.moves: dict[tuple[str, str], int] = {}
+
+    def add_totals(self, variant: str, entry: Entry, more: Sequence[int]) -> None:
+        known = self.totals.get((variant, entry))
+        self.totals[variant, entry] = [*more] if known is None else add(known, more)
+
+    def add_value(self, segment: str, value: str, variant: str, users: int) -> None:
+        _count(self.values.setdefault((segment, value), {}), variant, users)
+
+    def add_row(self, row: HourRow, entry_hours: int) -> None:
+        """Add another row. Entries have at least the given length."""
+        for (variant, entry), more in row.totals.items():
+            self.add_totals(variant, entry.in_blocks(entry_hours), more)
+        for variant, users in row.new_users.items():
+            _count(self.new_users, variant, users)
+        for pair, users in row.moves.items():
+            _count(self.moves, pair, users)
+        for (segment, value), variants in row.values.items():
+            for variant, users in variants.items():
+                self.add_value(segment, value, variant, users)
+
+
+class Hours:
+    """The rows of a scope by block. Block b has the hours from b * length on, and before (b + 1) * length.
+
+    >>> hours = Hours()
+    >>> for hour in range(200): hours.row(hour).new_users["control"] = 1
+    >>> hours.bound()
+    True
+    >>> hours.length, len(hours.rows), hours.rows[7].new_users
+    (4, 50, {'control': 4})
+    """
+
+    __slots__ = ("length", "rows")
+
+    def __init__(self, length: int = 1) -> None:
+        self.length = length
+        self.rows: dict[int, HourRow] = {}
+
+    def row(self, hour: int) -> HourRow:
+        """Return the row of an hour. A new row is created."""
+        block = hour // self.length
+        row = self.rows.get(block)
+        if row is None:
+            row = self.rows[block] = HourRow()
+        return row
+
+    def entry_of(self, came: int, hour: int) -> Entry:
+        """Return the entry of a user who came in one hour, in the row of another hour."""
+        return entry_of(came, hour).in_blocks(self.entry_hours)
+
+    @property
+    def entry_hours(self) -> int:
+        """The least length of an entry: a row of many hours would have too many entries otherwise."""
+        return max(hours for hours in (1, 8, 24, 192) if hours <= self.length)
+
+    def bound(self) -> bool:
+        """Lengthen the blocks until there are few enough. Returns whether that changed rows."""
+        length = self.length
+        while len(self.rows) > BLOCKS_MAX:
+            self._lengthen(LENGTHS[LENGTHS.index(self.length) + 1])
+        return self.length != length
+
+    def _lengthen(self, length: int) -> None:
+        rows, times, self.rows = self.rows, length // self.length, {}
+        self.length = length
+        for block, row in rows.items():
+            self.row(block * length // times).add_row(row, self.entry_hours)
+
+    def bound_values(self) -> set[int]:
+        """Leave SEGMENT_VALUES_MAX values to each segment. Returns the blocks whose rows changed."""
+        of_segments: dict[str, set[str]] = {}
+        for segment, value in {key for row in self.rows.values() for key in row.values}:
+            of_segments.setdefault(segment, set()).add(value)
+        changed = set[int]()
+        for segment, values in of_segments.items():
+            in_order = sorted(values - {OTHER_VALUES}, key=lambda value: (zlib.crc32(value.encode()), value))
+            for value in in_order[SEGMENT_VALUES_MAX:]:
+                for block, row in self.rows.items():
+                    for variant, users in row.values.pop((segment, value), {}).items():
+                        row.add_value(segment, OTHER_VALUES, variant, users)
+                        changed.add(block)
+        return changed
+
+    def new_users(self) -> dict[str, int]:
+        """Return all new users by variant."""
+        users: dict[str, int] = {}
+        for row in self.rows.values():
+            for variant, count in row.new_users.items():
+                _count(users, variant, count)
+        return users
+
+    def lists(self, variant: str) -> dict[int, int]:
+        """Return the lists of a variant by block."""
+        found: dict[int, int] = {}
+        for block, row in self.rows.items():
+            for (name, _), totals in row.totals.items():
+                if name == variant:
+                    _count(found, block, totals[0])
+        return found
+
+
+def merge_hours(parts: Iterable[Hours]) -> Hours:
+    """Return the rows of all parts, in blocks of the longest length or longer. The parts do not change.
+
+    >>> one, other = Hours(), Hours(2)
+    >>> one.row(5).new_users["control"], other.row(4).new_users["control"] = 3, 4
+    >>> merged = merge_hours([one, other])
+    >>> merged.length, merged.new_users(), one.new_users()
+    (2, {'control': 7}, {'control': 3})
+    """
+    known = [part for part in parts if part.rows]
+    total = Hours(max((part.length for part in known), default=1))
+    for part in known:
+        for block, row in part.rows.items():
+            total.row(block * part.length).add_row(row, total.entry_hours)
+    total.bound()
+    total.bound_values()
+    return total
+
+
+class EntrySums:
+    """Integers by variant and entry, in at most BLOCKS_MAX different entries of at least some hours.
+
+    >>> sums = EntrySums(24)
+    >>> sums.add("control", Entry(1, 25), [1, 2]) == sums.add("control", Entry(24, 1), [1, 1])
+    True
+    >>> sums.sums
+    {('control', Entry(hours=24, block=1)): [2, 3]}
+    """
+
+    __slots__ = ("hours", "sums")
+
+    def __init__(self, hours: int = 1) -> None:
+        self.hours = hours
+        self.sums: dict[tuple[str, Entry], list[int]] = {}
+
+    def add(self, variant: str, entry: Entry, more: Sequence[int]) -> tuple[str, Entry]:
+        """Add to the sums of an entry, and return its key."""
+        key = variant, entry.in_blocks(self.hours)
+        known = self.sums.get(key)
+        self.sums[key] = [*more] if known is None else add(known, more)
+        return key
+
+    def bound(self) -> bool:
+        """Lengthen the entries until there are few enough. Returns whether that changed any."""
+        hours = self.hours
+        while len({entry for _, entry in self.sums}) > BLOCKS_MAX:
+            self.lengthen(LENGTHS[LENGTHS.index(self.hours) + 1])
+        return self.hours != hours
+
+    def lengthen(self, hours: int) -> None:
+        """Let all entries have at least these hours."""
+        sums, self.sums, self.hours = self.sums, {}, hours
+        for (variant, entry), more in sums.items():
+            self.add(variant, entry, more)
+
+    def by_variant(self) -> dict[str, list[int]]:
+        """Return the sums of each variant over all entries."""
+        total: dict[str, list[int]] = {}
+        for (variant, _), more in self.sums.items():
+            total[variant] = add(total[variant], more) if variant in total else more
+        return total
+
+
+def merge_entries(parts: Iterable[EntrySums]) -> EntrySums:
+    """Return the sums of all parts. The parts do not change."""
+    known = [part for part in parts if part.sums]
+    total = EntrySums(max((part.hours for part in known), default=1))
+    for part in known:
+        for (variant, entry), more in part.sums.items():
+            total.add(variant, entry, more)
+    total.bound()
+    return total
+
+
+def _count(counts: dict[Any, int], key: object, more: int) -> None:
+    counts[key] = counts.get(key, 0) + more

@@ -1,0 +1,184 @@
+"""Two arms compared in cells of hour and entry, by brute force from raw lists, in fractions. One measure, each list with (y, d)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
+
+CHAIN = (1, 2, 4, 8, 24, 48, 96, 192, 384, 768)
+Block: TypeAlias = tuple[int, int]
+"""Length of a block in hours, and its number since the epoch."""
+
+
+class RawList(NamedTuple):
+    """A list of a user: the hour since the epoch, its variant, and what it adds to a measure's numerator and denominator."""
+
+    user: str
+    hour: int
+    variant: str
+    y: int
+    d: int = 1
+
+
+class ArmResult(NamedTuple):
+    mean: Fraction
+    variance: Fraction
+    users: int
+    effective_users: Fraction
+
+
+class PairResult(NamedTuple):
+    treatment: ArmResult
+    control: ArmResult
+    covariance: Fraction
+    weight: Fraction
+
+
+def wider(block: Block, hours: int) -> Block:
+    return block if block[0] >= hours else (hours, block[0] * block[1] // hours)
+
+
+def length_of(numbers: set[int]) -> int:
+    """Return the least length at which these hours are in at most 96 blocks."""
+    return next(length for length in CHAIN if len({hour // length for hour in numbers}) <= 96)
+
+
+def came(lists: Sequence[RawList]) -> dict[str, int]:
+    """Return the hour of each user's first list, in any variant."""
+    return {user: min(each.hour for each in lists if each.user == user) for user in {each.user for each in lists}}
+
+
+def entry(first: int, hour: int, length: int) -> Block:
+    age = hour - first
+    kind = 1 if age < 8 else 8 if age < 48 else 24 if age < 192 else 192
+    least = 1 if length < 8 else 8 if length < 24 else 24 if length < 192 else 192
+    return wider((1, first), max(kind, least))
+
+
+def hour_rows(lists: Sequence[RawList]) -> dict[tuple[int, str, Block], tuple[int, int, int]]:
+    """Return lists, y and d by block, variant and entry."""
+    first, length = came(lists), length_of({each.hour for each in lists})
+    found: dict[tuple[int, str, Block], tuple[int, int, int]] = {}
+    for each in lists:
+        key = each.hour // length, each.variant, entry(first[each.user], each.hour, length)
+        count, y, d = found.get(key, (0, 0, 0))
+        found[key] = count + 1, y + each.y, d + each.d
+    return found
+
+
+def compare(
+    lists: Sequence[RawList], treatment: str, control: str, *, by_entry: bool = True, silent: Sequence[tuple[int, int]] = ()
+) -> PairResult | None:
+    """Return both arms. `silent`: hours that are left out, from the first on and before the end."""
+    length = length_of({each.hour for each in lists})
+    in_use = [
+        each
+        for each in lists
+        if each.variant in (treatment, control) and not any(start <= each.hour // length * length < end for start, end in silent)
+    ]
+    entries = _entries(in_use, came(lists), length, by_entry)
+    cells = _cells(in_use, entries, length, by_entry)
+    weight, tops, parts = _weights(in_use, cells, (treatment, control))
+    if not weight:
+        return None
+    arms = [each for each in lists if each.variant in (treatment, control)]
+    days = _Days(arms, came(lists), {block for block in entries if block[0] > 24})
+    results = []
+    for arm, other in ((treatment, control), (control, treatment)):
+        variance = effective = Fraction(0)
+        for day in days.of(arm):
+            squared = sum(
+                part**2 * each.d for each, part in zip(in_use, parts, strict=True) if each.variant == arm and days.day_of[each.user] == day
+            )
+            variance += days.spread(arm, other, day) * squared
+            own = days.users(arm, day)
+            effective += Fraction(sum(d * d for _, d in own), sum(d for _, d in own)) * squared
+        effective_users = weight**2 / effective if effective else Fraction(0)
+        results.append(ArmResult(tops[arm] / weight, variance / weight**2, len(days.totals[arm]), effective_users))
+    return PairResult(results[0], results[1], days.covariance(treatment, control), weight)
+
+
+def _entries(in_use: Sequence[RawList], first: Mapping[str, int], length: int, by_entry: bool) -> list[Block]:
+    """Return the entry of each list. Thin entries are longer ones."""
+    entries = [entry(first[each.user], each.hour, length) for each in in_use]
+    for hours, longer in ((1, 8), (8, 24)) if by_entry else ():
+        counts = Counter(entries)
+        entries = [wider(block, longer) if block[0] == hours and counts[block] < 40 else block for block in entries]
+    return entries
+
+
+def _cells(in_use: Sequence[RawList], entries: Sequence[Block], length: int, by_entry: bool) -> list[tuple[Block | None, int]]:
+    """Return the cell of each list: its entry if entries are apart, and a number."""
+    cells: dict[int, tuple[Block | None, int]] = {}
+    for sequence in set(entries) if by_entry else {None}:
+        numbers = [number for number, block in enumerate(entries) if sequence in (block, None)]
+        cell = count = 0
+        for step in sorted({in_use[number].hour // length for number in numbers}):
+            cell, count = (cell + 1, 0) if count >= 40 else (cell, count)
+            own = [number for number in numbers if in_use[number].hour // length == step]
+            cells |= dict.fromkeys(own, (sequence, cell))
+            count += len(own)
+    return [cells[number] for number in range(len(in_use))]
+
+
+def _weights(
+    in_use: Sequence[RawList], cells: Sequence[tuple[Block | None, int]], arms: tuple[str, str]
+) -> tuple[Fraction, dict[str, Fraction], list[Fraction]]:
+    """Return the weight of all cells, the weighted sum of each arm, and the part of each list."""
+    weight, tops, parts = Fraction(0), dict.fromkeys(arms, Fraction(0)), dict.fromkeys(range(len(in_use)), Fraction(0))
+    for cell in set(cells):
+        own = {arm: [number for number, each in enumerate(in_use) if cells[number] == cell and each.variant == arm] for arm in arms}
+        d = {arm: sum(in_use[number].d for number in numbers) for arm, numbers in own.items()}
+        if all(d.values()):
+            w = Fraction(d[arms[0]] * d[arms[1]], sum(d.values()))
+            weight += w
+            for arm, numbers in own.items():
+                tops[arm] += w * Fraction(sum(in_use[number].y for number in numbers), d[arm])
+                parts |= dict.fromkeys(numbers, w / d[arm])
+    return weight, tops, list(parts.values())
+
+
+class _Days:
+    """The users of each arm and day of entry."""
+
+    def __init__(self, lists: Sequence[RawList], first: Mapping[str, int], longer: set[Block]) -> None:
+        self.day_of = {user: _day(hour, longer) for user, hour in first.items()}
+        self.totals: dict[str, dict[str, tuple[int, int]]] = {}
+        for each in lists:
+            y, d = self.totals.setdefault(each.variant, {}).get(each.user, (0, 0))
+            self.totals[each.variant][each.user] = y + each.y, d + each.d
+
+    def users(self, arm: str, day: Block | None = None) -> list[tuple[int, int]]:
+        return [sums for user, sums in self.totals.get(arm, {}).items() if day in (None, self.day_of[user])]
+
+    def of(self, arm: str) -> set[Block]:
+        return {day for day in self.day_of.values() if sum(d for _, d in self.users(arm, day))}
+
+    def mean(self, users: Sequence[tuple[int, int]]) -> Fraction:
+        return Fraction(sum(y for y, _ in users), sum(d for _, d in users))
+
+    def squares(self, arm: str, day: Block) -> Fraction:
+        users = self.users(arm, day)
+        few = len(users) < 10
+        m = self.mean(self.users(arm) if few else users)
+        return sum(((y - m * d) ** 2 for y, d in users), Fraction(0)) * (1 if few else Fraction(len(users), len(users) - 1))
+
+    def spread(self, arm: str, other: str, day: Block) -> Fraction:
+        """Return U / D of an arm, at least that of both together if it is the smaller one."""
+        lists = [sum(d for _, d in self.users(name, day)) for name in (arm, other)]
+        squares = [self.squares(name, day) if d else Fraction(0) for name, d in zip((arm, other), lists, strict=True)]
+        is_smaller = lists[1] and len(self.users(arm, day)) < len(self.users(other, day))
+        return max(squares[0] / lists[0], (squares[0] + squares[1]) / sum(lists)) if is_smaller else squares[0] / lists[0]
+
+    def covariance(self, one: str, other: str) -> Fraction:
+        m, n = (self.mean(self.users(name)) for name in (one, other))
+        ours, theirs = self.totals[one], self.totals[other]
+        both = ((*ours[user], *theirs[user]) for user in ours if user in theirs)
+        lists = [sum(d for _, d in own.values()) for own in (ours, theirs)]
+        return sum(((y - m * d) * (x - n * e) for y, d, x, e in both), Fraction(0)) / (lists[0] * lists[1])
+
+
+def _day(first: int, longer: set[Block]) -> Block:
+    return next((block for hours in (768, 384, 192, 96, 48) if (block := (hours, first // hours)) in longer), (24, first // 24))
