@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from streammetrics.events.encodings.sent_value import Headers
+from streammetrics.events.sent_value import Headers
 
 PREFIX: Final = "ce_"
 FIELD: Final = "ce"

@@ -17,11 +17,11 @@ import msgspec
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import cloudevents
 from streammetrics.events.batches import decoded_batch, elements_of
-from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.fields import is_text
 from streammetrics.events.json_text import read_document
 from streammetrics.events.malformed import malformed, without_traceback
 from streammetrics.events.model import Event
+from streammetrics.events.sent_value import SentValue
 
 Envelope: TypeAlias = Literal["none", "connect", "debezium", "cloudevents", "hits", "kcat", "otlp", "batch"]
 _Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]

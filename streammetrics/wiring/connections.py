@@ -42,7 +42,7 @@ def kafka_connection(settings: Settings) -> KafkaConnection:
         sasl_mechanism=kafka.sasl_mechanism or None,
         sasl_username=kafka.sasl_username,
         sasl_password=secret_text(kafka.sasl_password),
-        headers=reads_headers(settings),
+        whole_records=reads_headers(settings),
         oauth=_oauth_login(kafka) if kafka.sasl_mechanism == "OAUTHBEARER" else None,
     )
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events.encodings.decoder import encoded
-from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.sent_value import SentValue
 from streammetrics.wiring.registry import build_schemas
 
 if TYPE_CHECKING:
     from streammetrics.config import Settings
     from streammetrics.config.results import EventSettings
     from streammetrics.events import Decoder
-    from streammetrics.events.encodings.sent_value import ToJson
+    from streammetrics.events.sent_value import ToJson
 
 
 INSTALL: Final = "pip install 'streammetrics[registry]'"

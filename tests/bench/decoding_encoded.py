@@ -15,9 +15,9 @@ from streammetrics.events import decoder, topic_decoder
 from streammetrics.events.encodings.decoder import encoded
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import SchemaText
-from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.sent_value import SentValue
 from tests.bench.decoding import LIMITS, MAPPED, MAPPED_LIST, NATIVE_FEEDBACK, NATIVE_LIST, RULES, cost_of
 from tests.bench.parts import WrongAnswerError
 from tests.fuzz.topics import avro_bytes, frame, proto_bytes

@@ -11,9 +11,9 @@ from cloudevents.core.bindings.kafka import to_binary_event, to_structured_event
 from cloudevents.core.v1.event import CloudEvent
 
 from streammetrics.events import EventLimits, Feedback, MalformedEvent, native_decoder, topic_decoder
-from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.envelopes import without_envelope
 from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events.sent_value import SentValue
 from tests.support.tables import for_each
 
 RULE: dict[str, Any] = {

@@ -21,9 +21,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from streammetrics.config import Settings
 from streammetrics.connectors.registry.protoc import compiled
 from streammetrics.events.encodings.schema_text import SchemaText
-from streammetrics.events.encodings.sent_value import SentValue
 from streammetrics.events.mappings.rules import PRESETS
 from streammetrics.events.mappings.text_rows import SNOWPLOW_COLUMNS
+from streammetrics.events.sent_value import SentValue
 from tests.events.mappings.samples import ECOMMERCE, ISO, NOON, PRODUCTS, RECORDS, TABLES
 from tests.fuzz.mutations import damaged_record, with_odd_values
 from tests.support.registry import AVRO_FEEDBACK, AVRO_IMPRESSION, JSON_SCHEMA, PROTO

@@ -58,8 +58,8 @@ class KafkaConnection:
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     oauth: OAuthLogin | None = None
-    headers: bool = False
-    """Whether records are read with their headers, as `SentValue`."""
+    whole_records: bool = False
+    """Whether records are read with key, headers and timestamp, as `SentValue`."""
 
     @property
     def start_text(self) -> str:

@@ -14,7 +14,7 @@ from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
-from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.sent_value import SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 

@@ -25,7 +25,7 @@ POLL_MS = 200
 
 
 class RecentRecord(NamedTuple):
-    """One record. A value with headers has them (see `SentValue`). `ts` is its own timestamp (epoch ms, -1 if it has none)."""
+    """One record. Its value has key, headers and timestamp too (see `SentValue`). `ts` is its own timestamp (epoch ms, -1 if unknown)."""
 
     partition: int
     offset: int
@@ -85,7 +85,7 @@ def _read(consumer: Any, ends: Mapping[Input, int]) -> dict[Input, list[RecentRe
         for partition, records in consumer.poll(timeout_ms=POLL_MS).items():
             place = Input(*partition)
             found[place] += [
-                RecentRecord(place.partition, each.offset, each.timestamp, each.key, as_record(each, with_headers=True).value)
+                RecentRecord(place.partition, each.offset, each.timestamp, each.key, as_record(each, whole=True).value)
                 for each in records
                 if each.offset < ends[place]
             ]

@@ -251,7 +251,7 @@ class Repartitioner:
         )
 
     def _keyed(self, origin: Input, record: Any) -> KeyedRecord:
-        found = self._decoders[origin.topic](self._value_of(as_record(record, with_headers=True)))
+        found = self._decoders[origin.topic](self._value_of(as_record(record, whole=True)))
         events = [event for event in found if not isinstance(event, MalformedEvent)]
         is_refused = not events and any(isinstance(event, MalformedEvent) and event.reason != IGNORED for event in found)
         users = {event.user_id for event in events}

@@ -192,7 +192,7 @@ class KafkaSource:
     def _build(self) -> None:
         """Build a consumer and subscribe. Raises SourceError. A failed start leaves nothing behind."""
         consumer, self._network = new_consumer(self._settings)
-        self._as_records = fast_fetch.install(consumer, self._settings.headers)
+        self._as_records = fast_fetch.install(consumer, self._settings.whole_records)
         self._fenced = fencing.install(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(self._settings.topics), listener=self._assignment)
@@ -259,7 +259,7 @@ class KafkaSource:
     def _records(self, batch: Sequence[Any]) -> Sequence[Record]:
         if self._as_records:
             return batch
-        return [fast_fetch.as_record(record, self._settings.headers) for record in batch]
+        return [fast_fetch.as_record(record, self._settings.whole_records) for record in batch]
 
     def _switch(self, inputs: Iterable[Input], pause: bool) -> None:
         if self._consumer is None:

@@ -13,7 +13,7 @@ from streammetrics.events.encodings.frames import APICURIO_BYTES, CONFLUENT_BYTE
 from streammetrics.events.encodings.json_schema import checked_json_reader, json_reader
 from streammetrics.events.encodings.protobuf import ProtobufSchema
 from streammetrics.events.encodings.schema_text import MissingPackageError, SchemaProblemError, SchemaText
-from streammetrics.events.encodings.sent_value import ToJson
+from streammetrics.events.sent_value import ToJson
 
 FileEncoding: TypeAlias = Literal["json", "avro", "protobuf"]
 Frame: TypeAlias = Literal["none", "confluent", "apicurio", "single_object"]

@@ -22,7 +22,7 @@ from streammetrics.connectors.source import SchemaWait
 from streammetrics.errors import ConfigError, Problem
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import MissingPackageError, SchemaProblemError, of_unknown_schema, of_unusable_schema
-from streammetrics.events.encodings.sent_value import ToJson
+from streammetrics.events.sent_value import ToJson
 
 SCHEMAS_MAX: Final = 1_000
 UNKNOWN_SECONDS: Final = 60.0

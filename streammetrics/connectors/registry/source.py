@@ -14,7 +14,7 @@ from streammetrics.connectors.registry.schemas import SchemaKey, Schemas
 from streammetrics.connectors.source import Input, PollResult, Record, Source, SourceHealth
 from streammetrics.events.encodings.frames import IdKind, SchemaRef, frame_key, framed_ref, header_key, header_ref
 from streammetrics.events.encodings.schema_text import of_unusable_schema
-from streammetrics.events.encodings.sent_value import SentValue, ToJson
+from streammetrics.events.sent_value import SentValue, ToJson
 
 WAITING_POLL_SECONDS: Final = 0.02
 """Longest poll while records wait for a schema: most registries answer within that time."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from streammetrics.events.encodings.avro_aliases import AliasAdder, alias_adder
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText, damaged, encode_json, needed
-from streammetrics.events.encodings.sent_value import ToJson
+from streammetrics.events.sent_value import ToJson
 
 SINGLE_OBJECT_BYTES: Final = 10
 """The marker and the fingerprint before the body in single object encoding."""

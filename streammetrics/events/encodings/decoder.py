@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.encodings.sent_value import SentValue, ToJson
 from streammetrics.events.fields import check_value
 from streammetrics.events.malformed import without_traceback
 from streammetrics.events.model import Event, EventLimits
+from streammetrics.events.sent_value import SentValue, ToJson
 
 _Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
-from streammetrics.events.encodings.sent_value import Headers
+from streammetrics.events.sent_value import Headers
 
 IdKind: TypeAlias = Literal["schema_id", "global_id", "content_id", "guid"]
 """What an id means: Confluent's schema id, Apicurio's global or content id, or Confluent's GUID."""

@@ -9,7 +9,7 @@ import msgspec
 
 from streammetrics.events.encodings.json_schema_bounds import SchemaBounds
 from streammetrics.events.encodings.schema_text import SchemaProblemError, SchemaText, damaged, needed
-from streammetrics.events.encodings.sent_value import ToJson
+from streammetrics.events.sent_value import ToJson
 
 _parse = msgspec.json.Decoder().decode
 

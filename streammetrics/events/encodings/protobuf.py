@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from streammetrics.events.encodings.avro import nonfinite_as_text
 from streammetrics.events.encodings.frames import message_indexes
 from streammetrics.events.encodings.schema_text import SchemaProblemError, damaged, encode_json, needed
-from streammetrics.events.encodings.sent_value import ToJson
+from streammetrics.events.sent_value import ToJson
 
 _Convert: TypeAlias = Callable[[Any], Any]
 _STRING, _BYTES = 9, 12

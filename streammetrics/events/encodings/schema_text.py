@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.encodings.sent_value import ToJson
+from streammetrics.events.sent_value import ToJson
 
 SchemaType: TypeAlias = Literal["AVRO", "PROTOBUF", "JSON"]
 

@@ -15,7 +15,7 @@ import pytest
 from streammetrics.connectors.registry.schemas import Schemas
 from streammetrics.connectors.registry.source import loaded
 from streammetrics.events.encodings.schema_text import SchemaText
-from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.sent_value import SentValue
 from tests.connectors.registry.fakes import FakeRegistry
 
 AVRO = {

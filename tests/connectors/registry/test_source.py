@@ -15,7 +15,7 @@ from streammetrics.connectors.registry.source import SchemaSource, loaded
 from streammetrics.connectors.source import Input, PollResult, Record
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events.encodings.schema_text import MissingPackageError, SchemaText
-from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.sent_value import SentValue
 from tests.connectors.registry.fakes import CLICK, FakeRegistry, FakeSource, framed, records
 from tests.servers.process import wait_until
 

@@ -24,24 +24,27 @@ from kafka.structs import TopicPartition
 from streammetrics.connectors.kafka.patches.limited_batches import BatchTooLargeError
 from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
 from streammetrics.connectors.source import Record
-from streammetrics.events.encodings.sent_value import NO_HEADERS, Headers, SentValue
+from streammetrics.events.sent_value import Headers, SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 
 
-def as_record(read: Any, with_headers: bool = False) -> Record:
-    """Convert a record that the client read. Records of format 0 have no timestamp and get -1."""
-    value = SentValue.of(read.value, dict(read.headers)) if with_headers and read.value and read.headers else read.value
-    return Record(read.offset, -1 if read.timestamp is None else read.timestamp, value)
+def as_record(read: Any, whole: bool = False) -> Record:
+    """Convert a record that the client read. Records of format 0 have no timestamp and get -1. `whole`: see `FastPartitionRecords`."""
+    stamp, value = -1 if read.timestamp is None else read.timestamp, read.value
+    if whole:
+        value = SentValue.of(value or b"", dict(read.headers or ()), key=read.key, timestamp_ms=stamp)
+    return Record(read.offset, stamp, value)
 
 
 class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
     """The client's reader of one fetched chunk, which yields `Record`.
 
-    `with_headers` reads values with their headers. `next_fetch_offset` must be right after every record: a poll may stop within a batch.
+    `whole` reads values as `SentValue`, with key, headers and timestamp. `next_fetch_offset` must be right after every record: a poll may
+    stop within a batch.
     """
 
-    with_headers = False
+    whole = False
 
     def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[Record]:
         try:
@@ -61,7 +64,7 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
                     self.next_fetch_offset = batch.next_offset
                     continue
                 self.bytes_read += batch.size_in_bytes
-                for record in records_of(batch, self.with_headers):
+                for record in records_of(batch, self.whole):
                     self.next_fetch_offset = record[0] + 1
                     yield record
             else:
@@ -70,7 +73,7 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
                     if self.check_crcs and not old.validate_crc():
                         raise CorruptRecordError(f"the record of {tp.topic} [{tp.partition}] at offset {old.offset} has a wrong checksum")
                     self.next_fetch_offset = old.offset + 1
-                    yield as_record(old, self.with_headers)
+                    yield as_record(old, self.whole)
         # Compaction may remove a batch's last record, but the batch keeps its last offset. Without this it would be fetched for ever.
         if last is not None and last.magic == 2:
             self.next_fetch_offset = last.next_offset
@@ -87,20 +90,20 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
         return bool(batch.is_control_batch)
 
 
-class FastPartitionRecordsWithHeaders(FastPartitionRecords):
-    """The same for records that are read with their headers."""
+class WholePartitionRecords(FastPartitionRecords):
+    """The same for records that are read whole."""
 
-    with_headers = True
+    whole = True
 
 
-def install(consumer: KafkaConsumer, with_headers: bool = False) -> bool:
+def install(consumer: KafkaConsumer, whole: bool = False) -> bool:
     """Make the consumer's `poll` return `Record`s. Where that is not safe, log why and return False."""
     try:
         _check()
         fetcher = consumer._fetcher
         if fetcher.PartitionRecords is not Fetcher.PartitionRecords:
             raise AttributeError("the fetcher's reader was already replaced")
-        fetcher.PartitionRecords = FastPartitionRecordsWithHeaders if with_headers else FastPartitionRecords
+        fetcher.PartitionRecords = WholePartitionRecords if whole else FastPartitionRecords
     except Exception as error:  # a changed client may raise anything, and its own way is correct
         log.warning("fast fetch is off: kafka-python's private names have changed", effect="reading is slower", reason=repr(error))
         return False
@@ -125,11 +128,12 @@ def _check() -> None:
         if fast.take(2) != expected or not expected or fast.next_fetch_offset != stock.next_fetch_offset:
             raise ValueError(f"the fast reader differs from the client, which reads {expected}")
     for wanted in (False, True):
-        whole = [as_record(record, wanted) for record in Fetcher.PartitionRecords(0, partition, MemoryRecords(data)).take(3)]
+        expected = [as_record(record, wanted) for record in Fetcher.PartitionRecords(0, partition, MemoryRecords(data)).take(3)]
         for found in (columns(MemoryRecords(data).next_batch(), wanted), list(walk(MemoryRecords(data).next_batch(), wanted))):
-            if found != whole or [_headers(record) for record in found] != [_headers(record) for record in whole]:
-                raise ValueError(f"the fast decoders differ from the client, which reads {whole}")
+            if found != expected or list(map(_rest, found)) != list(map(_rest, expected)):
+                raise ValueError(f"the fast decoders differ from the client, which reads {expected}")
 
 
-def _headers(record: Record) -> Headers:
-    return record.value.headers if type(record.value) is SentValue else NO_HEADERS
+def _rest(record: Record) -> tuple[Headers, bytes | None, int] | None:
+    value = record.value
+    return (value.headers, value.key, value.timestamp_ms) if type(value) is SentValue else None

@@ -1,4 +1,4 @@
-"""Decode the records of a batch of format 2 (Kafka 0.11 and later) from its bytes. Keys are skipped, and headers unless they are wanted.
+"""Decode the records of a batch of format 2 (Kafka 0.11 and later) from its bytes. Keys and headers are skipped unless they are wanted.
 
 Works around: the client decodes each record field by field. `fast_fetch` installs this decoder in its place.
 Without it: results are the same, and reading is slower.
@@ -21,29 +21,29 @@ from numpy.typing import NDArray
 
 from streammetrics.connectors.kafka.varints import read_varint, read_varints_at
 from streammetrics.connectors.source import Record
-from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.sent_value import SentValue
 
 LOG_APPEND_TIME = 1
 COLUMNS_FROM = 128
 """From this number of records on, reading one field of all records at a time is faster than reading record by record."""
 
 
-def records_of(batch: Any, with_headers: bool = False) -> Iterable[Record]:
+def records_of(batch: Any, whole: bool = False) -> Iterable[Record]:
     """Return the records of a batch. Raises CorruptRecordError at a broken record, after the records before it."""
     if batch.records_count >= COLUMNS_FROM:
         with contextlib.suppress(IndexError, ValueError, CorruptRecordError):  # `walk` finds the broken record and raises
-            return columns(batch, with_headers)
-    return walk(batch, with_headers)
+            return columns(batch, whole)
+    return walk(batch, whole)
 
 
-def with_its_headers(value: bytes, data: bytes, position: int) -> bytes:
-    """Return a value with the headers that begin at a position. Without headers it stays. Raises IndexError or ValueError.
+def whole_value(value: bytes, data: bytes, position: int, key: bytes | None, stamp: int) -> SentValue:
+    """Return a value with its record's key, timestamp and headers, which begin at a position. Raises IndexError or ValueError.
 
     The number of headers precedes them. Each has the length of its name, the name, the length of its value (-1: null), and the value.
     """
     count, position = read_varint(data, position)
     if count == 0:
-        return value
+        return SentValue.of(value, key=key, timestamp_ms=stamp)
     headers: dict[str, bytes | None] = {}
     for _ in range(count):
         size, position = read_varint(data, position)
@@ -51,10 +51,10 @@ def with_its_headers(value: bytes, data: bytes, position: int) -> bytes:
         length, position = read_varint(data, position + size)
         headers[name] = None if length < 0 else data[position : position + length]
         position += max(0, length)
-    return SentValue.of(value, headers)
+    return SentValue.of(value, headers, key=key, timestamp_ms=stamp)
 
 
-def columns(batch: Any, with_headers: bool = False) -> list[Record]:
+def columns(batch: Any, whole: bool = False) -> list[Record]:
     """Decode one field of all records at a time. Raises IndexError, ValueError or CorruptRecordError for a broken batch."""
     batch._maybe_uncompress()
     data = bytes(batch._buffer)
@@ -62,8 +62,8 @@ def columns(batch: Any, with_headers: bool = False) -> list[Record]:
     held = np.frombuffer(data, np.uint8)
     delta_ms, at = read_varints_at(held, starts + 1)
     deltas, at = read_varints_at(held, at)
-    key_sizes, at = read_varints_at(held, at)
-    sizes, at = read_varints_at(held, at + np.clip(key_sizes, 0, len(data)))
+    key_sizes, keys_at = read_varints_at(held, at)
+    sizes, at = read_varints_at(held, keys_at + np.clip(key_sizes, 0, len(data)))
     last = at + np.clip(sizes, 0, len(data))
     if (last >= ends).any():
         raise ValueError("a record is longer than its length field")
@@ -72,8 +72,11 @@ def columns(batch: Any, with_headers: bool = False) -> list[Record]:
     values: list[bytes | None] = [data[first:end] for first, end in zip(at.tolist(), last.tolist(), strict=True)]
     for index in np.flatnonzero(sizes < 0).tolist():
         values[index] = None
-    if with_headers:
-        values = [value and with_its_headers(value, data, end) for value, end in zip(values, last.tolist(), strict=True)]
+    if whole:
+        places = zip(keys_at.tolist(), key_sizes.tolist(), strict=True)
+        keys = [data[first : first + size] if size >= 0 else None for first, size in places]
+        rest = zip(values, last.tolist(), keys, stamps, strict=True)
+        values = [whole_value(value or b"", data, end, key, stamp) for value, end, key, stamp in rest]
     make = tuple.__new__  # `Record(…)` ends in this call
     return [make(Record, fields) for fields in zip((batch.base_offset + deltas).tolist(), stamps, values, strict=True)]
 
@@ -98,7 +101,7 @@ def _bounds(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], 
     return np.array(starts), np.array(ends)
 
 
-def walk(batch: Any, with_headers: bool = False) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
+def walk(batch: Any, whole: bool = False) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
     """Decode record by record. Each number is first tried with its usual length in bytes. Raises CorruptRecordError."""
     batch._maybe_uncompress()
     data, position, count = bytes(batch._buffer), batch._pos, batch.records_count
@@ -134,6 +137,7 @@ def walk(batch: Any, with_headers: bool = False) -> Iterator[Record]:  # noqa: P
                 size, position = (raw >> 1) ^ -(raw & 1), position + 1
             else:
                 size, position = read_varint(data, position)
+            key_at, key_size = position, size
             if size > 0:
                 position += size
             raw, more = data[position], data[position + 1]
@@ -149,10 +153,12 @@ def walk(batch: Any, with_headers: bool = False) -> Iterator[Record]:  # noqa: P
                 position += size
             if position >= end:  # the header count must still follow
                 raise CorruptRecordError(f"a record in the batch at offset {base_offset} is longer than its length field")
-            if with_headers and value:
-                value = with_its_headers(value, data, position)
+            stamp = first_ms + delta_ms if fixed_ms is None else fixed_ms
+            if whole:
+                key = data[key_at : key_at + key_size] if key_size >= 0 else None
+                value = whole_value(value or b"", data, position, key, stamp)
             position = end
-            yield make(Record, (base_offset + delta, first_ms + delta_ms if fixed_ms is None else fixed_ms, value))
+            yield make(Record, (base_offset + delta, stamp, value))
     except ValueError as error:
         raise CorruptRecordError(str(error)) from error
     except IndexError as error:

@@ -10,7 +10,7 @@ from kafka.record import MemoryRecords
 
 from streammetrics.connectors.kafka.patches import record_batches
 from streammetrics.connectors.kafka.patches.fast_fetch import FastPartitionRecords
-from streammetrics.events.encodings.sent_value import SentValue
+from streammetrics.events.sent_value import SentValue
 from tests.connectors.kafka.patches.batches import CODECS, PLACE, RecordFields, batch_of, read_all, record_lists
 
 
@@ -49,17 +49,22 @@ class TestColumns:
         assert results[0] == results[1]
 
 
-class TestHeaders:
+class TestWholeRecords:
     @given(records=record_lists)
-    def test_headers_are_those_of_the_client(self, records: list[RecordFields]) -> None:
-        """The last of several headers with one name counts. Records without headers or without a value stay plain."""
-        expected = [dict(headers) if value else {} for _, _, value, headers in records]
+    def test_key_headers_and_timestamp_are_those_of_the_client(self, records: list[RecordFields]) -> None:
+        """The last of several headers with one name counts. A record without a value has the empty one."""
+        expected = [(value or b"", key, stamp, dict(headers)) for stamp, key, value, headers in records]
         for decode in (record_batches.columns, record_batches.walk):
-            batch = MemoryRecords(batch_of(records)).next_batch()
-            read = list(decode(batch, True))
-            assert [record.value for record in read] == [value for _, _, value, _ in records]
-            assert [record.value.headers if type(record.value) is SentValue else {} for record in read] == expected
-            assert all(type(record.value) is not SentValue for record in decode(MemoryRecords(batch_of(records)).next_batch()))
+            read = [record.value for record in decode(MemoryRecords(batch_of(records)).next_batch(), True)]
+            whole = [value for value in read if isinstance(value, SentValue)]
+            assert [(value, value.key, value.timestamp_ms, value.headers) for value in whole] == expected
+
+    @given(records=record_lists)
+    def test_only_the_value_is_read_where_the_rest_is_not_wanted(self, records: list[RecordFields]) -> None:
+        for decode in (record_batches.columns, record_batches.walk):
+            read = [record.value for record in decode(MemoryRecords(batch_of(records)).next_batch())]
+            assert read == [value for _, _, value, _ in records]
+            assert all(type(value) is not SentValue for value in read)
 
 
 class TestDamage:
