@@ -56,13 +56,6 @@ def serving(function: Callable[..., None]) -> Callable[..., None]:
 
 def into_folder(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options of commands that write files into a folder: --out and --force."""
+    folder = click.Path(path_type=Path, file_okay=False)
     function = click.option("--force", is_flag=True, help="Replace files that exist with another content.")(function)
-    return click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Folder to write to.")(function)
-
-
-def selecting(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of commands that write queries: --prefix and --filter."""
-    function = click.option(
-        "--filter", "filters", multiple=True, metavar="LABEL=VALUE", help="Only series with this label, such as env=prod. May be repeated."
-    )(function)
-    return click.option("--prefix", default="", metavar="TEXT", help="What your Prometheus puts before series names.")(function)
+    return click.option("--out", required=True, type=folder, metavar="DIR", help="Folder to write to.")(function)

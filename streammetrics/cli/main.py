@@ -40,7 +40,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "hash-password": "Hash a password with bcrypt, for http.password_hash or an htpasswd file.",
     },
     "Operations": {
-        "rules": "Write recording rules, alerting rules and a configuration of Alertmanager.",
+        "rules": "Write recording rules, alerting rules and routes of Alertmanager.",
         "dashboards": "Write the Grafana dashboards as JSON, for import or provisioning.",
         "namespaces": "List the namespaces in Redis, and delete the ones that are no longer needed.",
     },

@@ -714,10 +714,7 @@ TASKS = one("streammetrics_tasks")
 WORKER = "worker:9464"
 STORE_UP, STORE_UP_WORKER = one("streammetrics_store_up"), one("streammetrics_store_up", instance=WORKER)
 SOURCE_UP = one("streammetrics_source_up", instance=WORKER)
-WEBHOOK_OLDEST = one("streammetrics_webhooks_oldest_timestamp_seconds")
-WEBHOOKS_GIVEN_UP = one("streammetrics_webhooks_total", status="given_up")
-RESULTS_FAILED, FILES_FAILED = (one(f"streammetrics_{name}_total", status="failed") for name in ("results", "result_files"))
-FILES_BEHIND = one("streammetrics_result_files_lag_seconds")
+RESULTS_FAILED = one("streammetrics_results_total", status="failed")
 REGISTRY_UP = one("streammetrics_registry_up", instance=WORKER)
 WATERMARK = one("streammetrics_tasks_watermark_timestamp_seconds")
 LAG_SECONDS = one("streammetrics_lag_seconds", instance=WORKER, topic="impressions", partition="0")
@@ -926,55 +923,6 @@ PIPELINE = (
     ),
     Case("StreammetricsRegistryDown", "not for a restart of the registry", {REGISTRY_UP: "1+0x3 0 0 1+0x9"}, "5m"),
     Case(
-        "StreammetricsWebhookFailing",
-        "for a receiver that refuses a change for longer than ten minutes",
-        {WEBHOOK_OLDEST: "_x4 240+0x60"},
-        "20m",
-        (
-            fired(
-                "warning",
-                "The webhook has not sent a change of a verdict for 16m 0s",
-                "The receiver refuses the messages or does not answer. They are tried again, in their order, until webhook.give_up_ms. "
-                "Verdicts and gates are right; only these messages are affected.",
-                problem="waiting",
-            ),
-        ),
-    ),
-    Case(
-        "StreammetricsWebhookFailing",
-        "for messages that were given up",
-        {WEBHOOKS_GIVEN_UP: "0+0x10 2+0x60", WEBHOOK_OLDEST: "_x60"},
-        "20m",
-        (
-            fired(
-                "warning",
-                "The webhook has given up messages about changed verdicts: 2",
-                "The receiver accepted no try within webhook.give_up_ms, so these messages are lost. "
-                "Verdicts and gates are right; only these messages are affected.",
-                problem="given up",
-            ),
-        ),
-    ),
-    Case("StreammetricsWebhookFailing", "not for a receiver that was away for five minutes", {WEBHOOK_OLDEST: "_x4 240+0x5 _x60"}, "20m"),
-    Case("StreammetricsWebhookFailing", "not for changes that are taken one after the other", {WEBHOOK_OLDEST: "0+60x60"}, "40m"),
-    Case("StreammetricsWebhookFailing", "not for an exporter that restarts", {WEBHOOKS_GIVEN_UP: "3+0x90 0+0x60"}, "100m"),
-    Case(
-        "StreammetricsResultsFailing",
-        "for a disk that is full",
-        {FILES_FAILED: "0+0x10 1+2x60", RESULTS_FAILED: "0+0x70", FILES_BEHIND: "0+60x70"},
-        "40m",
-        (
-            fired(
-                "warning",
-                "Results cannot be written to files",
-                "Each try has failed for a quarter of an hour. Tries go on. "
-                "Nothing is lost while Redis keeps the panes, which is as long as the longest window. "
-                "The page, series, verdicts and gates are right.",
-                problem="files",
-            ),
-        ),
-    ),
-    Case(
         "StreammetricsResultsFailing",
         "for a topic that takes no records",
         {RESULTS_FAILED: "0+0x10 1+2x60"},
@@ -986,40 +934,11 @@ PIPELINE = (
                 "Each try has failed for a quarter of an hour. Tries go on. "
                 "Nothing is lost while Redis keeps the panes, which is as long as the longest window. "
                 "The page, series, verdicts and gates are right.",
-                problem="topic",
             ),
         ),
     ),
-    Case(
-        "StreammetricsResultsFailing",
-        "for a disk that hangs, so that no try ends",
-        {FILES_FAILED: "0+0x200", FILES_BEHIND: "0+60x200"},
-        "150m",
-        (
-            fired(
-                "warning",
-                "Files of results are 2h 30m 0s behind",
-                "So much event time of final panes is in no file yet. "
-                "Nothing is lost while Redis keeps the panes, which is as long as the longest window. "
-                "The page, series, verdicts and gates are right.",
-                problem="behind",
-            ),
-        ),
-    ),
-    Case(
-        "StreammetricsResultsFailing",
-        "not for files that are written every hour",
-        {FILES_FAILED: "0+0x200", FILES_BEHIND: "0+60x60 0+60x60 0+60x60"},
-        "170m",
-    ),
-    Case("StreammetricsResultsFailing", "not for a few tries that fail", {FILES_FAILED: "0+0x10 1+2x6 15+0x60"}, "30m"),
+    Case("StreammetricsResultsFailing", "not for a few tries that fail", {RESULTS_FAILED: "0+0x10 1+2x6 15+0x60"}, "30m"),
     Case("StreammetricsResultsFailing", "not for one try that fails now and then", {RESULTS_FAILED: "0+0x9 1+0x9 2+0x9 3+0x60"}, "40m"),
-    Case(
-        "StreammetricsResultsFailing",
-        "not for an exporter that starts and finds a day of panes",
-        {FILES_BEHIND: "86400+0x5 60+60x30"},
-        "20m",
-    ),
     Case(
         "StreammetricsRebalanceStorm",
         "for a worker whose tasks change every two minutes",

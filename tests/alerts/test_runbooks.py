@@ -9,12 +9,10 @@ from pathlib import Path
 from streammetrics.cli.main import command_named
 from streammetrics.config import keys
 from streammetrics.events.outcomes import names_of
-from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as ADDRESS
-from streammetrics.exporters.prometheus.rules.table import ALERTS
-from streammetrics.exporters.prometheus.rules.thresholds import THRESHOLDS
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.grafana.reading import selectors
 from tests.support.paths import ROOT
+from tests.support.rules import ALERTS
 from tests.support.tables import for_each
 
 RUNBOOKS = ROOT / "deploy" / "runbooks"
@@ -36,7 +34,6 @@ def commands(page: Path, program: str) -> list[list[str]]:
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
     assert {page.stem for page in PAGES} == {alert.name for alert in ALERTS}
-    assert ADDRESS.endswith(f"/{RUNBOOKS.relative_to(ROOT)}/")
 
 
 def test_the_pages_together_name_many_commands_settings_and_series() -> None:
@@ -107,14 +104,6 @@ def test_every_query_is_valid_and_asks_for_labels_that_its_series_have(page: Pat
             series = SERIES.get(selector.name) or SERIES[re.sub(r"_(bucket|sum|count)$", "", selector.name)]
             asked = {matcher.name for matcher in selector.matchers.matchers} - {"__name__", *OF_THE_SCRAPE}
             assert asked <= set(series.labels), f"{query}: {series.name} has the labels {series.labels}"
-
-
-@pages
-def test_each_threshold_of_an_alert_is_named_where_its_number_is(page: Path) -> None:
-    """Somebody with other thresholds must see which number is theirs."""
-    used = {name for alert in ALERTS if alert.name == page.stem for name in re.findall(r"@(\w+)", alert.expression)}
-    wanted = used & {threshold.name for threshold in THRESHOLDS}
-    assert [name for name in sorted(wanted) if f"`{name}`" not in page.read_text(encoding="utf-8")] == []
 
 
 @pages

@@ -144,6 +144,7 @@ def _check_manifests(manifests: list[dict[str, Any]]) -> None:
     _require("$(POD_NAME)" in (member["STREAMMETRICS_KAFKA_GROUP_INSTANCE_ID"] or ""), "workers are no static members")
     for rule in (one for one in manifests if one["kind"] == "PrometheusRule"):
         _require("groups" in rule["spec"], "a PrometheusRule without groups")
+        _require("localhost" not in str(rule["spec"]), "links of alerts do not lead to the page of the values")
 
 
 def _has_pods(manifest: dict[str, Any]) -> bool:

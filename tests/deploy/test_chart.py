@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 from streammetrics import __version__
+from streammetrics.cli.commands.rules import PAGE
 from streammetrics.config import keys, load
 from tests.deploy.tools import CHART, VALUES, read_yaml
 
@@ -76,6 +77,10 @@ def test_the_rules_ask_for_the_job_that_is_scraped() -> None:
     assert set(re.findall(r'job="[^"$]*"', rules)) == {asked}
 
 
+def test_the_value_of_the_page_replaces_the_address_in_the_rules() -> None:
+    assert f'replace "{PAGE}" $page' in (CHART / "templates" / "prometheusrule.yaml").read_text(encoding="utf-8")
+
+
 def test_the_schema_knows_exactly_the_values_that_there_are() -> None:
     assert set(declared(SCHEMA)) - {"global"} == dict(leaves(DEFAULTS)).keys()
 
@@ -98,6 +103,7 @@ def test_values_fit_the_schema_and_their_configuration_fits_the_product(path: Pa
         ("worker.replicas", "3"),
         ("config", ""),
         ("http.scheme", "http"),
+        ("prometheusRule.page", "ranking.example"),
         ("image.digest", "latest"),
         ("worker.resources.cpu", 1),
     ],

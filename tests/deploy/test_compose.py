@@ -9,8 +9,6 @@ import pytest
 
 from streammetrics.cli.main import command_named
 from streammetrics.config import load
-from streammetrics.exporters.prometheus.rules.options import RuleOptions
-from streammetrics.exporters.prometheus.rules.render import files
 from tests.deploy.tools import DEPLOY, assert_clean, program, read_yaml
 
 FILE = DEPLOY / "compose.yaml"
@@ -72,14 +70,6 @@ def test_prometheus_scrapes_every_process_that_serves_and_loads_every_rule_file(
     assert [job["job_name"] for job in prometheus["scrape_configs"]] == ["streammetrics"]
     rule_files = {path.name for path in (DEPLOY / "prometheus").glob("*.yml") if "groups" in (read_yaml(path) or {})}
     assert rule_files == {path.name for path in (DEPLOY / "prometheus").glob(prometheus["rule_files"][0].rpartition("/")[2])}
-
-
-def test_alertmanager_posts_its_alerts_to_the_exporter() -> None:
-    options = RuleOptions(marks="http://exporter:9464")
-    written = (DEPLOY / "compose" / "alertmanager.yml").read_text(encoding="utf-8")
-    assert written == files(options)["alertmanager.yml"], "write it again: streammetrics rules --marks http://exporter:9464"
-    assert "./compose/alertmanager.yml:/etc/alertmanager/alertmanager.yml:ro" in COMPOSE["services"]["alertmanager"]["volumes"]
-    assert "exporter" in OURS
 
 
 def test_every_mounted_file_exists() -> None:

@@ -22,7 +22,6 @@ PACKAGE = ROOT / "streammetrics"
 OWNER_AND_NAME = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"].removeprefix(
     "https://github.com/"
 )
-HELP_PAGES = "streammetrics/exporters/http/pages"
 IN_PACKAGE = {
     f"streammetrics/{path.relative_to(PACKAGE)}"
     for path in PACKAGE.rglob("*")
@@ -50,8 +49,8 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 
 def test_the_wheel_holds_every_file_of_the_package_but_its_notes_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    served = {f"{HELP_PAGES}/glossary.md", *(f"{HELP_PAGES}/runbooks/{path.name}" for path in (ROOT / "deploy" / "runbooks").iterdir())}
-    assert names == IN_PACKAGE | served
+    copies = {f"{folder}/{path.name}" for folder in ("prometheus", "runbooks") for path in (ROOT / "deploy" / folder).iterdir()}
+    assert names == IN_PACKAGE | {f"streammetrics/exporters/files/{name}" for name in ("glossary.md", *copies)}
     suffixes = {Path(name).suffix for name in names}
     assert {".lua", ".html", ".js", ".css", ".py"} <= suffixes
     assert "streammetrics/py.typed" in names
@@ -81,14 +80,13 @@ def test_every_file_names_the_same_owner() -> None:
         ROOT / "deploy" / "Dockerfile",
         ROOT / "deploy" / "helm" / "streammetrics" / "Chart.yaml",
         ROOT / "deploy" / "prometheus" / "alerting_rules.yml",
-        PACKAGE / "exporters" / "prometheus" / "rules" / "links.py",
     ]
     named = {
         path.name: set(re.findall(r"(?:github\.com|githubusercontent\.com)/([\w-]+/streammetrics)\b", path.read_text(encoding="utf-8")))
         for path in places
     }
     assert {name: owners for name, owners in named.items() if owners not in ({OWNER_AND_NAME}, set())} == {}
-    assert named["links.py"] == named["Dockerfile"] == {OWNER_AND_NAME}
+    assert named["alerting_rules.yml"] == named["Dockerfile"] == {OWNER_AND_NAME}
     assert read_yaml(ROOT / "deploy" / "helm" / "streammetrics" / "values.yaml")["image"]["repository"] == OWNER_AND_NAME
 
 

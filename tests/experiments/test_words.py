@@ -9,9 +9,9 @@ import pytest
 from grafana.experiment import VERDICTS
 from streammetrics.cli.output.verdict_tables import STYLES
 from streammetrics.experiments.verdict import VERDICT_CODES, Word
-from streammetrics.exporters.prometheus.rules.table import ALERTS
 from streammetrics.exporters.prometheus.series import SERIES
 from tests.support.paths import ROOT
+from tests.support.rules import ALERTS
 
 STATIC = ROOT / "streammetrics" / "exporters" / "http" / "static"
 

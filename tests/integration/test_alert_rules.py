@@ -14,20 +14,15 @@ from urllib.parse import quote_plus
 import pytest
 import yaml
 
-from streammetrics.exporters.prometheus.rules.alertmanager import RECEIVERS, alertmanager
-from streammetrics.exporters.prometheus.rules.links import RUNBOOKS as PUBLISHED
-from streammetrics.exporters.prometheus.rules.options import RuleOptions
-from streammetrics.exporters.prometheus.rules.render import alerting_rule
-from streammetrics.exporters.prometheus.rules.table import ALERTS
 from tests.alerts.cases import CASES, Case, Fired
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.process import wait_until
 from tests.servers.tools import find_tool
-from tests.support.command_line import called
 from tests.support.paths import ROOT
+from tests.support.rules import ALERTS, FOLDER, quick_routes
 
 RUNBOOKS = ROOT / "deploy" / "runbooks"
-RULES = [ROOT / "deploy" / "prometheus" / f"{name}_rules.yml" for name in ("recording", "alerting")]
+RULES = [FOLDER / f"{name}_rules.yml" for name in ("recording", "alerting")]
 
 
 def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -35,16 +30,13 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def links(case: Case, fired: Fired) -> dict[str, str]:
-    """The annotations that are the same for every firing, with the labels in them."""
-    (rule,) = [alerting_rule(each, RuleOptions()) for each in ALERTS if (each.name, each.severity) == (case.alert, fired.severity)]
-    card = "".join(rule["annotations"]["page_url"].partition("#")[1:])
+    """The links of an alert that fires, with the values of its labels in them."""
+    (alert,) = [alert for alert in ALERTS if (alert.name, alert.severity) == (case.alert, fired.severity)]
+    found = {name: text for name, text in alert.annotations.items() if name.endswith("_url")}
     for label, value in fired.labels.items():
-        card = card.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value))
-    assert "{{" not in card
-    served = any("streammetrics_tasks{" in series for series in case.series)
-    page = "http://exporter:9464/" if served else "http:///"
-    runbook = f"{page}help/{case.alert}" if served else f"{PUBLISHED}{case.alert}.md"
-    return {"runbook_url": runbook, "page_url": page + card}
+        found = {name: text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for name, text in found.items()}
+    assert not [text for text in found.values() if "{{" in text]
+    return found
 
 
 QUERIED = re.compile(r'job\w*:\w+:\w+|ALERTS{alertname=~"([^"]+)"')
@@ -114,23 +106,6 @@ def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-FALLEN = [case for case in CASES if case.alert == "StreammetricsAllVariantsFell" and case.fires]
-
-
-@pytest.mark.parametrize("case", FALLEN, ids=lambda case: case.name)
-def test_the_ranking_as_a_whole_may_be_judged_by_another_metric(case: Case, tmp_path: Path) -> None:
-    assert called("rules", "--metric", "mrr@20", "--out", tmp_path).returncode == 0
-    rules = resting_on([case.alert], [tmp_path / path.name for path in RULES], tmp_path)
-    as_other = json.dumps(as_test(case, rules))
-    for here, there in (("final_ndcg_sum_total", "final_mrr_sum_total"), ('k=\\"10\\"', 'k=\\"20\\"'), ("ndcg@10", "mrr@20")):
-        assert here in as_other
-        as_other = as_other.replace(here, there)
-    test = tmp_path / "test.yml"
-    test.write_text(as_other, encoding="utf-8")
-    done = promtool("test", "rules", test)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_the_rules_are_such_as_the_oldest_supported_prometheus_reads_without_a_remark() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -150,46 +125,35 @@ def test_every_query_of_the_runbooks_is_one_that_prometheus_reads(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("alert", "step"), sorted({(case.alert, case.step) for case in CASES if case.fires}))
-def test_rules_with_a_prefix_and_a_label_decide_the_same_and_ignore_other_labels(alert: str, step: str, tmp_path: Path) -> None:
-    assert called("rules", "--prefix", "shop_", "--filter", "env=prod", "--out", tmp_path).returncode == 0
-    cases = [case for case in CASES if (case.alert, case.step) == (alert, step) and case.fires]
-    rules = resting_on([alert], [tmp_path / path.name for path in RULES], tmp_path)
-    files = [as_test(case, rules) for case in cases]
-    for case in (case for file in files for case in file["tests"]):
-        case["input_series"] = [
-            {"series": of_environment(each["series"], env), "values": each["values"] if env == "prod" else "0+0x20"}
-            for each in case["input_series"]
-            for env in ("prod", "test")
-        ]
-        for fired in case["alert_rule_test"][0]["exp_alerts"]:
-            fired["exp_labels"]["env"] = "prod"
-    test = tmp_path / "test.yml"
-    test.write_text(json.dumps({**files[0], "tests": [case for file in files for case in file["tests"]]}), encoding="utf-8")
-    done = promtool("test", "rules", test)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def of_environment(series: str, env: str) -> str:
-    return re.sub("^streammetrics_", "shop_streammetrics_", series).replace("{", f'{{env="{env}",', 1)
-
-
 def amtool(*words: str | Path) -> str:
     done = subprocess.run([find_tool("amtool"), *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("notify", RECEIVERS)
-def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_page(notify: str, tmp_path: Path) -> None:
-    assert called("rules", "--notify", notify, "--out", tmp_path).returncode == 0
+COMMENTED = (FOLDER / "alertmanager.yml").read_text(encoding="utf-8")
+WITH_EXAMPLES = re.sub(r"^  #   ", "    ", COMMENTED, flags=re.MULTILINE)
+"""The configuration with its examples of receivers in force."""
+
+
+@pytest.mark.parametrize("text", [COMMENTED, WITH_EXAMPLES], ids=["as it is", "with its examples"])
+def test_alertmanager_takes_its_configuration_and_sends_what_is_critical_to_the_page(text: str, tmp_path: Path) -> None:
     config = tmp_path / "alertmanager.yml"
+    config.write_text(text, encoding="utf-8")
     amtool("check-config", config)
     routed = {
         severity: amtool("config", "routes", "test", f"--config.file={config}", f"severity={severity}")
         for severity in ("critical", "warning")
     }
     assert routed == {"critical": "page", "warning": "ticket"}
+
+
+def test_the_examples_of_receivers_are_for_three_kinds_and_link_to_page_and_runbook() -> None:
+    receivers = yaml.safe_load(WITH_EXAMPLES)["receivers"]
+    kinds = {kind: configs[0] for receiver in receivers for kind, configs in receiver.items() if kind != "name"}
+    assert kinds.keys() == {"pagerduty_configs", "slack_configs", "webhook_configs"}
+    for kind in ("pagerduty_configs", "slack_configs"):
+        assert {*re.findall(r"\w+_url(?!_)\b", str(kinds[kind]))} - {"api_url"} == {"page_url", "runbook_url"}
 
 
 REGRESSED, FELL = "StreammetricsRankingRegressed", "StreammetricsAllVariantsFell"
@@ -207,7 +171,7 @@ SENT = [
 
 def test_an_alert_is_muted_by_its_own_critical_one_only_and_each_regression_is_told_once() -> None:
     """Those of other experiments, variants and topics are sent. Alerts are repeated as Prometheus repeats them."""
-    with Webhook() as webhook, AlertmanagerServer(alertmanager(webhook.receivers("page", "ticket"), at_once=True)) as server:
+    with Webhook() as webhook, AlertmanagerServer(quick_routes(webhook.receivers("page", "ticket"))) as server:
         body = json.dumps([{"labels": {"job": "streammetrics", **labels}} for labels in SENT]).encode()
 
         def post() -> None:

@@ -6,23 +6,20 @@ Users and alerting rules are faster than in production, so that minutes become s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Self
 
-import yaml
-
 from streammetrics.config import load, render_effective
 from streammetrics.connectors.kafka.client import KafkaConnection
-from streammetrics.exporters.prometheus.rules.alertmanager import alertmanager
-from streammetrics.exporters.prometheus.rules.options import RuleOptions
-from streammetrics.exporters.prometheus.rules.render import files
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
 from tests.servers.product import Product, as_flags
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
+from tests.support.rules import quick_routes, quick_rules
 
 JOB = "streammetrics"
 TOPICS = ("impressions", "feedback")
@@ -57,14 +54,6 @@ SETTINGS: Mapping[str, str] = {
 """Users act ten times as fast as real ones. Final numbers follow about nine seconds after live ones."""
 
 
-def _outlasting(rules: str) -> str:
-    """Return rules in which the alerts of OUTAGES keep firing for OUTAGE_KEPT."""
-    plain = yaml.safe_load(rules)
-    for rule in [rule for group in plain.get("groups", ()) for rule in group["rules"] if rule.get("alert") in OUTAGES]:
-        rule["keep_firing_for"] = OUTAGE_KEPT
-    return yaml.safe_dump(plain)
-
-
 class Role(Product):
     """A process of the product with one role."""
 
@@ -76,11 +65,8 @@ class Role(Product):
 class Stack:
     """The deployment, started by `with`. `scale` shortens the durations in the rules. `webhook` gets every alert at /page or /ticket."""
 
-    def __init__(
-        self, *, scale: float = SCALE, settings: Mapping[str, str] | None = None, thresholds: Mapping[str, float] | None = None
-    ) -> None:
+    def __init__(self, *, scale: float = SCALE, settings: Mapping[str, str] | None = None) -> None:
         self.scale = scale
-        self._rules = {name: _outlasting(text) for name, text in files(RuleOptions(scale=scale, thresholds=thresholds or {})).items()}
         self._settings = {**SETTINGS, **(settings or {})}
         self._undo = ExitStack()
         self.workers: list[Role] = []
@@ -106,7 +92,7 @@ class Stack:
         for process in self.processes:
             process.launch()
         self.webhook = undo.enter_context(Webhook())
-        self.alertmanager = undo.enter_context(AlertmanagerServer(alertmanager(self.webhook.receivers("page", "ticket"), at_once=True)))
+        self.alertmanager = undo.enter_context(AlertmanagerServer(quick_routes(self.webhook.receivers("page", "ticket"))))
         self.feeder = undo.enter_context(Feeder(KafkaConnection(bootstrap_servers=(self.broker.bootstrap,)), TOPICS))
         for process in self.processes:
             process.wait_ready()
@@ -117,8 +103,10 @@ class Stack:
         server.scrape(JOB, *(process.target for process in self.processes))
         # The first samples take seconds. Rules are loaded after them, or every series would seem absent.
         server.wait_for(f'up{{job="{JOB}"}} == 1', lambda found: len(found) == len(self.processes))
-        for name, text in self._rules.items():
-            (server.directory / name).write_text(text, encoding="utf-8")
+        for name, file in quick_rules(self.scale, self.exporter.url.rstrip("/")).items():
+            for rule in (rule for group in file["groups"] for rule in group["rules"] if rule.get("alert") in OUTAGES):
+                rule["keep_firing_for"] = OUTAGE_KEPT
+            (server.directory / name).write_text(json.dumps(file), encoding="utf-8")
         server.load(sorted(server.directory.glob("*_rules.yml")))
         return server
 

@@ -1,17 +1,18 @@
-"""The options of `dashboards`."""
+"""Copies the dashboards that Grafana loads."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from streammetrics.cli.command import command
-from streammetrics.cli.common_options import into_folder, selecting
+from streammetrics.cli.commands.rules import write_files
+from streammetrics.cli.common_options import into_folder
+from streammetrics.exporters.grafana.dashboards import dashboards as dashboard_files
 
 
 @command
 @into_folder
-@selecting
-def dashboards(out: Path | None, force: bool, prefix: str, filters: tuple[str, ...]) -> None:
+def dashboards(out: Path, *, force: bool) -> None:
     """Write the Grafana dashboards as JSON, for import or provisioning.
 
     The files are experiment.json, ranking.json and pipeline.json, for Grafana 10.4 or newer.
@@ -19,9 +20,5 @@ def dashboards(out: Path | None, force: bool, prefix: str, filters: tuple[str, .
     \b
     Examples:
       streammetrics dashboards --out /var/lib/grafana/dashboards
-      streammetrics dashboards --out dashboards --filter env=prod
-      streammetrics dashboards --out dashboards --prefix shop_
     """
-    from streammetrics.cli.commands.rules import write_dashboards  # noqa: PLC0415
-
-    write_dashboards(out, filters, prefix=prefix, force=force)
+    write_files(out, dashboard_files(), replace=force)

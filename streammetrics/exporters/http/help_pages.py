@@ -1,7 +1,4 @@
-"""The glossary and the runbooks as the exporter serves them, so that links work where the internet does not.
-
-The sources lie in the repository beside what they concern. The wheel has copies of them, in the folder `pages` of this room.
-"""
+"""The glossary and the runbooks as the exporter serves them, so that links work where the internet does not."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from html import escape
-from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streammetrics.exporters.http.etag import REVALIDATE, tagged
+from streammetrics.exporters.package_files import package_file
 
 _REPOSITORY: Final = "https://github.com/streammetrics/streammetrics/blob/main/"
 _ROW: Final = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \|$", re.MULTILINE)
@@ -33,7 +29,7 @@ def glossary() -> Mapping[str, str]:
     >>> glossary()["control"]
     'The variant that all others are compared with.'
     """
-    (_, *rows) = _ROW.findall(_source("glossary.md").read_text(encoding="utf-8"))
+    (_, *rows) = _ROW.findall(package_file("glossary.md").read_text(encoding="utf-8"))
     return dict(rows)
 
 
@@ -44,17 +40,9 @@ def with_glossary(page: str) -> str:
 
 def help_routes() -> list[Route]:
     """Return the routes of the glossary and of each runbook: `/help/glossary` and `/help/ALERT`."""
-    runbooks = [each for each in _source("runbooks").iterdir() if each.name.endswith(".md")]
-    pages = [_source("glossary.md"), *sorted(runbooks, key=lambda each: each.name)]
+    runbooks = [each for each in package_file("runbooks").iterdir() if each.name.endswith(".md")]
+    pages = [package_file("glossary.md"), *sorted(runbooks, key=lambda each: each.name)]
     return [Route(f"/help/{each.name.removesuffix('.md')}", _page(each)) for each in pages]
-
-
-def _source(name: str) -> Traversable:
-    packed = resources.files(__package__) / "pages"
-    if packed.is_dir():
-        return packed / name
-    root = Path(__file__).parents[3]
-    return root / {"glossary.md": ".github/docs/glossary.md", "runbooks": "deploy/runbooks"}[name]
 
 
 def _page(source: Traversable) -> Callable[[Request], Awaitable[Response]]:
