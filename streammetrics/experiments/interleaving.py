@@ -14,6 +14,9 @@ stratification"): with m1 the mean credit of lists in which one team drafted fir
 If users prefer neither team, the two are opposite and m is 0, however often each of them drafts first. With a fair coin it has less
 variance than the plain mean. Its variance is clustered by user, by the delta method: with r = ((y1 - m1 d1)/D1 + (y2 - m2 d2)/D2) / 2 for
 a user with credit y and lists d of each kind, V = K/(K - 1) * sum of r**2. If one team always drafts first, the bias cannot be removed.
+
+**All against none.** If all users have the same credit, V is 0. Without a preference each user is a coin, so the evidence that K users
+prefer one team is the mean likelihood of K heads over 2**-K: E = Gamma(K + 1/2) / (sqrt(pi) Gamma(K + 1)) 2**K (Krichevsky, Trofimov 1981).
 """
 
 from __future__ import annotations
@@ -178,11 +181,12 @@ def preference(
     min_users: int = 100,
     effective_users_min: float = EFFECTIVE_USERS_MIN,
     level: int = 0,
+    teams: int = 1,
 ) -> Preference | None:
     """Return the interval on the mean credit from summed `credit_moments`, valid at all looks together; None without lists.
 
     moments: of the team against the control, which is the first of the pair. There is no interval without `effective_users_min`
-    effective users in each kind of lists.
+    effective users in each kind of lists. teams: teams that are compared with the control; decisions share alpha among them (Bonferroni).
 
     >>> from streammetrics.experiments.moments import add
     >>> moments = [0] * credit_width(1)
@@ -206,11 +210,23 @@ def preference(
     variance = _variance(users, (first, second), (m1, m2), products, (ff, fs, ss))
     orders = min(first * first / ff, second * second / ss)
     found = Preference(users, lists, effective, mean, variance, None, None, False, False, plain, second / lists, orders)
-    if users < min_users or min(effective, orders) < effective_users_min or not 0 < variance < math.inf:
+    if users < min_users or min(effective, orders) < effective_users_min or variance == math.inf:
         return found
+    if variance == 0:
+        is_certain = _log_evidence_of_all(users) >= math.log(teams / alpha)
+        return replace(found, preferred=is_certain and mean > 0, disliked=is_certain and mean < 0)
     error, mixture = math.sqrt(variance), Mixture(MINIMUM_CREDIT)
-    half, alarm = (error * boundary(variance, mixture, alpha) for boundary in (two_sided, one_sided))
+    half, alarm = error * two_sided(variance, mixture, alpha), error * one_sided(variance, mixture, alpha / teams)
     return replace(found, lower=mean - half, upper=mean + half, preferred=mean > alarm, disliked=-mean > alarm)
+
+
+def _log_evidence_of_all(users: int) -> float:
+    """Return ln E that users have a preference, if all of them prefer the same team.
+
+    >>> [round(_log_evidence_of_all(users), 1) for users in (2, 5, 100)]
+    [0.4, 2.1, 66.4]
+    """
+    return math.lgamma(users + 0.5) - math.lgamma(users + 1) - math.log(math.pi) / 2 + users * math.log(2)
 
 
 def _variance(

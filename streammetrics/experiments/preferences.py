@@ -42,8 +42,8 @@ class PreferenceReport:
 def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple[PreferenceReport, ...], tuple[PreferenceReport, ...]]:
     """Return the reports of each team against the control. The first are by the deciding credit, the second by that of each other action.
 
-    Each has the whole alpha. If no team is the control, the credits are those against the first team by name, and there is no verdict: it
-    might praise the old ranker.
+    The verdicts of several teams share alpha, as those of arms do; each action has its own. If no team is the control, the credits are
+    those against the first team by name, and there is no verdict: it might praise the old ranker.
     """
     found = {pair: moments for pair, moments in stored.credits.items() if any(moments)}
     if not found:
@@ -55,12 +55,13 @@ def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple
         invalid(state) if state.troubles else None if known else Verdict("inconclusive", _no_control(policy, stored.experiment, teams))
     )
     deciding, others = [], []
+    count = sum(against in pair for pair in found)
     for pair, moments in sorted(found.items(), key=lambda each: group_order(each[0])):
         if against in pair:
             (team,) = {*pair} - {against}
             turned = moments if pair[0] == against else reversed_credit(moments)
             by_level = [
-                _preference(policy, unjudged, (team, against), turned, level, stored.credit_actions)
+                _preference(policy, unjudged, (team, against), turned, (level, count), stored.credit_actions)
                 for level in range(credit_levels(moments))
             ]
             deciding.append(by_level[0])
@@ -81,13 +82,19 @@ def _no_control(policy: Policy, experiment: str, teams: Sequence[str]) -> str:
 
 
 def _preference(
-    policy: Policy, unjudged: Verdict | None, teams: tuple[str, str], moments: Sequence[int], level: int, actions: Sequence[str]
+    policy: Policy,
+    unjudged: Verdict | None,
+    pair: tuple[str, str],
+    moments: Sequence[int],
+    level_and_teams: tuple[int, int],
+    actions: Sequence[str],
 ) -> PreferenceReport:
     """Return the report of a team against another. `unjudged`: the verdict if the credits cannot be judged."""
-    found = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min, level=level)
+    level, teams = level_and_teams
+    found = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min, level, teams)
     assert found is not None, "moments of credit without lists"
     return PreferenceReport(
-        *teams,
+        *pair,
         users=found.users,
         lists=found.lists,
         credit=found.mean,
@@ -95,7 +102,7 @@ def _preference(
         credit_lower=found.lower,
         credit_upper=found.upper,
         alpha=policy.alpha,
-        verdict=unjudged or judge_preference(policy, found, *teams),
+        verdict=unjudged or judge_preference(policy, found, *pair),
         plain_credit=found.plain,
         first_share=found.first_share,
         action=actions[level] if level < len(actions) else "",

@@ -117,7 +117,7 @@ def test_a_report_without_frozen_scales_says_so() -> None:
     assert verdict.reason == wanted
 
 
-def test_without_variance_a_verdict_is_certain_only_of_all_against_none() -> None:
+def test_arms_without_variance_have_no_verdict_and_teams_have_one() -> None:
     all_hit, half = ([[1, hit * ONE, hit * ONE, hit, 5, dcg]] * 500 for hit, dcg in ((1, 1 << 40), (1, 1 << 39)))
     found = report_of(Policy(paging=("dcg@10",)), stored({"control": of_users(MEASURES, all_hit), "treatment": of_users(MEASURES, half)}))
     assert found.verdict.word == "inconclusive"
@@ -126,9 +126,8 @@ def test_without_variance_a_verdict_is_certain_only_of_all_against_none() -> Non
     for _ in range(500):
         add_credits(credits, {("new", "old"): (1, 1, -1, -1)}, 1)
     (preference,) = report_of(Policy(control="new"), stored({"interleaved": of_users(MEASURES, all_hit)}, credits=credits)).preferences
-    alike = "the users of an arm all have the same value, so no confidence can be given"
-    wanted = f"old won 100 fewer lists in 100 than it lost against new so far; {alike}"
-    assert (preference.verdict.word, preference.verdict.reason) == ("inconclusive", wanted)
+    wanted = "old won 100 fewer lists in 100 than it lost against new; users prefer new; 95 % confidence, safe to check at any time"
+    assert (preference.verdict.word, preference.verdict.reason) == ("regressed", wanted)
 
 
 def test_an_arm_with_too_few_users_shows_no_measures() -> None:

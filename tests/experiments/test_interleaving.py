@@ -212,3 +212,45 @@ def test_a_preference_is_found_in_spite_of_the_draft() -> None:
     found = [preference(simulated(seed, 0.1, appeal=1.6, users=1_500), 0.05) for seed in range(20)]
     assert all(each is not None and each.plain < 0 < each.mean for each in found)
     assert np.mean([each is not None and each.preferred for each in found]) > 0.8
+
+
+@pytest.mark.parametrize(("credit", "preferred", "disliked"), [(1, True, False), (-1, False, True), (0, False, False)])
+def test_all_against_none_is_found_in_both_directions(credit: int, preferred: bool, disliked: bool) -> None:
+    moments = summed([[1, 1, credit, credit, credit, credit]] * 300)
+    found = preference(moments, 0.05)
+    assert found is not None
+    assert (found.mean, found.variance, found.preferred, found.disliked) == (credit, 0.0, preferred, disliked)
+
+
+def test_a_few_users_who_all_prefer_one_team_are_not_enough() -> None:
+    found = [preference(summed([[1, 1, 1, 1, 1, 1]] * users), 0.05, min_users=2, effective_users_min=0) for users in (5, 7, 8)]
+    assert [each is not None and each.preferred for each in found] == [False, True, True]
+    several = preference(summed([[1, 1, 1, 1, 1, 1]] * 7), 0.05, min_users=2, effective_users_min=0, teams=3)
+    assert several is not None
+    assert not several.preferred
+
+
+def test_several_teams_without_a_preference_share_the_error() -> None:
+    """Three teams against the control, each with 200 to 1,000 users and eight looks; any verdict is wrong, in either direction."""
+    wrong, ones = 0, np.ones((1_000, 2), dtype=np.int64)
+    for seed in range(400):
+        credits = np.random.default_rng(seed).choice([-1, 0, 1], (3, 1_000, 2), p=[0.3, 0.4, 0.3])
+        found = False
+        for team in credits:
+            y, d = team, ones
+            columns = [ones[:, 0], d[:, 0], d[:, 1], d[:, 0] ** 2, d[:, 0] * d[:, 1], d[:, 1] ** 2]
+            columns += [
+                y[:, 0],
+                y[:, 1],
+                y[:, 0] ** 2,
+                y[:, 0] * y[:, 1],
+                y[:, 1] ** 2,
+                *(y[:, one] * d[:, other] for one in (0, 1) for other in (0, 1)),
+            ]
+            moments = np.cumsum(np.stack(columns, axis=1), axis=0)
+            assert moments[0].tolist() == credit_moments([1, 1, *map(int, team[0])])
+            for users in range(200, 1_001, 100):
+                judged = preference(moments[users - 1].tolist(), 0.05, teams=3)
+                found = found or (judged is not None and (judged.preferred or judged.disliked))
+        wrong += found
+    assert wrong / 400 <= 0.1  # 5 % in each direction

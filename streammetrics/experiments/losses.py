@@ -1,0 +1,131 @@
+"""Losses by arm: users whom one arm loses more often than the other, before anything is measured. Counts in, evidence out. Pure.
+
+A loss that differs by arm bends every comparison, and the lists that are left do not show it. Three counts of users do:
+
+    without a list      exposed users without a list in the experiment, of all exposed users
+    without a match     users whose reactions match no list, of the users with a reaction
+    moved               users who went from one of two arms to the other, against as many the other way
+
+**Two shares.** With k_t of n_t users lost in the treatment and k_c of n_c in the control, and KT(a, b) = Gamma(a + 1/2) Gamma(b + 1/2) /
+(pi Gamma(a + b + 1)), the mean likelihood of a losses and b others over all chances (Krichevsky, Trofimov 1981),
+
+    E = KT(k_t, n_t - k_t) KT(k_c, n_c - k_c) / max over p of p**(k_t + k_c) (1 - p)**(the others)
+
+**Moves.** A user with two devices, or whose arm is drawn again, goes either way with the same chance, at any split. So of m_tc moves from
+the treatment to the control and m_ct the other way each is a coin: E = KT(m_tc, m_ct) 2**(m_tc + m_ct).
+
+Without a difference the chance that E ever reaches 100 is at most 1 % (Ville's inequality; universal inference, Wasserman, Ramdas,
+Balakrishnan 2020). A loss counts only if the shares also differ by two points, so that millions of users find no trifle.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+from streammetrics.experiments.words import Words, join, named, say
+
+LEVEL: Final = math.log(100)
+"""ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""
+DIFFERENCE_MIN: Final = 0.02
+"""The least difference of two shares that counts: two points."""
+
+
+class LossCount(NamedTuple):
+    """Users of one arm: how many are lost, of how many."""
+
+    lost: int
+    users: int
+
+    @property
+    def share(self) -> float:
+        return self.lost / self.users if self.users else 0.0
+
+
+def log_evidence_of_shares(one: LossCount, other: LossCount) -> float:
+    """Return ln E that the chances of a loss differ between two arms.
+
+    >>> [round(log_evidence_of_shares(LossCount(lost, 3_000), LossCount(0, 3_000)), 1) for lost in (0, 5, 1_000)]
+    [-9.2, -5.3, 785.0]
+    """
+    counts = one, other
+    lost, users = one.lost + other.lost, one.users + other.users
+    greatest = sum(part * math.log(part / users) for part in (lost, users - lost) if part)
+    return math.fsum(_log_mean_likelihood(each.lost, each.users - each.lost) for each in counts) - greatest
+
+
+def log_evidence_of_moves(there: int, back: int) -> float:
+    """Return ln E that users move more often in one direction than in the other.
+
+    >>> [round(log_evidence_of_moves(*moves), 1) for moves in ((7, 0), (10, 0), (90, 90), (270, 0))]
+    [3.3, 5.2, -2.8, 183.8]
+    """
+    return _log_mean_likelihood(there, back) + (there + back) * math.log(2)
+
+
+def _log_mean_likelihood(one: int, other: int) -> float:
+    return math.lgamma(one + 0.5) + math.lgamma(other + 0.5) - math.log(math.pi) - math.lgamma(one + other + 1)
+
+
+def differ(one: LossCount, other: LossCount) -> bool:
+    """Whether one arm certainly loses more users than the other, by two points or more.
+
+    >>> differ(LossCount(60, 120), LossCount(0, 1_080)), differ(LossCount(1_300, 100_000), LossCount(500, 100_000))
+    (True, False)
+    """
+    if not one.users or not other.users:
+        return False
+    return abs(one.share - other.share) >= DIFFERENCE_MIN and log_evidence_of_shares(one, other) >= LEVEL
+
+
+class ArmCounts(NamedTuple):
+    """The users of one arm: those without a list, of all exposed; those with reactions that match no list, of all with reactions; and
+    those who went to the other arm. Counts of 0 users are not known. `shown` are users with lists.
+    """
+
+    without_list: LossCount = LossCount(0, 0)
+    without_match: LossCount = LossCount(0, 0)
+    moved: int = 0
+    shown: int = 0
+
+
+def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, str]) -> Words | None:
+    """Say which users one arm loses more often than the other; None if nothing is certain. names: of the treatment and the control.
+
+    >>> names = "new", "old"
+    >>> unequal_losses(ArmCounts(without_list=LossCount(1_000, 3_000)), ArmCounts(without_list=LossCount(0, 3_000)), names)
+    'new and old lose users unequally: 1,000 of 3,000 exposed users of new have no list, and 0 of 3,000 of old'
+    >>> unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), names)
+    'new and old lose users unequally: 270 users went from new to old, and 0 from old to new'
+    """
+    found = list[Words]()
+    if differ(treatment.without_list, control.without_list):
+        template = "{lost:,} of {users:,} exposed users of {one} have no list, and {other_lost:,} of {other_users:,} of {other}"
+        found.append(_share_words(template, treatment.without_list, control.without_list, names))
+    if differ(treatment.without_match, control.without_match):
+        template = "{lost:,} of {users:,} users who react in {one} do so without a list, and {other_lost:,} of {other_users:,} in {other}"
+        found.append(_share_words(template, treatment.without_match, control.without_match, names))
+    if moves_differ(treatment, control):
+        template = "{lost:,} users went from {one} to {other}, and {other_lost:,} from {other} to {one}"
+        one, other = map(named, names)
+        found.append(say(template, lost=treatment.moved, other_lost=control.moved, one=one, other=other))
+    if not found:
+        return None
+    one, other = map(named, names)
+    return say("{one} and {other} lose users unequally: {found}", one=one, other=other, found=join(found, "; "))
+
+
+def moves_differ(one: ArmCounts, other: ArmCounts) -> bool:
+    """Whether users certainly move more often in one direction, by two points of the users of the smaller arm or more.
+
+    >>> [moves_differ(ArmCounts(moved=10, shown=users), ArmCounts(shown=9_000)) for users in (400, 9_000)]
+    [True, False]
+    """
+    net, smaller = abs(one.moved - other.moved), min(one.shown, other.shown)
+    return net >= DIFFERENCE_MIN * smaller and log_evidence_of_moves(one.moved, other.moved) >= LEVEL
+
+
+def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[str, str]) -> Words:
+    first, second = map(named, names)
+    lost = {"lost": one.lost, "users": one.users, "other_lost": other.lost, "other_users": other.users}
+    return say(template, one=first, other=second, **lost)

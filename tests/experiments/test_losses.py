@@ -1,0 +1,91 @@
+"""Losses by arm: known values of the evidence, the cases it must find, and how often it is wrong."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import betaln  # type: ignore[import-untyped]  # scipy has no stubs
+
+from streammetrics.experiments.losses import (
+    LEVEL,
+    ArmCounts,
+    LossCount,
+    differ,
+    log_evidence_of_moves,
+    log_evidence_of_shares,
+    moves_differ,
+    unequal_losses,
+)
+from tests.experiments.samples import at_most
+
+NAMES = "new", "old"
+GRID = np.linspace(1e-6, 1 - 1e-6, 100_001)
+
+
+@pytest.mark.parametrize("counts", [(3, 10, 1, 50), (0, 40, 12, 40), (1_000, 3_000, 0, 3_000)])
+def test_the_evidence_is_the_mean_likelihood_over_the_greatest_of_one_chance(counts: tuple[int, int, int, int]) -> None:
+    one, other = LossCount(*counts[:2]), LossCount(*counts[2:])
+    mean = sum(betaln(each.lost + 0.5, each.users - each.lost + 0.5) - betaln(0.5, 0.5) for each in (one, other))
+    lost, users = one.lost + other.lost, one.users + other.users
+    greatest = (lost * np.log(GRID) + (users - lost) * np.log1p(-GRID)).max()
+    assert log_evidence_of_shares(one, other) == pytest.approx(mean - greatest, rel=1e-6, abs=1e-4)
+
+
+def test_moves_are_compared_with_a_coin() -> None:
+    mean = betaln(10.5, 3.5) - betaln(0.5, 0.5)
+    assert log_evidence_of_moves(10, 3) == pytest.approx(mean + 13 * math.log(2))
+    assert log_evidence_of_moves(3, 10) == log_evidence_of_moves(10, 3)
+
+
+def test_exposed_users_without_a_list_in_one_arm_are_found() -> None:
+    losses = ArmCounts(without_list=LossCount(1_000, 3_000)), ArmCounts(without_list=LossCount(0, 3_000))
+    assert unequal_losses(*losses, NAMES) is not None
+    assert unequal_losses(losses[0], losses[0], NAMES) is None
+
+
+def test_reactions_without_a_list_in_one_arm_are_found() -> None:
+    losses = ArmCounts(without_match=LossCount(60, 120)), ArmCounts(without_match=LossCount(0, 1_080))
+    words = unequal_losses(*losses, NAMES)
+    assert words == ("new and old lose users unequally: 60 of 120 users who react in new do so without a list, and 0 of 1,080 in old")
+
+
+def test_moves_in_one_direction_are_found_and_two_devices_are_not() -> None:
+    assert unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), NAMES) is not None
+    assert unequal_losses(ArmCounts(moved=90, shown=900), ArmCounts(moved=90, shown=100), NAMES) is None
+
+
+def test_a_certain_difference_below_two_points_is_no_loss() -> None:
+    one, other = LossCount(13_000, 1_000_000), LossCount(5_000, 1_000_000)
+    assert log_evidence_of_shares(one, other) > LEVEL
+    assert not differ(one, other)
+    assert not moves_differ(ArmCounts(moved=150, shown=10_000), ArmCounts(shown=10_000))
+    assert moves_differ(ArmCounts(moved=200, shown=10_000), ArmCounts(shown=10_000))
+
+
+def test_unknown_counts_say_nothing() -> None:
+    assert unequal_losses(ArmCounts(), ArmCounts(), NAMES) is None
+    assert unequal_losses(ArmCounts(without_list=LossCount(5, 9)), ArmCounts(), NAMES) is None
+
+
+def test_without_a_difference_shares_are_rarely_ever_found_apart() -> None:
+    """E reaches 100 at any of 100 looks in at most 1 % of 500 experiments a regime; here without the two points."""
+    random, wrong = np.random.default_rng(20_261_128), 0
+    regimes = list(product((0.002, 0.08, 0.3), (0.5, 0.1, 0.01)))
+    for chance, share in regimes:
+        for _ in range(500):
+            treated, lost = random.random(10_000) < share, random.random(10_000) < chance
+            counts = [np.cumsum(mask)[99::100].tolist() for mask in (treated & lost, treated, ~treated & lost, ~treated)]
+            wrong += any(log_evidence_of_shares(LossCount(a, b), LossCount(c, d)) >= LEVEL for a, b, c, d in zip(*counts, strict=True))
+    assert wrong <= at_most(0.01, 500 * len(regimes))
+
+
+def test_users_with_two_devices_are_rarely_ever_found_moving() -> None:
+    """Each move is a coin, at each of 2,000 moves."""
+    random, wrong = np.random.default_rng(20_261_128), 0
+    for _ in range(300):
+        there = np.cumsum(random.random(2_000) < 0.5).tolist()
+        wrong += any(log_evidence_of_moves(each, moves + 1 - each) >= LEVEL for moves, each in enumerate(there))
+    assert wrong <= at_most(0.01, 300)

@@ -1,0 +1,100 @@
+"""Shares that differ by a segment's value: what is found, and how often it is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from streammetrics.experiments.segment_shares import Z_MIN, NewUsers, uneven_value, uneven_words, z_of_value
+from tests.experiments.samples import at_most
+from tests.support.tables import for_each
+
+HOURS, VALUES, USERS = 100, 24, 8_000
+Counts = npt.NDArray[np.float64]
+
+
+def of(treated: int, both: int) -> NewUsers:
+    return NewUsers(treated, both)
+
+
+def by_value(values: Mapping[str, list[NewUsers]]) -> dict[tuple[str, str], dict[int, NewUsers]]:
+    return {("country", value): dict(enumerate(counts)) for value, counts in values.items()}
+
+
+def test_half_of_one_country_and_a_twentieth_of_the_others_is_found_and_said() -> None:
+    found = uneven_value([of(2_500, 14_000)], by_value({"US": [of(2_000, 4_000)], "DE": [of(500, 10_000)]}))
+    assert found is not None
+    assert (found.segment, found.value, found.share, found.others) == ("country", "DE", 0.05, 0.5)
+    assert str(uneven_words(found, "ranker")).startswith("ranker has 5 % of the new users with country=DE and 50 % of all others")
+
+
+def test_a_ramp_with_a_day_cycle_of_countries_is_no_difference() -> None:
+    """By day the share is 50 % and most users are of one country; by night it is 5 %."""
+    hours = [of(500, 1_000), of(10, 200)]
+    values = by_value({"US": [of(400, 800), of(2, 40)], "DE": [of(100, 200), of(8, 160)]})
+    assert uneven_value(hours, values) is None
+    pooled = uneven_value([of(510, 1_200)], by_value({"US": [of(402, 840)], "DE": [of(108, 360)]}))
+    assert pooled is not None
+
+
+def test_a_difference_of_less_than_two_points_is_none() -> None:
+    hours, values = [of(505_000, 1_000_000)], by_value({"US": [of(259_000, 500_000)], "DE": [of(246_000, 500_000)]})
+    assert uneven_value(hours, values) is not None
+    hours, values = [of(500_000, 1_000_000)], by_value({"US": [of(254_000, 500_000)], "DE": [of(246_000, 500_000)]})
+    assert abs(z_of_value([(values["country", "US"][0], hours[0])])) > Z_MIN
+    assert uneven_value(hours, values) is None
+
+
+def test_a_segment_with_one_value_compares_nothing() -> None:
+    assert uneven_value([of(50, 100)], by_value({"": [of(50, 100)]})) is None
+    assert uneven_value([], {}) is None
+
+
+def test_few_users_of_a_value_say_nothing() -> None:
+    assert z_of_value([(of(6, 6), of(50, 1_000))]) == 0.0
+
+
+def test_z_is_that_of_a_draw_without_replacement() -> None:
+    random = np.random.default_rng(5)
+    drawn = random.hypergeometric(300, 700, 200, 4_000)
+    found = [z_of_value([(of(int(each), 200), of(300, 1_000))]) for each in drawn]
+    assert np.mean(found) == pytest.approx(0.0, abs=0.06)
+    assert np.std(found) == pytest.approx(1.0, abs=0.05)
+
+
+def shares(kind: str, hours: npt.NDArray[np.int64]) -> Counts:
+    cycle = np.sin(2 * np.pi * hours / 24)
+    chosen = {
+        "plain": np.full(len(hours), 0.5),
+        "rare": np.full(len(hours), 0.05),
+        "ramp": 0.05 + 0.15 * (hours // 25),
+        "tide": 0.3 + 0.2 * cycle,
+    }
+    return chosen[kind]
+
+
+@for_each(["plain", "rare", "ramp", "tide"])
+def test_without_a_difference_a_value_is_rarely_ever_named(kind: str) -> None:
+    """24 values, one of them with a day cycle, at each of 100 hours, in numpy; the last hour is compared with the package."""
+    random, wrong, experiments = np.random.default_rng(20_261_128), 0, 200
+    for _ in range(experiments):
+        hour = np.sort(random.integers(0, HOURS, USERS))
+        weights = 1 / np.arange(1, VALUES + 1)
+        others = random.choice(VALUES, USERS, p=weights / weights.sum())
+        value = np.where(random.random(USERS) < 0.3 + 0.25 * np.sin(2 * np.pi * hour / 24), 0, others)
+        treated = random.random(USERS) < shares(kind, hour)
+        cells = hour * VALUES + value
+        n, t = (np.bincount(cells, each, HOURS * VALUES).reshape(HOURS, VALUES) for each in (np.ones(USERS), treated.astype(float)))
+        all_n, all_t = n.sum(axis=1, keepdims=True), t.sum(axis=1, keepdims=True)
+        excess = np.cumsum(t - n * all_t / all_n, axis=0)
+        variance = np.cumsum(n * (all_n - n) * all_t * (all_n - all_t) / (all_n**2 * (all_n - 1)), axis=0)
+        z = np.where(variance >= 5, excess / np.sqrt(np.maximum(variance, 1e-9)), 0.0)
+        at = int(np.abs(z[-1]).argmax())
+        pairs = [(of(int(t[h, at]), int(n[h, at])), of(int(all_t[h, 0]), int(all_n[h, 0]))) for h in range(HOURS)]
+        assert math.isclose(z_of_value(pairs), z[-1, at], abs_tol=1e-9)
+        wrong += bool((np.abs(z) > Z_MIN).any())
+    assert wrong <= at_most(0.01, experiments)
