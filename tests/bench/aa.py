@@ -28,7 +28,6 @@ from streammetrics.wiring.logs import configure_quiet_logs
 from tests.bench.aa_check import check_against_package
 from tests.bench.aa_engine import SETTINGS, arms_of, run
 from tests.bench.aa_hard import HARD, HARD_EXPERIMENTS, HARD_LOOKS, WORDS, ever_wrong
-from tests.bench.aa_power import planned_users
 from tests.bench.aa_ramps import LIFTED, LIFTS, RAMP_LOOKS, RAMPS, SPLITS, ramp_rates
 from tests.bench.aa_rules import ALPHA, FIXED, OURS, POLICY, RULES, judge
 from tests.bench.aa_shares import CERTAIN, CHANGING, SHARE_EXPERIMENTS, SHARE_LOOKS, STEADY, share_rates
@@ -225,28 +224,6 @@ def show_ramps(experiments: int, seed: int) -> None:
     console.print(table)
 
 
-def show_planned(experiments: int, seed: int) -> None:
-    """Show the users of both arms that a verdict takes, by `minimum_lift`, margin and true lift."""
-    title = f"Users of both arms until a verdict, CV 0.85 ({experiments:,} paths)"
-    table = Table(
-        "verdict",
-        "minimum_lift",
-        "margin",
-        "true lift",
-        "50 %",
-        "80 %",
-        "planned 50 %",
-        "planned 80 %",
-        "in 10 to 90 %",
-        "A/A",
-        title=title,
-        box=MARKDOWN,
-    )
-    for row in planned_users(experiments, seed):
-        table.add_row(*row)
-    console.print(table)
-
-
 def goal(reached: bool, experiments: int, text: str) -> str:
     if experiments < ENOUGH:
         return f"too few experiments to judge: {text}"
@@ -281,7 +258,6 @@ def main(quick: bool, experiments: int | None, looks: int, seed: int) -> None:
     show_hard(min(count, HARD_EXPERIMENTS), seed)
     show_shares(min(count, SHARE_EXPERIMENTS), seed)
     show_ramps(min(count, HARD_EXPERIMENTS), seed)
-    show_planned(count, seed)
 
 
 if __name__ == "__main__":

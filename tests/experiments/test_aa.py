@@ -15,9 +15,9 @@ from streammetrics.wiring.engine import build_engine
 from tests.bench.aa import BY_ENGINE, false_alarms, users_to_find
 from tests.bench.aa_engine import ARMS, SETTINGS, TOPIC, arms_of, run
 from tests.bench.aa_hard import BITS, HARD, HARD_LOOKS, MEASURES, draw_hard, ever_wrong, moments_at_looks
-from tests.bench.aa_power import CASES, planned_users
 from tests.bench.aa_rules import ALPHA, OURS, judge
 from tests.bench.aa_traffic import REGIMES, UNIT, Ints, Regime, Traffic, draw
+from tests.bench.power import CASES, planned_users
 from tests.experiments.samples import at_most
 
 EXPERIMENTS = 50
