@@ -1,6 +1,6 @@
 """Live ranking metrics from an event stream. This file exports the metric library for offline use, and replays for notebooks and on Spark.
 
-Importing it loads only the metric core and numpy. The functions that evaluate, compare, replay and read reports load on first use.
+Importing it loads only the metric core and numpy. The functions that evaluate, replay and read reports load on first use.
 """
 
 from __future__ import annotations
@@ -25,14 +25,11 @@ from streammetrics.version import __version__
 if TYPE_CHECKING:
     from streammetrics.metrics.presets import preset
     from streammetrics.offline import spark as spark
-    from streammetrics.offline.evaluation.assessment import Popularity, assess_lists
-    from streammetrics.offline.evaluation.compare import compare
     from streammetrics.offline.evaluation.evaluate import evaluate
-    from streammetrics.offline.inputs.frames import from_frame, from_frames, from_wide_frame
-    from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
-    from streammetrics.offline.inputs.item_ids import from_lists, from_run
-    from streammetrics.offline.inputs.judged import Judged
-    from streammetrics.offline.inputs.trec import from_trec
+    from streammetrics.offline.evaluation.frames import from_frame, from_frames, from_wide_frame
+    from streammetrics.offline.evaluation.grades import from_grades, from_padded, from_ragged
+    from streammetrics.offline.evaluation.item_ids import from_lists, from_run
+    from streammetrics.offline.evaluation.judged import Judged
     from streammetrics.offline.notebook.replayed import replay
     from streammetrics.offline.notebook.report_tables import read_report
 
@@ -44,13 +41,10 @@ __all__ = [
     "Judged",
     "Metric",
     "MetricError",
-    "Popularity",
     "Scorer",
     "Spec",
     "TallyLayout",
     "__version__",
-    "assess_lists",
-    "compare",
     "evaluate",
     "from_frame",
     "from_frames",
@@ -59,7 +53,6 @@ __all__ = [
     "from_padded",
     "from_ragged",
     "from_run",
-    "from_trec",
     "from_wide_frame",
     "parse_metric",
     "preset",
@@ -68,14 +61,11 @@ __all__ = [
 ]
 
 _LATER = {
-    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "offline.inputs.frames"),
-    **dict.fromkeys(("from_grades", "from_padded", "from_ragged"), "offline.inputs.grades"),
-    **dict.fromkeys(("from_lists", "from_run"), "offline.inputs.item_ids"),
-    "Judged": "offline.inputs.judged",
-    **dict.fromkeys(("Popularity", "assess_lists"), "offline.evaluation.assessment"),
-    "compare": "offline.evaluation.compare",
+    **dict.fromkeys(("from_frame", "from_frames", "from_wide_frame"), "offline.evaluation.frames"),
+    **dict.fromkeys(("from_grades", "from_padded", "from_ragged"), "offline.evaluation.grades"),
+    **dict.fromkeys(("from_lists", "from_run"), "offline.evaluation.item_ids"),
+    "Judged": "offline.evaluation.judged",
     "evaluate": "offline.evaluation.evaluate",
-    "from_trec": "offline.inputs.trec",
     "preset": "metrics.presets",
     "read_report": "offline.notebook.report_tables",
     "replay": "offline.notebook.replayed",

@@ -105,9 +105,6 @@ def _helps(commands: Mapping[str, click.Command], before: str) -> list[str]:
         title = f"{before} {name}"
         if isinstance(command, click.Group):
             texts += _helps(command.commands, title)
-        elif name == "evaluate":  # it parses its own options
-            done = subprocess.run([sys.executable, "-m", *title.split(), "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-            texts.append(f"## {title}\n\n```text\n{done.stdout}```\n\n")
         else:
             context = click.Context(command, info_name=title, max_content_width=100, terminal_width=100)
             texts.append(f"## {title}\n\n```text\n{command.get_help(context)}\n```\n\n")

@@ -32,7 +32,6 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "replay": "Compute the same numbers as `run` from files, without Kafka, Redis or a clock.",
         "spark": "Replay long history on Apache Spark: the same numbers as `replay`, on many machines.",
         "differences": "Compare an online report with an offline one, and say why numbers differ.",
-        "evaluate": "Score a TREC run file against relevance judgments, or compare two runs, with the same metrics as the stream.",
     },
     "Settings": {
         "config": "Print a configuration file to start from.",

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from streammetrics.config.fields import PATH_OR_EMPTY, Conflict, Listed, OptionalText, Section, Text, Whole, setting, shown, whole
 from streammetrics.metrics.assessment import USERS_MAX
-from streammetrics.metrics.names import ASSESSMENT_NAMES, FORMS, Metric
+from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, Metric
 
 
 def _name(name: str) -> str:
@@ -65,7 +65,7 @@ class AssessmentSettings(Section):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics to compute, each at all cut-offs; fallback_share once."""
-        return tuple(Metric(name, k) for name in self.names for k in (self.cutoffs if FORMS[name].cutoff != "none" else (0,)))
+        return tuple(Metric(name, k) for name in self.names for k in (self.cutoffs if CUTOFFS[name] != "none" else (0,)))
 
     @property
     def fallback_label(self) -> tuple[str, str]:

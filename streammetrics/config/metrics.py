@@ -12,7 +12,7 @@ from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
 from streammetrics.metrics.assessment import AssessmentLayout
 from streammetrics.metrics.engagement import QUANTILES, EngagementLayout
-from streammetrics.metrics.names import ENGAGEMENT_NAMES, FORMS
+from streammetrics.metrics.names import CUTOFFS, ENGAGEMENT_NAMES
 from streammetrics.sessions.rules import EngagementRules
 
 
@@ -93,7 +93,7 @@ class MetricSettings(Section):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics to compute, each at all cut-offs; those without a cut-off once."""
-        return tuple(Metric(name, k) for name in self.names for k in (self.cutoffs if FORMS[name].cutoff != "none" else (0,)))
+        return tuple(Metric(name, k) for name in self.names for k in (self.cutoffs if CUTOFFS[name] != "none" else (0,)))
 
     @property
     def spec(self) -> Spec:

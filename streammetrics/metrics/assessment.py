@@ -1,7 +1,7 @@
 """Assessment metrics: what lists show, whatever users do. Exact integer sums per list, for the stream.
 
-`windows/assessment.md` defines them. Only the first k places count. An item is known if the catalogue has it. `assess_lists` has the same
-definitions, in doubles. The values of a list are rounded once, half to even: to 2**-40, and those of novelty to 2**-32.
+`windows/assessment.md` defines them. Only the first k places count. An item is known if the catalogue has it. The values
+of a list are rounded half to even: to 2**-40, and those of novelty to 2**-32. The novelty of an item is rounded to 2**-32 before.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ import numpy as np
 from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.names import (
     ALL_METRIC_NAMES,
-    ASSESSMENT_NAMES,
-    ENGAGEMENT_NAMES,
     Column,
     ColumnKind,
     Metric,
@@ -243,15 +241,11 @@ def _parse_all(metrics: Iterable[str | Metric]) -> tuple[Metric, ...]:
     if isinstance(metrics, str | Metric):
         raise MetricError("metrics", f"got {metrics!r}; allowed is a sequence of names such as ['ndcg@10']")
     parsed = tuple(metric if isinstance(metric, Metric) else parse_metric(metric) for metric in metrics)
-    if engagement := [metric for metric in parsed if metric.name in ENGAGEMENT_NAMES]:
-        raise MetricError("metric", f"got {engagement[0]}, which needs the times of clicks; allowed are {', '.join(ALL_METRIC_NAMES)}")
-    if assessed := [metric for metric in parsed if metric.name in ASSESSMENT_NAMES]:
-        raise MetricError("metric", f"got {assessed[0]}, which `assess_lists` computes; allowed are {', '.join(ALL_METRIC_NAMES)}")
     if not parsed:
         raise MetricError("metrics", "got none; allowed is at least one")
     for index, metric in enumerate(parsed):
         if metric.name not in ALL_METRIC_NAMES:
-            raise MetricError("metric", f"got {metric}, which only `evaluate` computes; allowed are {', '.join(ALL_METRIC_NAMES)}")
+            raise MetricError("metric", f"got {metric}, which needs more than grades; allowed are {', '.join(ALL_METRIC_NAMES)}")
         if metric in parsed[:index]:
             raise MetricError("metrics", f"got {metric} twice; allowed is each metric once")
     return parsed

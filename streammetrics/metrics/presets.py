@@ -19,14 +19,14 @@ ANY_GRADE: Final = 2.0**-40
 
 
 def trec_eval() -> Spec:
-    """trec_eval 10, and pytrec_eval: `ndcg_cut`, `ndcg`, `map_cut`, `map`, `P`, `recall`, `success`, `recip_rank`, `Rprec`, `set_F`.
+    """trec_eval 10, and pytrec_eval: `ndcg_cut`, `ndcg`, `map_cut`, `map`, `P`, `recall`, `success`, `recip_rank`, `Rprec`.
 
     Linear gain over log2(i+1). The ideal ranks all judged items, including unseen ones. AP is divided by R, also with a cut-off. A
     list without relevant items counts as 0. The persistence of `rbp` is 0.9. `ndcg_cut_10` is `ndcg@10`, `P_5` is `precision@5`,
     `success_1` is `hit_rate@1`.
 
     Not covered: ties (use `from_run(..., ties="trec_eval")`), lists missing from the run (`complete=True` is trec_eval's -c), and
-    negative judgments, which count as not judged (`negative="zero"`). `rbp` counts relevant items; for grades above 1, trec_eval's own
+    negative judgments, which count as 0 (`negative="zero"`). `rbp` counts relevant items; for grades above 1, trec_eval's own
     value depends on memory that it does not initialise.
 
     >>> trec_eval().ap_denominator
@@ -40,7 +40,7 @@ def sklearn() -> Spec:
 
     Linear gain over log2(i+1). The ideal ranks all labels of the row. A row of zeros is 0. Pass every label with its score.
 
-    Not covered: ties, over which scikit-learn averages unless `ignore_ties` is set (use `from_run(..., ties="average")`); another
+    Not covered: ties, over which scikit-learn averages unless `ignore_ties` is set; another
     base of the logarithm (use a `discount` table); and its errors for rows with one label or none.
 
     >>> sklearn() == Spec()

@@ -1,5 +1,4 @@
-"""What works on history: rankings evaluated from files and frames, replays of events, Spark, notebooks, and what differs between reports.
+"""What works on history: rankings evaluated from dicts, arrays and frames, replays of events, Spark, and notebooks.
 
-`inputs` reads runs, judgments and frames. `evaluation` scores and compares them. `replay` and `spark` read events, `notebook` shows
-reports as tables, and `differences` says why two reports differ.
+`evaluation` reads rankings with judgments and scores them. `replay` and `spark` read events, and `notebook` shows reports as tables.
 """

@@ -69,15 +69,6 @@ def test_demo_rejects_a_closed_standard_output() -> None:
     assert ended(">&-", "demo", "--port", "0", "--seconds", "1") == (1, f"streammetrics: {CLOSED}\n")
 
 
-def test_evaluate_names_the_closed_stream(tmp_path: Path) -> None:
-    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
-    run.write_text("q1 Q0 a 1 0.9 mine\n")
-    qrels.write_text("q1 0 a 1\n")
-    code, stderr = ended("<&-", "evaluate", "-", qrels)
-    assert (code, stderr) == (2, "streammetrics evaluate: 1 problem:\n  RUN = -: standard input is closed\n")
-    assert ended(">&-", "evaluate", run, qrels) == (1, "streammetrics evaluate: standard output is closed\n")
-
-
 # -- standard error ----------------------------------------------------------------------------------------------------
 
 
@@ -116,13 +107,6 @@ def test_commands_work_without_standard_error(broken_stderr: tuple[str, int | No
 @pytest.mark.parametrize("words", [("check-config", "--set", "join.gap_ms=-1"), ("replay",), ("nonsense",)])
 def test_exit_codes_are_the_same_without_standard_error(broken_stderr: tuple[str, int | None], words: tuple[str, ...]) -> None:
     assert code_of(broken_stderr, *words) == 2
-
-
-def test_evaluate_works_without_standard_error(broken_stderr: tuple[str, int | None], tmp_path: Path) -> None:
-    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
-    run.write_text("q1 Q0 a 1 0.9 mine\nq2 Q0 a 1 0.9 mine\n")
-    qrels.write_text("q1 0 a 1\n")
-    assert code_of(broken_stderr, "evaluate", run, qrels) == 0  # prints a note about the query without judgments
 
 
 def test_a_service_without_standard_error_serves_and_stops(broken_stderr: tuple[str, int | None]) -> None:

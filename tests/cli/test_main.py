@@ -59,18 +59,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_the_tests_cover_all_commands() -> None:
-    assert sorted(commands()) == sorted([*COMMANDS, *WITHOUT_CONFIG, "evaluate"])
-
-
-def test_evaluate_scores_trec_files(tmp_path: Path) -> None:
-    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
-    run.write_text("q1 Q0 a 1 0.9 mine\nq1 Q0 b 2 0.8 mine\n")
-    qrels.write_text("q1 0 b 1\n")
-    result = invoke("evaluate", str(run), str(qrels), "-m", "mrr@10", "--format", "csv")
-    assert result.exit_code == 0
-    assert "0.5" in result.output
-    assert invoke("evaluate", str(run)).exit_code == 2
-    assert "streammetrics evaluate run.txt qrels.txt" in invoke("evaluate", "--help").output
+    assert sorted(commands()) == sorted([*COMMANDS, *WITHOUT_CONFIG])
 
 
 def test_the_version_is_printed() -> None:
@@ -295,11 +284,8 @@ def started(words: str, unbuffered: str) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", ["simulate --out - --events 50000", "evaluate R Q --per-query --format csv"])
-def test_a_closed_pipe_ends_a_command_silently(words: str, unbuffered: str, tmp_path: Path) -> None:
-    (tmp_path / "R").write_text("".join(f"q{number} Q0 d1 1 1.0 t\n" for number in range(20_000)))
-    (tmp_path / "Q").write_text("".join(f"q{number} 0 d1 1\n" for number in range(20_000)))
-    command, around = started(words, unbuffered)
+def test_a_closed_pipe_ends_a_command_silently(unbuffered: str, tmp_path: Path) -> None:
+    command, around = started("simulate --out - --events 50000", unbuffered)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=around) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -323,15 +309,12 @@ def test_a_partial_write_is_an_error(unbuffered: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9", "evaluate R Q"])
+@pytest.mark.parametrize("words", ["--help", "--version", "check-config", "report --help", "simulate --out - --events 9"])
 def test_a_full_disk_is_reported_in_one_line(words: str, unbuffered: str, tmp_path: Path) -> None:
-    (tmp_path / "R").write_text("q1 Q0 d1 1 1.0 t\n")
-    (tmp_path / "Q").write_text("q1 0 d1 1\n")
     command, around = started(words, unbuffered)
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=around, cwd=tmp_path, check=False, text=True)
-    name = "streammetrics evaluate" if "evaluate" in words else "streammetrics"
-    assert (done.returncode, done.stderr) == (1, f"{name}: standard output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "streammetrics: standard output: No space left on device\n")
 
 
 def test_the_package_can_be_run_as_a_module() -> None:

@@ -1,4 +1,4 @@
-"""The notebook of the docs runs, and its stored text is what it prints now. Pictures are not compared: fonts differ."""
+"""The notebook of the docs runs, and its stored text is what it prints now."""
 
 from __future__ import annotations
 
@@ -24,16 +24,11 @@ def texts(notebook: Any) -> list[list[str]]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_the_notebook_runs_and_shows_what_it_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    monkeypatch.delenv("MPLBACKEND", raising=False)  # the kernel chooses the one that shows pictures
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     stored = nbformat.read(TOUR, 4)
     run = deepcopy(stored)
     NotebookClient(run, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     assert texts(run) == texts(stored)
-    pictures = [
-        output for cell in run.cells if cell.cell_type == "code" for output in cell.outputs if "image/png" in output.get("data", {})
-    ]
-    assert len(pictures) == 3
 
 
 def test_the_notebook_holds_no_trace_of_a_machine() -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytrec_eval
 
 import streammetrics.metrics
-from streammetrics.cli.commands.evaluate import main
+from streammetrics import evaluate, from_run, preset
 from streammetrics.metrics import Spec
-from streammetrics.metrics.names import ALL_METRIC_NAMES, EVALUATE_NAMES
+from streammetrics.metrics.names import ALL_METRIC_NAMES
 from streammetrics.metrics.presets import PRESETS
-from streammetrics.offline.inputs.trec import read_qrels, read_run
 
 PAGE = Path(streammetrics.metrics.__file__).with_name("README.md")
 
@@ -26,25 +26,18 @@ def test_the_examples_run() -> None:
     assert (failed, tried > 15) == (0, True)
 
 
-def test_the_commands_print_the_output_on_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pytrec_eval_hands_over_its_files_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 0.5 mine\nq1 Q0 d2 2 0.5 mine\n")
+    (tmp_path / "qrels.txt").write_text("q1 0 d2 3\nq1 0 d3 1\n")
     monkeypatch.chdir(tmp_path)
-    (console,) = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    evaluations = 0
-    for shown in console.removeprefix("$ ").split("\n$ "):
-        typed, output = shown.rstrip("\n").split("\n", 1)
-        words = typed.split()
-        if words[0] == "cat":
-            Path(words[1]).write_text(output + "\n")
-        else:
-            assert words[:2] == ["streammetrics", "evaluate"]
-            assert main(words[2:]) == 0
-            assert capsys.readouterr().out == output + "\n"
-            evaluations += 1
-    assert evaluations == 2
-    stated = {name: ast.literal_eval(value) for name, value in re.findall(r"^>>> (run|qrels) = (.*)$", PAGE.read_text(), re.MULTILINE)}
-    assert {"run": read_run("run.txt"), "qrels": read_qrels("qrels.txt")} == stated
+    rows = dict(re.findall(r"^\| \[(\S+)\]\(\S+\) \| `(run, qrels = .*)` \|$", PAGE.read_text(), re.MULTILINE))
+    assert [*rows] == ["pytrec_eval", "ranx", "ir-measures"]
+    (call,) = re.findall(r"^`(evaluate\(from_run\(run, qrels, .*\))` then", PAGE.read_text(), re.MULTILINE)
+    names: dict[str, Any] = {"pytrec_eval": pytrec_eval, "evaluate": evaluate, "from_run": from_run, "preset": preset}
+    with pytest.warns(ResourceWarning):  # the line closes no file
+        exec(rows["pytrec_eval"], names)
+    (theirs,) = pytrec_eval.RelevanceEvaluator(names["qrels"], {"ndcg_cut_10"}).evaluate(names["run"]).values()
+    assert eval(call, names).means == {"ndcg@10": pytest.approx(theirs["ndcg_cut_10"], abs=1e-12)}
 
 
 def _section(title: str) -> str:
@@ -59,7 +52,6 @@ def _names_in_first_column(section: str) -> set[str]:
 
 def test_the_page_describes_every_metric() -> None:
     assert _names_in_first_column(_section("Names")) == set(ALL_METRIC_NAMES)
-    assert _names_in_first_column(_section("More metrics of evaluate")) == set(EVALUATE_NAMES)
 
 
 def test_the_page_describes_every_field_of_a_spec() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streammetrics.offline.inputs.judged import Judged
+from streammetrics.offline.evaluation.judged import Judged
 
 
 def facts(judged: Judged) -> dict[Any, Any]:

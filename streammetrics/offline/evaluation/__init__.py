@@ -1,1 +1,1 @@
-"""Evaluation and comparison of whole runs: means, standard errors, tests, text output. No metric formulas here."""
+"""Rankings with judgments from dicts, arrays and data frames, as `Judged` lists; and their metrics. No metric formulas here."""

@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from streammetrics.metrics.arrays import Bools, Floats, Ints
-from streammetrics.metrics.names import Column, Metric, MetricError, parse_metric
+from streammetrics.metrics.kernel.formulas import columns_of_facts, defined
+from streammetrics.metrics.names import Metric, MetricError, parse_metric
+from streammetrics.metrics.scorer import Scorer
 from streammetrics.metrics.spec import Spec
 from streammetrics.metrics.tables import DataTable, Tabled
-from streammetrics.offline.evaluation.clustered import Clusters, influence, standard_error
-from streammetrics.offline.evaluation.judgments import AGGREGATES, GEOMETRIC_LEAST
-from streammetrics.offline.evaluation.requests import Request, check_requests, requests_of
-from streammetrics.offline.evaluation.scored import Scored, score
-from streammetrics.offline.inputs.judged import Judged
+from streammetrics.offline.evaluation.judged import Judged
 
 
 def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None = None) -> Evaluation:
     """Score judged lists under some metrics.
 
-    judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, `from_trec`, ...
-    metrics: names such as `ndcg@10`, each once; see the README for all names. spec: the metric definitions. The default is what the
-        stream publishes, except for names of trec_eval such as `map_cut_10`, which have trec_eval's definitions.
+    judged: from `from_run`, `from_lists`, `from_grades`, `from_frame`, ...
+    metrics: names such as `ndcg@10`, each once; see the README for all names. spec: the metric definitions, by default those of the
+        stream.
 
-    Values are the integers of `Scorer`, so they equal those of the stream. With `ties="average"` a value is the mean over all orders
-    of tied items, correct to 2**-40 per group of ties. It exists only for metrics that are sums over places; mrr, hit_rate, map, err
-    and item_hit_rate are rejected.
+    Values are the integers of `Scorer`, so they equal those of the stream.
 
-    Raises MetricError for an argument that is not `Judged`, unknown metrics, names of trec_eval with a spec that gives them another
-    meaning, metrics that need to know which items were judged (if the input does not tell), and grades above the scorer's limit.
+    Raises MetricError for an argument that is not `Judged`, unknown metrics, and grades above the scorer's limit.
 
-    >>> from streammetrics.offline.inputs.item_ids import from_run
+    >>> from streammetrics.offline.evaluation.item_ids import from_run
     >>> result = evaluate(from_run({"q1": {"a": 2.0, "b": 1.0}, "q2": {"a": 1.0}}, {"q1": {"b": 1}, "q2": {"a": 3}}), ["mrr@10"])
     >>> result.means, result.standard_errors
     ({'mrr@10': 0.75}, {'mrr@10': 0.25})
@@ -45,40 +40,41 @@ def evaluate(judged: Judged, metrics: Iterable[str | Metric], spec: Spec | None 
     >>> result.frame()
     {'list_id': ['q1', 'q2'], 'mrr@10': array([0.5, 1. ])}
     """
-    _require_judged(judged)
-    return evaluate_requests(judged, requests_of(metrics, spec), Spec() if spec is None else spec)
-
-
-def _require_judged(judged: Judged) -> None:
     if not isinstance(judged, Judged):
         raise MetricError("judged", f"got {type(judged).__name__}; allowed is what from_run, from_lists, from_grades and their like return")
-
-
-def evaluate_requests(judged: Judged, requests: Sequence[Request], spec: Spec) -> Evaluation:
-    """Like `evaluate`, with a Spec per metric. spec: the one to show if they differ."""
-    _require_judged(judged)
-    check_requests(tuple(requests))
-    scored = score(judged, requests)
-    specs = {request.metric: request.spec for request in requests}
-    shown = requests[0].spec if len(set(specs.values())) == 1 else spec
-    return Evaluation(tuple(specs), shown, specs, scored.columns, judged, scored)
+    graded = np.bincount(np.concatenate((judged.rows, judged.unseen_rows)), minlength=len(judged))
+    deepest = max(1, int(judged.lengths.max(initial=0)), int(graded.max(initial=0)))
+    scorer = Scorer(metrics, Spec() if spec is None else spec, items_max=deepest)
+    _check_grades(scorer, judged)
+    unseen = (judged.unseen_rows, judged.unseen_grades)
+    count, blocks = scorer.blocks_of_hits(judged.lengths, judged.rows, judged.positions, judged.grades, unseen)
+    rows = np.empty((count, len(scorer.columns)), dtype=np.int64)
+    relevant = np.empty(count, dtype=np.bool_)
+    sums = [column.metric for column in scorer.columns if column.kind == "sum"]
+    defining = np.empty((len(sums), count), dtype=np.bool_)
+    for first, facts in blocks:
+        part = slice(first, first + facts.lengths.size)
+        rows[part] = columns_of_facts(facts).T
+        relevant[part] = facts.relevant > 0
+        defining[:, part] = defined(facts)
+    return Evaluation(scorer, judged, rows, relevant, dict(zip(sums, defining, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Evaluation(Tabled):
     """The result of `evaluate`. Numbers are computed on access from the integers per list.
 
-    spec: the definitions of all metrics. If they differ, that of the metrics without a name of trec_eval; `specs` has each.
-    A list that does not define a metric (see `TallyLayout.means`) counts as `spec.no_relevant` says: as 0, as 1, or not at all.
-    The mean over no lists is NaN.
+    rows: int64, shape (L, columns), the columns of `scorer`. relevant: which lists have a relevant item, shown or unseen, shape (L,).
+    defined: per metric, which lists define it (see `TallyLayout.means`), shape (L,); all of them for `item_hit_rate`, which is missing.
+
+    A list that does not define a metric counts as `spec.no_relevant` says: as 0, as 1, or not at all. The mean over no lists is NaN.
     """
 
-    metrics: tuple[Metric, ...]
-    spec: Spec
-    specs: Mapping[Metric, Spec]
-    columns: tuple[Column, ...]
+    scorer: Scorer
     judged: Judged
-    scored: Scored
+    rows: Ints
+    relevant: Bools
+    defined: Mapping[Metric, Bools]
 
     def __len__(self) -> int:
         return len(self.judged)
@@ -97,11 +93,23 @@ class Evaluation(Tabled):
 
     def summary(self) -> DataTable:
         """One row per metric: mean, standard error and number of lists."""
-        return DataTable.of_rows(["metric", "mean", "standard_error", "lists"], summary(self))
+        means, errors, counts = self.means, self.standard_errors, self.counts
+        columns: dict[str, list[Any]] = {"mean": [*means.values()], "standard_error": [*errors.values()], "lists": [*counts.values()]}
+        return DataTable({"metric": [*means], **columns})
 
     def table(self) -> DataTable:
         """The values per list as a table: list_id, user (if known), and one column per metric. NaN for lists that do not count."""
         return DataTable({name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in self.frame().items()})
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics, in the order in which they were asked for."""
+        return self.scorer.metrics
+
+    @property
+    def spec(self) -> Spec:
+        """The definitions of the metrics."""
+        return self.scorer.spec
 
     @property
     def lists(self) -> tuple[Hashable, ...]:
@@ -116,15 +124,12 @@ class Evaluation(Tabled):
     @property
     def lists_without_relevant(self) -> int:
         """The number of lists without a relevant item, shown or unseen."""
-        return int((~self.scored.relevant).sum())
+        return int((~self.relevant).sum())
 
     @property
     def means(self) -> dict[str, float]:
-        """The mean of each metric over lists: exact sums, one division.
-
-        For item_hit_rate the ratio of sums; for num_q, num_ret, num_rel and num_rel_ret the sum, an int; for gm_map the geometric mean.
-        """
-        return {str(metric): _mean(self, metric) for metric in self.metrics}
+        """The mean of each metric over lists: exact sums, one division. For item_hit_rate the ratio of sums."""
+        return {str(metric): self._mean(metric) for metric in self.metrics}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -133,9 +138,14 @@ class Evaluation(Tabled):
 
     @property
     def standard_errors(self) -> dict[str, float]:
-        """The standard error of each mean, clustered by user if users are known. NaN for sums. See `standard_error`."""
-        clusters = Clusters.of(self.users, len(self))
-        return {str(metric): self._standard_error(metric, clusters) for metric in self.metrics}
+        """The standard error of each mean, clustered by user if users are known. NaN with fewer than two clusters.
+
+        sqrt(G / (G - 1) * sum over clusters of (sum of its influences)**2), with G clusters. The influence of a list on the ratio of
+        sums is (y - ratio * n) / sum(n); for a plain mean all n are 1. This is the delta-method variance of a ratio under cluster
+        sampling (Cochran 1977, Sampling Techniques, chapters 6 and 9A; Liang and Zeger 1986), with the usual small-sample factor.
+        Without users each list is a cluster, and the error of a mean is the standard deviation (ddof 1) / sqrt(L).
+        """
+        return {str(metric): self._standard_error(metric) for metric in self.metrics}
 
     def values(self, metric: str | Metric) -> Floats:
         """The values per list, float64, shape (L,); NaN for lists that do not count."""
@@ -152,65 +162,43 @@ class Evaluation(Tabled):
 
     def counted(self, metric: str | Metric) -> Bools:
         """Which lists are in the mean of a metric, booleans, shape (L,)."""
-        known = self._known(metric)
-        _, below = self.parts(known)
-        skipped = ~self.scored.defined[known] if self.specs[known].no_relevant == "skip" else np.zeros(len(self), dtype=np.bool_)
-        return (below > 0) & ~skipped
+        asked = self._evaluated(metric)
+        some: Bools = self.parts(asked)[1] > 0
+        return some & self.defined[asked] if self.spec.no_relevant == "skip" and asked in self.defined else some
 
     def parts(self, metric: str | Metric) -> tuple[Ints, Ints]:
         """Numerators and denominators per list, int64, shape (L,) each. The value of a list is their ratio."""
-        known = self._known(metric)
-        at = next(at for at, column in enumerate(self.columns) if column.metric == known)
-        if self.columns[at].kind == "hits":
-            return self.scored.rows[:, at], self.scored.rows[:, at + 1]
-        one = np.int64(1) << self.columns[at].scale_bits
-        above = self.scored.rows[:, at]
-        if self.specs[known].no_relevant == "one":
-            above = np.where(self.scored.defined[known], above, one)
+        asked = self._evaluated(metric)
+        at = next(at for at, column in enumerate(self.scorer.columns) if column.metric == asked)
+        column, above = self.scorer.columns[at], self.rows[:, at]
+        if column.kind == "hits":
+            return above, self.rows[:, at + 1]
+        one = np.int64(1) << column.scale_bits
+        if self.spec.no_relevant == "one":
+            above = np.where(self.defined[asked], above, one)
         return above, np.full(len(self), one)
 
-    def influences(self, metric: str | Metric) -> Floats:
-        """The influence of each list on the mean of a metric, shape (L,); 0 for lists that do not count, NaN for sums.
+    def _mean(self, metric: Metric) -> float:
+        above, below = (exact_sum(part[self.counted(metric)]) for part in self.parts(metric))
+        return above / below if below else math.nan
 
-        For a geometric mean: by the delta method, the influence on the mean of logarithms times the geometric mean.
-        """
-        known = self._known(metric)
-        kind = AGGREGATES.get(known.name, "mean")
-        if kind == "total":
-            return np.full(len(self), np.nan)
-        above, below = (part.astype(np.float64) for part in self.parts(known))
-        if kind == "geometric":
-            above, below = _logarithms(self.values(known)) * _mean(self, known), np.ones(len(self))
-        counted = self.counted(known)
-        moves = np.zeros(len(self))
-        if counted.any():
-            moves[counted] = influence(above[counted], below[counted])
-        return moves
-
-    def _standard_error(self, metric: Metric, clusters: Clusters) -> float:
+    def _standard_error(self, metric: Metric) -> float:
         counted = self.counted(metric)
-        return standard_error(self.influences(metric)[counted], clusters.of_lists(counted))
+        above, below = (part[counted].astype(np.float64) for part in self.parts(metric))
+        numbers: dict[Hashable, int] = {}
+        owners = range(len(self)) if self.users is None else self.users
+        clusters = [numbers.setdefault(owners[at], len(numbers)) for at in np.flatnonzero(counted).tolist()]
+        if len(numbers) < 2:
+            return math.nan
+        total = below.sum()
+        totals = np.bincount(clusters, (above - above.sum() / total * below) / total)
+        return math.sqrt(len(numbers) / (len(numbers) - 1) * float(totals @ totals))
 
-    def _known(self, metric: str | Metric) -> Metric:
-        known = parse_metric(metric) if isinstance(metric, str) else metric
-        if known not in self.metrics:
-            raise MetricError("metric", f"got {known}; allowed are those evaluated: {', '.join(map(str, self.metrics))}")
-        return known
-
-
-def _logarithms(values: Floats) -> Floats:
-    return np.log(np.maximum(values, GEOMETRIC_LEAST))
-
-
-def _mean(evaluation: Evaluation, metric: Metric) -> float:
-    counted = evaluation.counted(metric)
-    kind = AGGREGATES.get(metric.name, "mean")
-    if kind == "total":
-        return exact_sum(evaluation.parts(metric)[0][counted])
-    if kind == "geometric":
-        return float(np.exp(_logarithms(evaluation.values(metric)[counted]).mean())) if counted.any() else math.nan
-    above, below = (exact_sum(part[counted]) for part in evaluation.parts(metric))
-    return above / below if below else math.nan
+    def _evaluated(self, metric: str | Metric) -> Metric:
+        asked = parse_metric(metric) if isinstance(metric, str) else metric
+        if asked not in self.metrics:
+            raise MetricError("metric", f"got {asked}; allowed are those evaluated: {', '.join(map(str, self.metrics))}")
+        return asked
 
 
 def exact_sum(values: Ints) -> int:
@@ -222,9 +210,12 @@ def exact_sum(values: Ints) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
-def summary(evaluation: Evaluation) -> list[Mapping[str, Any]]:
-    """One row per metric: name, mean, standard error and number of lists."""
-    errors, counts = evaluation.standard_errors, evaluation.counts
-    return [
-        {"metric": name, "mean": mean, "standard_error": errors[name], "lists": counts[name]} for name, mean in evaluation.means.items()
-    ]
+def _check_grades(scorer: Scorer, judged: Judged) -> None:
+    for rows, grades in ((judged.rows, judged.grades), (judged.unseen_rows, judged.unseen_grades)):
+        beyond = np.flatnonzero(~(grades <= scorer.grade_max))
+        if beyond.size:
+            at = int(beyond[0])
+            raise MetricError(
+                "grade",
+                f"got {grades[at]:g} in list {judged.lists[int(rows[at])]!r}; allowed for these metrics are 0..{scorer.grade_max:g}",
+            )

@@ -1,1 +1,1 @@
-"""What a notebook uses beside the metric library: replays and reports as tables, and plots. Imports nothing."""
+"""What a notebook uses beside the metric library: replays and reports as tables. Imports nothing."""

@@ -1,8 +1,7 @@
-"""Evaluations against brute force, scikit-learn and statsmodels; lists that define no metric; averages over ties."""
+"""Evaluations against brute force and statsmodels, and lists that define no metric."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 import statistics
@@ -18,11 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError, Scorer, Spec
-from streammetrics.offline.evaluation.compare import compare
 from streammetrics.offline.evaluation.evaluate import Evaluation, evaluate
-from streammetrics.offline.evaluation.scored import SUMS_OVER_PLACES
-from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
-from streammetrics.offline.inputs.item_ids import from_lists, from_run
+from streammetrics.offline.evaluation.grades import from_grades, from_padded, from_ragged
+from streammetrics.offline.evaluation.item_ids import from_lists, from_run
 from tests.support.tables import for_each
 
 NAMES = ["ndcg@5", "mrr@5", "map@5", "dcg@5", "precision@3", "recall@3", "item_hit_rate@3", "hit_rate@1"]
@@ -132,55 +129,6 @@ def test_the_frame_works_with_pandas_and_polars() -> None:
         assert made["mrr@5"].to_list() == [1.0, 0.0]
 
 
-tied = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3]), st.integers(0, 2)), min_size=1, max_size=5)
-SUMS = sorted(
-    f"{name}@{k}" if name != "r_precision" else name for name in SUMS_OVER_PLACES for k in ((2, 4) if name != "r_precision" else (0,))
-)
-
-
-@given(st.lists(tied, min_size=1, max_size=2))
-def test_averages_over_ties_equal_means_over_all_orders(lists: list[list[tuple[int, int]]]) -> None:
-    averaged = evaluate(
-        from_grades([[g for g, _ in one] for one in lists], scores=[[s for _, s in one] for one in lists], ties="average"), SUMS
-    )
-    for row, one in enumerate(lists):
-        levels = [[grade for grade, score in one if score == level] for level in sorted({score for _, score in one}, reverse=True)]
-        orders = [list(itertools.chain(*parts)) for parts in itertools.product(*(itertools.permutations(level) for level in levels))]
-        every = evaluate(from_grades(orders), SUMS)
-        for name in SUMS:
-            assert averaged.values(name)[row] == pytest.approx(every.means[name], abs=2**-38 if "cg" not in name or "n" in name else 2**-29)
-
-
-def test_averages_over_ties_equal_those_of_scikit_learn() -> None:
-    from sklearn.metrics import dcg_score, ndcg_score  # noqa: PLC0415 (takes seconds: not in every process that collects tests)
-
-    chance = np.random.default_rng(3)
-    truth, scores = chance.integers(0, 4, (300, 12)).astype(float), chance.integers(0, 5, (300, 12)).astype(float)
-    for k in (1, 3, 12):
-        result = evaluate(from_padded(truth, scores=scores, ties="average"), [f"ndcg@{k}", f"dcg@{k}"])
-        assert result.means[f"ndcg@{k}"] == pytest.approx(ndcg_score(truth, scores, k=k), abs=1e-12)
-        assert result.means[f"dcg@{k}"] == pytest.approx(dcg_score(truth, scores, k=k), abs=1e-10)
-
-
-def test_unseen_items_stay_unseen_when_ties_are_averaged() -> None:
-    run, truth = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"a": 1, "z": 1}}
-    result = evaluate(from_run(run, truth, ties="average"), ["recall@1", "precision@1"])
-    assert result.means == {"recall@1": 0.25, "precision@1": 0.5}
-
-
-@pytest.mark.parametrize("name", ["mrr@5", "hit_rate@5", "map@5", "item_hit_rate@5", "err@5"])
-def test_only_sums_over_places_are_averaged_over_ties(name: str) -> None:
-    tied_lists = from_grades([[1, 0]], scores=[[1, 1]], ties="average")
-    with pytest.raises(MetricError, match=re.escape(f"ties: got 'average' for {name}; allowed are metrics that are sums over places")):
-        evaluate(tied_lists, ["ndcg@5", name])
-    assert evaluate(from_grades([[1, 0]], scores=[[2, 1]], ties="average"), [name]).means[name] > 0
-
-
-def test_an_ideal_that_depends_on_the_order_is_not_averaged_over_ties() -> None:
-    with pytest.raises(MetricError, match="ideal='first_k'"):
-        evaluate(from_grades([[1, 0]], scores=[[1, 1]], ties="average"), ["ndcg@5"], Spec(ideal="first_k"))
-
-
 @pytest.mark.parametrize("where", ["shown", "unseen"])
 def test_the_error_for_a_grade_that_is_too_large_names_the_list(where: str) -> None:
     judged = from_run({"p": {"a": 1}, "q": {"a": 1}}, {"p": {"a": 1}, "q": {"a" if where == "shown" else "z": 500}})
@@ -200,21 +148,17 @@ def test_the_error_for_unjudged_lists_names_the_functions_to_use() -> None:
 
 
 def test_results_show_themselves_shortly_and_become_frames() -> None:
-    result = evaluate(from_grades([[0, 1], [0, 0]], users=["a", "a"]), ["ndcg@5", "num_ret"])
+    result = evaluate(from_grades([[0, 1], [0, 0]], users=["a", "a"]), ["ndcg@5", "cg"])
     assert repr(result) == (
         "2 lists of 1 user, 1 without a relevant item\n"
-        "metric   mean    standard_error  lists\n"
-        "ndcg@5   0.3155  -               2\n"
-        "num_ret  4       -               2"
+        "metric  mean    standard_error  lists\n"
+        "ndcg@5  0.3155  -               2\n"
+        "cg      0.5000  -               2"
     )
     assert "<td>0.3155</td>" in result._repr_html_()
     for frame in (result.to_pandas(), result.to_polars(), result.to_arrow().to_pandas(), pl.DataFrame(result)):
         assert list(frame["ndcg@5"]) == result.values("ndcg@5").tolist()
         assert list(frame["user"]) == ["a", "a"]
-    other = evaluate(from_grades([[0, 1], [1, 0]]), ["mrr@2"])
-    compared = compare(other, other)
-    assert repr(compared).splitlines()[1].split()[:2] == ["mrr@2", "2"]
-    assert list(compared.to_polars()["difference"]) == [0.0]
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

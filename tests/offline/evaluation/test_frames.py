@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError, Scorer
 from streammetrics.offline.evaluation.evaluate import evaluate
-from streammetrics.offline.inputs.frames import from_frame, from_frames, from_wide_frame
-from streammetrics.offline.inputs.grades import from_grades
-from streammetrics.offline.inputs.item_ids import from_run
+from streammetrics.offline.evaluation.frames import from_frame, from_frames, from_wide_frame
+from streammetrics.offline.evaluation.grades import from_grades
+from streammetrics.offline.evaluation.item_ids import from_run
 from tests.support.judged_facts import facts
 from tests.support.tables import for_each
 
@@ -101,7 +101,7 @@ def test_a_wide_frame_of_any_library_gives_the_same_integers(made: Callable[[Col
     )
     assert facts(judged) == facts(expected)
     assert judged.users == ("ann", "bob", "ann", "bob")
-    np.testing.assert_array_equal(evaluate(judged, NAMES).scored.rows, evaluate(expected, NAMES).scored.rows)
+    np.testing.assert_array_equal(evaluate(judged, NAMES).rows, evaluate(expected, NAMES).rows)
 
 
 @make
@@ -165,7 +165,7 @@ def test_pandas_works_without_pyarrow() -> None:
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "import pandas as pd\n"
-        "from streammetrics.offline.inputs.frames import from_frame\n"
+        "from streammetrics.offline.evaluation.frames import from_frame\n"
         "judged = from_frame(pd.DataFrame({'list_id': ['a', 'b', 'a'], 'grade': [0, 1, 2]}))\n"
         "print(judged.lists, judged.rows, judged.positions, judged.grades)"
     )

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from streammetrics.metrics import MetricError
 from streammetrics.offline.evaluation.evaluate import evaluate
-from streammetrics.offline.inputs.grades import from_grades, from_padded, from_ragged
-from streammetrics.offline.inputs.item_ids import from_lists, from_run
-from streammetrics.offline.inputs.judged import Judged
-from streammetrics.offline.inputs.ranking import TieRule
+from streammetrics.offline.evaluation.grades import from_grades, from_padded, from_ragged
+from streammetrics.offline.evaluation.item_ids import from_lists, from_run
+from streammetrics.offline.evaluation.judged import Judged
+from streammetrics.offline.evaluation.ranking import TieRule
 from tests.support.judged_facts import facts
 from tests.support.tables import for_each
 
@@ -131,35 +131,16 @@ def test_trec_eval_ranks_equal_scores_by_the_greater_id() -> None:
     assert positions == {"d9": {0: 1.0}, "d10": {1: 1.0}, "d1": {2: 1.0}, "e": {3: 1.0}}
 
 
-def test_trec_eval_compares_scores_in_double_precision_and_up_to_version_9_in_single() -> None:
+def test_trec_eval_compares_scores_in_double_precision() -> None:
     run = {"q": {"a": 1.00000001, "b": 1.0}}
     for ties in ("order", "trec_eval"):
         assert facts(from_run(run, {"q": {"a": 1}}, ties=ties))["q"][1] == {0: 1.0}
-    assert facts(from_run(run, {"q": {"a": 1}}, ties="trec_eval_9"))["q"][1] == {1: 1.0}
-    assert len(from_run({"q": {"a": 1e300, "b": -1e300}}, {"q": {"a": 1}}, ties="trec_eval_9")) == 1
 
 
 def test_integers_beyond_a_double_are_ties_for_trec_eval() -> None:
     run = {"q": {"a": 2**53 + 1, "b": 2**53}}
     assert facts(from_run(run, {"q": {"a": 1}}))["q"][1] == {0: 1.0}
     assert facts(from_run(run, {"q": {"a": 1}}, ties="trec_eval"))["q"][1] == {1: 1.0}
-
-
-def test_a_depth_leaves_out_what_ranks_below_it() -> None:
-    run, truth = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}, "p": {"a": 1.0}}, {"q": {"c": 2, "a": 1}, "p": {"a": 1}}
-    assert facts(from_run(run, truth, depth=2)) == {"q": (2, {0: 1.0}, [2.0]), "p": (1, {0: 1.0}, [])}
-    with pytest.raises(MetricError, match="depth: got 0; allowed are whole numbers >= 1"):
-        from_run(run, truth, depth=0)
-    with pytest.raises(MetricError, match="ties: got 'average' with depth or judged_only"):
-        from_run({"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1}}, ties="average", depth=1)
-
-
-def test_judged_only_moves_judged_items_up_after_the_cut() -> None:
-    run = {"q": {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}}
-    truth = {"q": {"b": 0, "c": -1, "d": 1, "e": 2}}
-    judged = from_run(run, truth, negative="zero", judged_only=True)
-    assert facts(judged) == {"q": (3, {1: 1.0, 2: 2.0}, [])}
-    assert facts(from_run(run, truth, negative="zero", judged_only=True, depth=4)) == {"q": (2, {1: 1.0}, [2.0])}
 
 
 def test_ties_are_rejected_with_their_place() -> None:
@@ -173,7 +154,7 @@ LARGE = 10**18
 """A range in which neighbouring doubles differ by 128."""
 
 
-@for_each(product([[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]], ["order", "average", "error"]))
+@for_each(product([[LARGE, LARGE + 1], [-LARGE - 1, -LARGE], [-(2**63), 2**63 - 1], [2**53, 2**53 + 1]], ["order", "error"]))
 def test_integer_scores_are_compared_exactly(case: tuple[list[int], TieRule]) -> None:
     scores, ties = case
     expected = {"q": (2, {0: 1.0}, [])}
@@ -238,7 +219,7 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_run({"q": {"a": 1}}, {"q": {"a": -math.inf}}, negative="zero"), "grade: got -inf"),
         (
             lambda: from_run({"q": {"a": 1}}, {"q": {}}, ties="random"),
-            "ties: got 'random'; allowed are order, trec_eval, trec_eval_9, average",
+            "ties: got 'random'; allowed are order, trec_eval, error",
         ),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, negative="skip"), "negative: got 'skip'; allowed are error, zero"),
         (lambda: from_run({"q": {"a": 1}}, {"q": {}}, users={}), "users: got none for list 'q'"),
@@ -268,7 +249,7 @@ def test_negative_grades_are_rejected_or_count_as_zero() -> None:
         (lambda: from_grades([[1, 2]], scores=[[1, math.nan]]), "score: got nan for position 1 of list 0"),
         (
             lambda: from_grades([[1]], scores=[[1]], ties="trec_eval"),
-            "ties: got 'trec_eval' for items without ids; allowed are order, average, error",
+            "ties: got 'trec_eval' for items without ids; allowed are order, error",
         ),
         (lambda: from_grades([1, 2]), "grades: got 1 for list 0; allowed is a sequence"),
         (lambda: from_ragged([1], [0, 1], lists=["a", "b"]), "lists: got 2 ids; allowed are 1"),

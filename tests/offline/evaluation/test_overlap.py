@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ import pytest
 
 from streammetrics.metrics import MetricError
 from streammetrics.offline.evaluation.evaluate import evaluate
-from streammetrics.offline.inputs.frames import from_frames
-from streammetrics.offline.inputs.item_ids import from_lists, from_run
-from streammetrics.offline.inputs.judged import Judged
-from streammetrics.offline.inputs.trec import from_trec
+from streammetrics.offline.evaluation.frames import from_frames
+from streammetrics.offline.evaluation.item_ids import from_lists, from_run
+from streammetrics.offline.evaluation.judged import Judged
 from tests.support.tables import for_each
 
 
@@ -60,14 +58,6 @@ def test_rankings_and_judgments_of_different_lists_are_an_error(read: Callable[[
     with pytest.raises(MetricError) as found:
         read()
     assert f"list ids: got {one} in the ranking and {other} in the judgments; allowed are ids" in str(found.value)
-
-
-def test_files_of_different_queries_are_an_error(tmp_path: Path) -> None:
-    run, qrels = tmp_path / "run", tmp_path / "qrels"
-    run.write_text("q01 Q0 d1 1 1 tag\n")
-    qrels.write_text("q1 0 d1 1\nq2 0 d1 1\n")
-    with pytest.raises(MetricError, match=r"list ids: got 'q01' .str. in the ranking and 'q1' .str. in the judgments"):
-        from_trec(run, qrels)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 from rectools import Columns
-from rectools.metrics import AvgRecPopularity, CatalogCoverage, IntraListDiversity, MeanInvUserFreq, PairwiseHammingDistanceCalculator
+from rectools.metrics import AvgRecPopularity, IntraListDiversity, MeanInvUserFreq, PairwiseHammingDistanceCalculator
 
 from tests.metrics.golden.libraries.asking import JudgedList, Values
 
@@ -27,11 +27,9 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
     distances = PairwiseHammingDistanceCalculator(pd.DataFrame([attributes_of(item) for item in items], index=items))
     values: Values = {}
     for k in cutoffs:
-        values[f"coverage@{k}"] = [float(CatalogCoverage(k, normalize=True).calc(reco, items))]
         found = {
             f"diversity@{k}": IntraListDiversity(k, distances).calc_per_user(reco),
             f"novelty@{k}": MeanInvUserFreq(k).calc_per_user(reco, earlier),
-            f"popularity@{k}": AvgRecPopularity(k).calc_per_user(reco, earlier),
             f"popularity_share@{k}": AvgRecPopularity(k, normalize=True).calc_per_user(reco, earlier),
         }
         for name, series in found.items():

@@ -19,9 +19,8 @@ AT_CUTOFF = {
     "recall": "recall",
     "hit_rate": "hit_rate",
     "f1": "f1",
-    "hits": "hits",
 }
-WHOLE = {"r_precision": "r-precision", "rbp": "rbp.80", "rbp 90": "rbp.90", "bpref": "bpref"}
+WHOLE = {"r_precision": "r-precision", "rbp": "rbp.80", "rbp 90": "rbp.90"}
 LEVEL_TWO = {"ndcg": "ndcg", "precision": "precision", "map": "map"}
 
 

@@ -30,7 +30,6 @@ def measure(lists: Sequence[JudgedList], cutoffs: Sequence[int]) -> Values:
         metrics[f"recall@{k}"] = Recall(k)
         metrics[f"hit_rate@{k}"] = HitRate(k)
         metrics[f"f1@{k}"] = F1Beta(k)
-        metrics[f"f2@{k}"] = F1Beta(k, beta=2.0)
     values: Values = {}
     for name, metric in metrics.items():
         found = metric.calc_per_user(reco, interactions).to_dict()

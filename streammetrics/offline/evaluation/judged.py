@@ -10,10 +10,9 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.inputs.cut import cut
-from streammetrics.offline.inputs.numbers import is_missing
-from streammetrics.offline.inputs.overlap import require_matching_items
-from streammetrics.offline.inputs.ranking import Found, GradedZero, ItemLists, NegativeGrades, Ranked, TieGroups, TieRule, find, rank
+from streammetrics.offline.evaluation.numbers import is_missing
+from streammetrics.offline.evaluation.overlap import require_matching_items
+from streammetrics.offline.evaluation.ranking import Found, ItemLists, NegativeGrades, TieRule, find, rank
 
 Users: TypeAlias = Mapping[Any, Hashable] | Sequence[Hashable]
 
@@ -31,9 +30,7 @@ class Judged:
         above 0. All other shown items have grade 0.
     unseen_rows, unseen_grades: shape (U,): relevant items that a list did not show.
     users: the user of each list, L of them, or None.
-    ties: groups of equal scores to average over, or None.
     only_ranked, only_judged: ids of the lists that were left out because they had no judgments, or no ranking.
-    zeros: the items that were judged and got grade 0; None if judged and other items cannot be told apart.
     """
 
     lists: tuple[Hashable, ...]
@@ -44,10 +41,8 @@ class Judged:
     unseen_rows: Ints = field(default_factory=lambda: NO_INTS)
     unseen_grades: Floats = field(default_factory=lambda: NO_GRADES)
     users: tuple[Hashable, ...] | None = None
-    ties: TieGroups | None = None
     only_ranked: tuple[Hashable, ...] = ()
     only_judged: tuple[Hashable, ...] = ()
-    zeros: GradedZero | None = None
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -61,22 +56,18 @@ def judge(
     negative: NegativeGrades = "error",
     users: Users | None = None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
-    depth: int | None = None,
-    judged_only: bool = False,
 ) -> Judged:
     """Match lists of item ids with one mapping of item -> grade per list. Shared by all readers with item ids."""
     if negative not in ("error", "zero"):
         raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
-    shown, ranked = cut(shown, rank(shown, ties), judgments, depth, judged_only)
-    found = find(shown, ranked.positions, judgments, negative)
+    found = find(shown, rank(shown, ties), judgments, negative)
     if not found.rows.size:
         require_matching_items(shown, judgments)
-    return build_judged(shown, ranked, found, users, left_out)
+    return build_judged(shown, found, users, left_out)
 
 
 def build_judged(
     shown: ItemLists,
-    ranked: Ranked,
     found: Found,
     users: Users | None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
@@ -85,12 +76,10 @@ def build_judged(
     return Judged(
         tuple(shown.lists),
         np.diff(shown.offsets),
-        *found[:5],
+        *found,
         _users_of(shown.lists, users),
-        ranked.ties,
         only_ranked=left_out[0],
         only_judged=left_out[1],
-        zeros=found.zeros,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -11,11 +10,11 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.inputs.judged import Judged, Users, judge
-from streammetrics.offline.inputs.numbers import of_values
-from streammetrics.offline.inputs.overlap import require_common_lists
-from streammetrics.offline.inputs.ranking import ItemLists, NegativeGrades, TieRule
-from streammetrics.offline.inputs.sequences import offsets_of, require_sized, with_list_ids
+from streammetrics.offline.evaluation.judged import Judged, Users, judge
+from streammetrics.offline.evaluation.numbers import of_values
+from streammetrics.offline.evaluation.overlap import require_common_lists
+from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
+from streammetrics.offline.evaluation.sequences import offsets_of, require_sized, with_list_ids
 
 Run: TypeAlias = Mapping[Any, Mapping[Any, float]]
 Qrels: TypeAlias = Mapping[Any, Mapping[Any, float]]
@@ -29,8 +28,6 @@ def from_run(
     complete: bool = False,
     negative: NegativeGrades = "error",
     users: Users | None = None,
-    depth: int | None = None,
-    judged_only: bool = False,
 ) -> Judged:
     """Read a run and its relevance judgments as dicts, in the format of pytrec_eval and ranx.
 
@@ -38,14 +35,11 @@ def from_run(
         among fractions is rejected unless a double holds it.
     qrels: list id -> item id -> grade. An item without a judgment has grade 0. A judged item that the run lacks is unseen.
     ties: the order of equal scores. `order`: as in the run. `trec_eval`: scores are compared in double precision, and the greater item
-        id (as text) ranks first, as in trec_eval 10. `trec_eval_9`: the same after rounding scores to single precision, as up to
-        trec_eval 9. `average`: values are means over all orders of tied items, as in scikit-learn's ndcg_score. `error`: reject ties.
+        id (as text) ranks first, as in trec_eval 10. `error`: reject ties.
     complete: count lists of `qrels` that `run` lacks as empty lists, like trec_eval's -c. Otherwise only lists found in both are
         kept; the others are named in `only_ranked` and `only_judged`.
-    negative: `zero` counts negative grades as not judged, as trec_eval does; `error` rejects them.
+    negative: `zero` counts negative grades as 0, `error` rejects them.
     users: list id -> user id, or one user per kept list in the order of `run`. Standard errors are then clustered by user.
-    depth: use the first items of each list only, like trec_eval's -M. judged_only: leave items without a judgment out of the lists,
-        like trec_eval's -J. Both come after ranking.
 
     Raises MetricError that names the list and the item. Ids that cannot match are rejected with one id of each side: no list id is in
     both, or no item matches because ids are text on one side and numbers on the other, or are written differently.
@@ -64,7 +58,7 @@ def from_run(
     shown = ItemLists(lists, *_flattened([run.get(name, {}) for name in lists], lists))
     judgments = [_mapping(qrels[name], name) for name in lists]
     left_out = tuple(name for name in run if name not in qrels), () if complete else tuple(only_judged)
-    return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out, depth=depth, judged_only=judged_only)
+    return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out)
 
 
 def from_lists(
@@ -97,9 +91,7 @@ def from_lists(
     items = [_items_in_order(by_list.get(name, ()), name) for name in lists]
     shown = ItemLists(lists, offsets_of(map(len, items)), list(chain.from_iterable(items)), None)
     left_out = tuple(name for name in by_list if name not in judgments), () if complete else tuple(only_judged)
-    graded = all(isinstance(judgments[name], Mapping) for name in lists)
-    judged = judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
-    return judged if graded else replace(judged, zeros=None)
+    return judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
 
 
 def _items_in_order(items: Any, name: Hashable) -> Sequence[Hashable]:

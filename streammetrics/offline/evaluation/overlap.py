@@ -11,7 +11,7 @@ from numbers import Number
 from typing import Any
 
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.inputs.ranking import ItemLists
+from streammetrics.offline.evaluation.ranking import ItemLists
 
 _NUMBER = re.compile(r"\s*0*(\d+)(?:\.0+)?\s*")
 _PREFIXED = re.compile(r"\D*?[\W_a-zA-Z]0*(\d+)")

@@ -12,9 +12,9 @@ import numpy as np
 
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.inputs.numbers import GRADE_END, GRADES_ALLOWED, format_number
+from streammetrics.offline.evaluation.numbers import GRADE_END, GRADES_ALLOWED, format_number
 
-TieRule: TypeAlias = Literal["order", "trec_eval", "trec_eval_9", "average", "error"]
+TieRule: TypeAlias = Literal["order", "trec_eval", "error"]
 NegativeGrades: TypeAlias = Literal["error", "zero"]
 Items: TypeAlias = Sequence[Hashable]
 
@@ -22,18 +22,6 @@ NOT_SHOWN: Final = -1
 """Stands for the position of a judged item that its list does not show."""
 
 TIE_RULES: Final = get_args(TieRule)
-
-_BY_ID: Final = ("trec_eval", "trec_eval_9")
-"""The rules that order equal scores by item id."""
-
-
-@dataclass(frozen=True, slots=True)
-class TieGroups:
-    """Groups of two or more items with equal scores: list, first position and number of items, shape (G,) each."""
-
-    rows: Ints
-    starts: Ints
-    sizes: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +48,31 @@ class ItemLists:
         return f"{item} of list {self.lists[row]!r}"
 
 
-class Ranked(NamedTuple):
-    """The position (from 0) of each item in its list, shape (N,), and the ties to average over."""
+def rank(shown: ItemLists, ties: TieRule) -> Ints:
+    """The position (from 0) of each item in its list by falling score, shape (N,). For ties see `from_run`.
 
-    positions: Ints
-    ties: TieGroups | None
-
-
-def rank(shown: ItemLists, ties: TieRule) -> Ranked:
-    """Rank the items of each list by falling score. For ties see `from_run`.
-
-    Raises MetricError for a NaN score, an unknown rule, ties under `error`, and the rules of trec_eval without item ids.
+    Raises MetricError for a NaN score, an unknown rule, ties under `error`, and the rule of trec_eval without item ids.
     """
     if ties not in TIE_RULES:
         raise MetricError("ties", f"got {ties!r}; allowed are {', '.join(TIE_RULES)}")
     rows = shown.rows()
     starts = shown.offsets[rows]
     if shown.scores is None:
-        return Ranked(np.arange(rows.size, dtype=np.int64) - starts, None)
+        return np.arange(rows.size, dtype=np.int64) - starts
     scores = _scores(shown, ties)
     order = _falling(scores, rows)
     sorted_scores = scores[order]
     equal = np.flatnonzero((sorted_scores[1:] == sorted_scores[:-1]) & (rows[1:] == rows[:-1]))
-    groups = None
     if equal.size and ties == "error":
         one, other = (shown.place(int(order[equal[0] + step])) for step in (0, 1))
         raise MetricError(
             "score", f"got {format_number(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule"
         )
-    if ties in _BY_ID:
+    if ties == "trec_eval":
         _greatest_id_first(shown, order, equal)
-    if ties == "average":
-        groups = _groups(equal, rows, shown.offsets)
     positions = np.empty_like(order)
     positions[order] = np.arange(rows.size, dtype=np.int64) - starts
-    return Ranked(positions, groups)
+    return positions
 
 
 def _scores(shown: ItemLists, ties: TieRule) -> Numbers:
@@ -102,14 +80,11 @@ def _scores(shown: ItemLists, ties: TieRule) -> Numbers:
     unusable = np.flatnonzero(np.isnan(scores))
     if unusable.size:
         raise MetricError("score", f"got nan for {shown.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
-    if ties not in _BY_ID:
+    if ties != "trec_eval":
         return scores
     if shown.items is None:
-        raise MetricError("ties", f"got {ties!r} for items without ids; allowed are order, average, error")
-    if ties == "trec_eval":
-        return scores.astype(np.float64)
-    with np.errstate(over="ignore"):
-        return scores.astype(np.float64).astype(np.float32)
+        raise MetricError("ties", f"got {ties!r} for items without ids; allowed are order, error")
+    return scores.astype(np.float64)
 
 
 def _falling(scores: Numbers, rows: Ints) -> Ints:
@@ -139,30 +114,14 @@ def _greatest_id_first(shown: ItemLists, order: Ints, equal: Ints) -> None:
         order[begin:end] = sorted(order[begin:end].tolist(), key=lambda at: str(items[at]), reverse=True)
 
 
-def _groups(equal: Ints, rows: Ints, offsets: Ints) -> TieGroups:
-    borders = np.array(list(_runs(equal)), dtype=np.int64).reshape(-1, 2)
-    begins = borders[:, 0]
-    return TieGroups(rows[begins], begins - offsets[rows[begins]], borders[:, 1] - begins)
-
-
-@dataclass(frozen=True, slots=True)
-class GradedZero:
-    """The items that were judged and got grade 0: `rows` and `positions` of those shown, and how many are `unseen` per list, shape (L,)."""
-
-    rows: Ints
-    positions: Ints
-    unseen: Ints
-
-
 class Found(NamedTuple):
-    """The graded items: shown (rows, positions, grades) and unseen (unseen_rows, unseen_grades); and those of grade 0, if known."""
+    """The items with a grade above 0: shown (rows, positions, grades) and unseen (unseen_rows, unseen_grades)."""
 
     rows: Ints
     positions: Ints
     grades: Floats
     unseen_rows: Ints
     unseen_grades: Floats
-    zeros: GradedZero | None = None
 
 
 def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
@@ -179,11 +138,8 @@ def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, flo
         found += map(_places(shown.items[begin:end], ranks[begin:end], shown.lists[row]).get, judged, repeat(NOT_SHOWN))
     rows = np.repeat(np.arange(len(judgments)), np.fromiter(map(len, judgments), dtype=np.int64, count=len(judgments)))
     places, grades = np.array(found, dtype=np.int64), _grades(judgments, negative, shown.lists)
-    shown_here, relevant, zero = places != NOT_SHOWN, grades > 0, grades == 0
-    hits, hidden, zeros = shown_here & relevant, ~shown_here & relevant, shown_here & zero
-    unseen_zeros = np.bincount(rows[~shown_here & zero], minlength=len(judgments))
-    graded_zero = GradedZero(rows[zeros], places[zeros], unseen_zeros)
-    return Found(rows[hits], places[hits], grades[hits], rows[hidden], grades[hidden], graded_zero)
+    hits, hidden = (places != NOT_SHOWN) & (grades > 0), (places == NOT_SHOWN) & (grades > 0)
+    return Found(rows[hits], places[hits], grades[hits], rows[hidden], grades[hidden])
 
 
 def _places(items: Items, ranks: Sequence[int], list_id: Hashable) -> dict[Hashable, int]:

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.offline.inputs.judged import NO_GRADES, NO_INTS, Judged, Users, build_judged
-from streammetrics.offline.inputs.numbers import GRADE_END, GRADES_ALLOWED, comparable, of_values, require_not_rounded
-from streammetrics.offline.inputs.ranking import Found, ItemLists, TieRule, rank
-from streammetrics.offline.inputs.sequences import offsets_of, require_sized, with_list_ids
+from streammetrics.offline.evaluation.judged import NO_GRADES, NO_INTS, Judged, Users, build_judged
+from streammetrics.offline.evaluation.numbers import GRADE_END, GRADES_ALLOWED, comparable, of_values, require_not_rounded
+from streammetrics.offline.evaluation.ranking import Found, ItemLists, TieRule, rank
+from streammetrics.offline.evaluation.sequences import offsets_of, require_sized, with_list_ids
 
 
 def from_grades(
@@ -85,11 +85,11 @@ def from_ragged(
     shown = ItemLists(names, borders, None, numbers)
     doubles = flat.astype(np.float64)
     _require_grades(doubles, shown)
-    ranked = rank(shown, ties)
+    positions = rank(shown, ties)
     hits = np.flatnonzero(doubles)
     unseen_rows, unseen_grades = _unseen(unseen, len(names))
-    found = Found(shown.rows()[hits], ranked.positions[hits], doubles[hits], unseen_rows, unseen_grades)
-    return build_judged(shown, ranked, found, users)
+    found = Found(shown.rows()[hits], positions[hits], doubles[hits], unseen_rows, unseen_grades)
+    return build_judged(shown, found, users)
 
 
 def from_padded(
@@ -101,7 +101,7 @@ def from_padded(
     lists: Sequence[Hashable] | None = None,
     users: Users | None = None,
 ) -> Judged:
-    """Read matrices with one list per row, as in scikit-learn: `from_padded(y_true, scores=y_score, ties="average")`.
+    """Read matrices with one list per row, as in scikit-learn: `from_padded(y_true, scores=y_score)`.
 
     grades, scores: numbers, shape (L, width). lengths: integers 0..width, shape (L,); cells beyond a length are never read.
     Other arguments: see `from_ragged`. Raises MetricError that names the list and the position.

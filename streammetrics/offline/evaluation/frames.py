@@ -13,11 +13,11 @@ import numpy as np
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.names import MetricError
 from streammetrics.metrics.optional import optional
-from streammetrics.offline.inputs.grades import from_padded, from_ragged
-from streammetrics.offline.inputs.judged import Judged, Users, judge
-from streammetrics.offline.inputs.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
-from streammetrics.offline.inputs.overlap import require_common_lists
-from streammetrics.offline.inputs.ranking import ItemLists, NegativeGrades, TieRule
+from streammetrics.offline.evaluation.grades import from_padded, from_ragged
+from streammetrics.offline.evaluation.judged import Judged, Users, judge
+from streammetrics.offline.evaluation.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded
+from streammetrics.offline.evaluation.overlap import require_common_lists
+from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
 
 
 def from_frame(
