@@ -41,7 +41,7 @@ class AssessmentSettings(Section):
     )
     catalogue_file: OptionalText = setting(
         None,
-        "A table with one row for each item: CSV, TSV, NDJSON, a JSON array, Parquet or Avro. It is read once, at the start. State belongs"
+        "A table with one row for each item: CSV, TSV, NDJSON, a JSON array or Parquet. It is read once, at the start. State belongs"
         " to the content of the catalogue: another one needs a new redis.namespace.",
         PATH_OR_EMPTY,
     )

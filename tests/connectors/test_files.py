@@ -23,7 +23,7 @@ from streammetrics.connectors import files
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats import lines
 from streammetrics.connectors.file_formats.recognize import form_of
-from streammetrics.connectors.file_formats.streams import encoding_of
+from streammetrics.connectors.file_formats.streams import refused_form
 from streammetrics.connectors.files import FileDeadLetters, FileSource
 from streammetrics.connectors.source import Input, Record
 from streammetrics.errors import ConfigError, SourceError
@@ -147,7 +147,7 @@ class TestLines:
     ) -> None:
         content = b"\n".join(lines)
         assume(not content.startswith(b"\x1f"))  # compressed
-        assume(encoding_of(content) is None)
+        assume(refused_form(content) is None)
         assume(form_of(content.removeprefix(MARK)) == "lines")
         path = write(tmp_path_factory.mktemp("lines") / "events", content)
         unmarked = [line.removeprefix(MARK) if number == 1 else line for number, line in enumerate(lines, 1)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from streammetrics.connectors.file_formats.memory_limit import GROWTH_BYTES_MAX
+from streammetrics.connectors.file_formats.parquet import MEMORY_BYTES_MAX
 from tests.bench.parts import WrongAnswerError
 from tests.fuzz.files import Files
 from tests.fuzz.laws import Outcomes
@@ -35,7 +35,7 @@ def run(outcomes: Outcomes, records: int, seed: int) -> Part:
         _require_growth("records", began, RECORDS_MIB_MAX)
         began, files = _peak_mib(), Files(outcomes, Path(scratch), Random(seed))
         files.check(from_files)
-        _require_growth("files", began, RECORDS_MIB_MAX + (GROWTH_BYTES_MAX >> 20))
+        _require_growth("files", began, RECORDS_MIB_MAX + (MEMORY_BYTES_MAX >> 20))
     return Part(counts, files.ends)
 
 

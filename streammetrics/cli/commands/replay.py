@@ -153,9 +153,9 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
 ) -> None:
     """Compute the same numbers as `run` from files, without Kafka, Redis or a clock.
 
-    A FILE is a file, a folder, a pattern such as 'logs/*.gz', or - for standard input. It has lines of JSON, one JSON array, CSV, TSV,
-    Parquet or Avro. It may be compressed with gzip, bz2, xz, zstd or zip, and it may be UTF-16. The content decides, except that a file
-    named .gz must be gzip. Parquet, Avro and zstd need the extra `files`.
+    A FILE is a file, a folder, a pattern such as 'logs/*.gz', or - for standard input. It has lines of JSON, one JSON array, CSV, TSV
+    or Parquet. All but Parquet may be compressed with gzip or zstd. The content decides, except that a file named .gz must be gzip. Parquet
+    and zstd need the extra `files`. A folder such as variant=control/ is a column of the CSV and Parquet files in it.
 
     Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. Files
     have no record timestamps, so join.future_ms refuses no event. join.support_far_ms does.

@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -30,25 +30,33 @@ _any = msgspec.json.Decoder(msgspec.Raw).decode
 _SEPARATOR = re.compile(r"[,;\s]")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
+ROW_BYTES_MAX: Final = 64 << 20
+"""The lines of one row, which a quote may join. It limits memory."""
 Convert: TypeAlias = Callable[[str], Any]
 
 
-def read_rows(stream: io.BufferedReader, kept_bytes: int, *, texts: bool = False) -> Iterator[Row]:
+def read_rows(stream: io.BufferedReader, kept_bytes: int, fixed: Mapping[str, str], *, texts: bool = False) -> Iterator[Row]:
     """Yield each row after the header as JSON, numbered by the line on which it begins. A row that is no event row stays text.
 
-    With `texts`, all cells stay texts: mappings say what the columns mean, whatever their names.
-
     Such rows have more cells than the header, are not UTF-8, or have a quote that does not end. A decoder refuses them.
+
+    fixed: columns that all rows have, unless the file has them.
+    texts: all cells stay texts: a reader says what the columns mean, whatever their names.
+
+    Raises ValueError if a row goes on for more than ROW_BYTES_MAX, because only a quote that never ends does.
     """
     feed = _Feed(stream, kept_bytes)
     header = header_of(feed.first.encode("utf-8", "surrogateescape"))
     assert header is not None, "only a file with a header is read as rows"
     delimiter, names = header
-    converts = [_text if texts else _CONVERTS.get(name, _text) for name in names]
+    convert_of: Mapping[str, Convert] = {} if texts else _CONVERTS
+    converts = [convert_of.get(name, _text) for name in names]
+    more = {name: convert_of.get(name, _text)(cell) for name, cell in fixed.items()}
     csv.field_size_limit(kept_bytes)
     rows = csv.reader(feed, delimiter=delimiter)
     while True:
         began, taken = feed.number + 1, feed.taken
+        feed.row_ends = taken + ROW_BYTES_MAX
         try:
             cells = next(rows, None)
         except csv.Error as error:
@@ -56,7 +64,7 @@ def read_rows(stream: io.BufferedReader, kept_bytes: int, *, texts: bool = False
             continue
         if cells is None:
             return
-        yield began, _json(names, converts, cells, delimiter), feed.taken - taken
+        yield began, _json(names, converts, cells, delimiter, more), feed.taken - taken
 
 
 class _Feed:
@@ -65,6 +73,7 @@ class _Feed:
     def __init__(self, stream: io.BufferedReader, kept_bytes: int) -> None:
         self._readline, self._kept = stream.readline, kept_bytes
         self.number = self.taken = 0
+        self.row_ends = ROW_BYTES_MAX
         self.first = "\n"
         while self.first.isspace():
             self.first = self.__next__()
@@ -78,16 +87,18 @@ class _Feed:
             raise StopIteration
         self.number += 1
         self.taken += len(line)
+        if self.taken > self.row_ends:
+            raise ValueError(f"a row has more than {ROW_BYTES_MAX >> 20} MiB: perhaps a quote does not end")
         return line.decode("utf-8", "surrogateescape")
 
 
-def _json(names: Sequence[str], converts: Sequence[Convert], cells: Sequence[str], delimiter: str) -> bytes:
+def _json(names: Sequence[str], converts: Sequence[Convert], cells: Sequence[str], delimiter: str, more: Mapping[str, Any]) -> bytes:
     """Return a row as JSON, or as text if it is no event."""
     if not cells:
         return b""
     if len(cells) <= len(names):
         try:
-            return _encode({name: convert(cell) for name, convert, cell in zip(names, converts, cells, strict=False) if cell})
+            return _encode({**more, **{name: convert(cell) for name, convert, cell in zip(names, converts, cells, strict=False) if cell}})
         except UnicodeEncodeError:  # not UTF-8
             pass
     why = f"row has {len(cells)} cells, and the header has {len(names)}: " if len(cells) > len(names) else ""

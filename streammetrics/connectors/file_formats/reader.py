@@ -7,20 +7,18 @@ import gzip
 import io
 import os
 import sys
-import zipfile
 import zlib
 from collections.abc import Iterator
-from lzma import LZMAError
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote
 
 from streammetrics.connectors.file_formats.delimited import read_rows
 from streammetrics.connectors.file_formats.json_array import read_elements
 from streammetrics.connectors.file_formats.lines import Row, read_lines
-from streammetrics.connectors.file_formats.memory_limit import TOO_LARGE, memory_limit
+from streammetrics.connectors.file_formats.parquet import read_parquet
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.file_formats.streams import open_content
-from streammetrics.connectors.file_formats.tables import read_avro, read_parquet
 from streammetrics.connectors.source import Record
 from streammetrics.errors import SourceError
 
@@ -30,8 +28,9 @@ CHUNK_BYTES_MAX = 16 << 20
 SAMPLE_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 FIRST_LINE = 1
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
-_DAMAGED = (OSError, EOFError, ValueError, zlib.error, LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+_DAMAGED = (OSError, EOFError, ValueError, zlib.error)
 """Which one a damaged file raises depends on where the damage is."""
 
 
@@ -42,11 +41,22 @@ def standard_input() -> io.BufferedReader:
     return cast(io.BufferedReader, sys.stdin.buffer)
 
 
+def folder_columns(path: str) -> dict[str, str]:
+    """Return the columns that the folders of a path name, as Hive, Spark and warehouses write them.
+
+    >>> folder_columns("export/day=2026-03-01/surface=search%20box/part-0.csv"), folder_columns("-")
+    ({'day': '2026-03-01', 'surface': 'search box'}, {})
+    """
+    pairs = (part.partition("=") for part in Path(path).parts[:-1])
+    return {name: unquote(value) for name, _, value in pairs if name and value and value != _NO_VALUE}
+
+
 class FileReader:
     """The records of one file. Of a record longer than `kept_bytes` only the first bytes are kept, to limit memory.
 
     A record's number is that of its line (in CSV: of the line on which its row begins), of the element of a JSON array, or of the row
-    of a Parquet or Avro file. All begin at 1. With `texts`, the cells of CSV stay texts, whatever their columns.
+    of a Parquet file. All begin at 1. With `texts`, the cells of CSV stay texts, whatever their columns, and times in Parquet become texts.
+    A folder such as `variant=control/` in the path is a column of CSV and Parquet, unless they have it.
     """
 
     def __init__(self, path: str, kept_bytes: int, *, texts: bool = False) -> None:
@@ -77,10 +87,7 @@ class FileReader:
     def take(self, count: int, first: int = FIRST_LINE) -> list[Record]:
         """Return up to `count` records that are not blank, from number `first` on. Raises SourceError, and ConfigError without an extra."""
         try:
-            with memory_limit():
-                return self._taken(count, first)
-        except MemoryError:
-            raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {TOO_LARGE}") from None
+            return self._taken(count, first)
         except gzip.BadGzipFile as error:
             if self.number or not self.path.endswith(".gz"):
                 raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
@@ -90,17 +97,18 @@ class FileReader:
 
     def _taken(self, count: int, first: int) -> list[Record]:
         records: list[Record] = []
-        chunk_ends = self._bytes_here + CHUNK_BYTES_MAX
+        chunk_bytes = 0
         rows = self._rows = self._rows or self._open()
         for number, value, size in rows:
             self.number = number
             self._bytes_here += size
+            chunk_bytes += len(value)
             if number >= first and value and not value.isspace():
                 records.append(Record(number, NO_TIMESTAMP, value))
                 self.following = number + 1
                 if len(self.sample) < SAMPLE_BYTES:
                     self._add_sample(number, value)
-            if len(records) >= count or self._bytes_here >= chunk_ends:
+            if len(records) >= count or chunk_bytes >= CHUNK_BYTES_MAX:
                 return records
         self.ended = True
         return records
@@ -114,17 +122,15 @@ class FileReader:
         content = open_content(self._raw, self.path)
         form = form_of(content.head)
         is_on_disk = self.path != STDIN and self._raw.seekable()
-        self._counts_disk = is_on_disk and (content.is_converted or form == "avro")
+        self._counts_disk = is_on_disk and content.is_unpacked
         if form == "parquet":
-            if content.is_converted or not is_on_disk:
+            if content.is_unpacked or not is_on_disk:
                 raise SourceError(f"{self.path} is Parquet, which cannot be read from a pipe or compressed again: name a plain file")
-            return read_parquet(self._raw, self.path, self.bytes_total or 0)
-        if form == "avro":
-            return read_avro(content.stream, self.path)
+            return read_parquet(self.path, self.bytes_total or 0, folder_columns(self.path), texts=self._texts)
         if form == "array":
             return read_elements(content.stream, self._kept, self.cut)
         if form == "delimited":
-            return read_rows(content.stream, self._kept, texts=self._texts)
+            return read_rows(content.stream, self._kept, folder_columns(self.path), texts=self._texts)
         return read_lines(content.stream, self._kept, self.cut)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-Form: TypeAlias = Literal["lines", "array", "delimited", "parquet", "avro"]
+Form: TypeAlias = Literal["lines", "array", "delimited", "parquet"]
 
 DELIMITERS: Final = "\t,;"
 _COLUMN = re.compile(r"[A-Za-z_][\w .:/-]*")
@@ -28,8 +28,6 @@ def form_of(head: bytes) -> Form:
     """
     if head.startswith(b"PAR1"):
         return "parquet"
-    if head.startswith(b"Obj\x01"):
-        return "avro"
     text = head.lstrip()
     if text.startswith(b"["):
         return "array" if _begins_array(text) else "lines"

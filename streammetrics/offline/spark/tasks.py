@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from streammetrics.config import Settings
-from streammetrics.connectors.file_formats.tables import rows_as_json
 from streammetrics.connectors.source import Record
+from streammetrics.offline.spark.arrow_rows import rows_as_json
 from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
 from streammetrics.offline.spark.shard import Shard, ShardSlice

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
+import bz2
+import datetime
+import decimal
 import gzip
 import io
 import json
-import resource
+import lzma
 import subprocess
 import sys
 import tracemalloc
-import zipfile
-import zlib
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from fastavro._read_common import HEADER_SCHEMA
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.connectors.file_formats import extras, json_array
-from streammetrics.connectors.file_formats.memory_limit import TOO_LARGE as LARGE
-from streammetrics.connectors.file_formats.reader import FileReader
+from streammetrics.connectors.file_formats.delimited import ROW_BYTES_MAX
+from streammetrics.connectors.file_formats.reader import CHUNK_BYTES_MAX, FileReader
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events import EventLimits, native_decoder
 from tests.connectors.file_formats.forms import (
-    BINARY,
     COLUMNS,
     EVENTS,
     FORMS,
     PACKINGS,
     array,
-    avro,
     combinations,
     delimited,
     lines,
@@ -102,23 +100,21 @@ def test_progress_grows_to_the_size_of_the_file(form: str, packing: str, tmp_pat
     assert seen == sorted(seen)
 
 
-@pytest.mark.parametrize("packing", ["gzip", "bz2", "zstd", "xz"])
-@pytest.mark.parametrize("form", ["lines", "csv", "avro"])
+@pytest.mark.parametrize("packing", ["gzip", "zstd"])
+@pytest.mark.parametrize("form", ["lines", "csv"])
 def test_a_compressed_file_that_is_cut_short_is_an_error(form: str, packing: str, tmp_path: Path) -> None:
     content = PACKINGS[packing](FORMS[form](EVENTS))
     with pytest.raises(SourceError, match=r"broken cannot be read beyond (line|row) \d"):
         read(write(tmp_path / "broken", content[:-5]))
 
 
-@pytest.mark.parametrize("form", ["array", "pretty array", *BINARY])
+@pytest.mark.parametrize("form", ["array", "pretty array", "parquet"])
 def test_a_file_that_is_cut_short_is_an_error(form: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"broken cannot be read beyond (line|row) \d"):
         read(write(tmp_path / "broken", FORMS[form](EVENTS)[:-5]))
 
 
-@pytest.mark.parametrize(
-    ("content", "package"), [(parquet([]), "pyarrow"), (avro([]), "fastavro"), (zstandard.compress(b"{}"), "zstandard")]
-)
+@pytest.mark.parametrize(("content", "package"), [(parquet([]), "duckdb"), (zstandard.compress(b"{}"), "zstandard")])
 def test_a_missing_package_is_named_with_its_extra(content: bytes, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_module(name: str) -> Any:
         raise ImportError(name)
@@ -128,50 +124,47 @@ def test_a_missing_package_is_named_with_its_extra(content: bytes, package: str,
         read(write(tmp_path / "events", content))
 
 
-def zipped(path: Path, files: dict[str, bytes]) -> str:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return str(path)
+UTF_16 = lines(EVENTS).decode()
 
 
-def test_a_zip_archive_with_one_file_is_that_file(tmp_path: Path) -> None:
-    found = read(zipped(tmp_path / "export.zip", {"events/": b"", "events/a.ndjson": lines(EVENTS), "__MACOSX/._a": b"x"}))
-    assert [json.loads(value) for _, value in found] == EVENTS
+@pytest.mark.parametrize(
+    ("content", "what", "command"),
+    [
+        (bz2.compress(lines(EVENTS)), "compressed with bzip2", "bzcat"),
+        (lzma.compress(lines(EVENTS)), "compressed with xz", "xzcat"),
+        (b"PK\x03\x04" + bytes(100), "a zip archive", "unzip -p"),
+        (b"PK\x05\x06" + bytes(18), "a zip archive", "unzip -p"),
+        (b"Obj\x01" + bytes(100), "an Avro file", "fastavro"),
+        (UTF_16.encode("utf-16"), "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+        (b"\xfe\xff" + UTF_16.encode("utf-16-be"), "text in UTF-16", "iconv -f UTF-16 -t UTF-8"),
+        (UTF_16.encode("utf-16-le"), "text in UTF-16", "iconv -f UTF-16LE -t UTF-8"),
+        (UTF_16.encode("utf-16-be"), "text in UTF-16", "iconv -f UTF-16BE -t UTF-8"),
+        (UTF_16.encode("utf-32"), "text in UTF-32", "iconv -f UTF-32 -t UTF-8"),
+    ],
+)
+def test_another_form_is_refused_with_the_command_that_converts_it(content: bytes, what: str, command: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "my events", content)
+    with pytest.raises(SourceError) as caught:
+        read(path)
+    assert str(caught.value) == f"{path} is {what}, which is not read. Convert it: {command} '{path}' | streammetrics replay -"
+    with pytest.raises(SourceError, match=f"packed holds {what}, compressed once more: decompress it first"):
+        read(write(tmp_path / "packed", gzip.compress(content)))
 
 
-@pytest.mark.parametrize("files", [{}, {"a.ndjson": b"{}", "b.ndjson": b"{}"}])
-def test_a_zip_archive_with_several_files_is_an_error(files: dict[str, bytes], tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=f"a zip archive with {len(files)} files: extract them"):
-        read(zipped(tmp_path / "export.zip", files))
-
-
-def test_a_damaged_zip_archive_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "export.zip").write_bytes(b"PK\x03\x04" + bytes(100))
-    with pytest.raises(SourceError, match="cannot be read"):
-        read(str(tmp_path / "export.zip"))
-
-
-@pytest.mark.parametrize("codec", ["deflate", "zstandard"])
-def test_blocks_of_an_avro_file_may_be_compressed(codec: str, tmp_path: Path) -> None:
-    schema = {"type": "record", "name": "event", "fields": [{"name": "item_id", "type": "string"}]}
-    with (tmp_path / "a.avro").open("wb") as file:
-        fastavro.writer(file, schema, [{"item_id": "a"}], codec=codec)
-    assert read(str(tmp_path / "a.avro")) == [(1, b'{"item_id":"a"}')]
+@pytest.mark.parametrize(
+    ("content", "command"), [(bz2.compress(lines(EVENTS)), "bzcat"), (UTF_16.encode("utf-16"), "iconv -f UTF-16 -t UTF-8")]
+)
+def test_the_command_makes_a_file_that_is_read(content: bytes, command: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", content)
+    converted = subprocess.run([*command.split(), path], capture_output=True, check=True).stdout
+    assert len(decoded(read(write(tmp_path / "converted", converted)))) == len(EVENTS)
 
 
 def test_two_compressed_parts_are_one_file(tmp_path: Path) -> None:
     halves = EVENTS[:2], EVENTS[2:]
-    for packing in ("gzip", "bz2", "zstd", "xz"):
+    for packing in ("gzip", "zstd"):
         content = b"".join(PACKINGS[packing](lines(half)) for half in halves)
         assert len(decoded(read(write(tmp_path / packing, content)))) == len(EVENTS)
-
-
-def test_a_lone_surrogate_in_utf_16_refuses_only_its_line(tmp_path: Path) -> None:
-    content = lines(EVENTS[:1]) + b'{"a":"?"}\n' + lines(EVENTS[1:])
-    path = write(tmp_path / "events", content.decode().encode("utf-16").replace("?".encode("utf-16-le"), b"\x00\xd8"))
-    reasons = [getattr(event, "reason", "") for event in decoded(read(path))]
-    assert reasons == ["", "bad_json", "", "", ""]
 
 
 class TestArrays:
@@ -308,42 +301,42 @@ class TestTables:
             }
         ]
 
+    @pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "Asia/Tokyo"), pa.timestamp("ns")])
+    def test_times_are_milliseconds_for_native_events_and_texts_for_readers(self, kind: pa.DataType, tmp_path: Path) -> None:
+        moment = datetime.datetime(2026, 3, 1, 10, tzinfo=datetime.UTC)
+        pq.write_table(pa.table({"ts": pa.array([moment if kind.tz else moment.replace(tzinfo=None)], kind)}), tmp_path / "events")
+        assert read(str(tmp_path / "events")) == [(1, b'{"ts":1772359200000}')]
+        reader = FileReader(str(tmp_path / "events"), KEPT, texts=True)
+        assert reader.take(1)[0].value == (b'{"ts":"2026-03-01T10:00:00Z"}' if kind.tz else b'{"ts":"2026-03-01T10:00:00"}')
+        reader.close()
+
+    def test_whole_numbers_are_exact(self, tmp_path: Path) -> None:
+        numbers = [2**53 + 1, -(2**63), 2**63 - 1]
+        pq.write_table(pa.table({"n": numbers, "u": pa.array([2**64 - 1] * 3, pa.uint64())}), tmp_path / "events")
+        assert [json.loads(value) for _, value in read(str(tmp_path / "events"))] == [{"n": n, "u": 2**64 - 1} for n in numbers]
+
+    def test_names_of_files_and_columns_may_have_any_character(self, tmp_path: Path) -> None:
+        path = tmp_path / "a[1]*?'.parquet"
+        pq.write_table(pa.table({'the "b"': [1]}), path)
+        assert read(str(path)) == [(1, b'{"the \\"b\\"":1}')]
+
     def test_whole_times_in_a_column_of_floats_are_integers(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"ts": [1_772_359_200_000.0, None]}), tmp_path / "events")
         assert [value for _, value in read(str(tmp_path / "events"))] == [b'{"ts":1772359200000}', b'{"ts":null}']
 
     def test_values_of_other_types_do_not_end_the_read(self, tmp_path: Path) -> None:
-        import datetime  # noqa: PLC0415
-        import decimal  # noqa: PLC0415
-
         columns = {"a": [decimal.Decimal("1.5")], "b": [datetime.date(2026, 1, 2)], "c": [b"\xff"], "d": [float("nan")]}
         pq.write_table(pa.table(columns), tmp_path / "events")
-        assert read(str(tmp_path / "events")) == [(1, b'{"a":"1.5","b":"2026-01-02","c":"/w==","d":null}')]
+        assert read(str(tmp_path / "events")) == [(1, b'{"a":1.5,"b":"2026-01-02","c":"/w==","d":null}')]
 
 
-def container(schema: object, *blocks: tuple[int, bytes], codec: bytes = b"null") -> bytes:
-    """Return an Avro file of blocks: the number of rows that each claims, and its data."""
-    file, sync = io.BytesIO(), b"s" * 16
-    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
-    fastavro.schemaless_writer(file, HEADER_SCHEMA, {"magic": b"Obj\x01", "meta": {"avro.schema": text, "avro.codec": codec}, "sync": sync})
-    for rows, data in blocks:
-        file.write(avro_long(rows) + avro_long(len(data)) + data + sync)
-    return file.getvalue()
-
-
-def avro_long(number: int) -> bytes:
-    file = io.BytesIO()
-    fastavro.schemaless_writer(file, "long", number)
-    return file.getvalue()
-
-
-def record(**types: object) -> dict[str, object]:
-    return {"type": "record", "name": "R", "fields": [{"name": name, "type": type_} for name, type_ in types.items()]}
-
-
-def deflated_zeros(mebibytes: int) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return b"".join(packer.compress(bytes(1 << 20)) for _ in range(mebibytes)) + packer.flush()
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_the_folders_of_a_path_are_columns_unless_the_file_has_them(form: str, tmp_path: Path) -> None:
+    folder = tmp_path / "day=2026-03-01" / "variant=the%20control" / "type=x" / "shop=__HIVE_DEFAULT_PARTITION__"
+    folder.mkdir(parents=True)
+    (_, value), *_ = read(write(folder / "part-0", FORMS[form](EVENTS)))
+    row = json.loads(value)
+    assert [row.get(name) for name in ("day", "variant", "type", "shop")] == ["2026-03-01", "the control", "impression", None]
 
 
 def table_of(column: pa.Array) -> bytes:
@@ -358,63 +351,70 @@ def no_columns() -> bytes:
     return file.getvalue()
 
 
-ONE_TEXT = pa.DictionaryArray.from_arrays(pa.array([0] * 3_000, pa.int32()), pa.array(["x" * 400_000]))
-NODE = record(next=["null", "R"])
+def long_text(mebibytes: int) -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"user_id": ["x" * (mebibytes << 20)]}), file, compression="zstd", use_dictionary=False)
+    return file.getvalue()
+
+
+def open_quote() -> bytes:
+    return b'a,b\n1,"' + b'","\n' * (ROW_BYTES_MAX // 4 + 10)
+
+
 HOSTILE = {
-    "Avro that contains itself": (lambda: container(NODE, (1, b"\x02" * 3_000_000 + b"\x00")), "nested too deeply"),
-    "Avro with a deep schema": (lambda: container(b'{"type":"array","items":' * 90_000 + b'"int"' + b"}" * 90_000), "nested too deeply"),
-    "Avro with elements of no bytes": (
-        lambda: container(record(a={"type": "array", "items": "null"}), (1, avro_long(1 << 33) + b"\x00")),
-        "an array of values without bytes",
+    "Parquet with a list of many millions": (
+        lambda: table_of(pa.ListArray.from_arrays([0, 3_000_000], pa.repeat(0, 3_000_000))),
+        "more than 1,000,000 elements",
     ),
-    "Avro with rows of no bytes": (lambda: container(record(), (1 << 40, b"")), "its rows have no bytes"),
-    "Avro that is not what its schema is": (lambda: container(b"{}", (1, b"\x00")), "not a valid Avro schema"),
-    "Avro with a block that unpacks to gigabytes": (
-        lambda: container(record(a="bytes"), (1, deflated_zeros(300)), codec=b"deflate"),
-        LARGE,
-    ),
-    "Avro that claims a text of a terabyte": (lambda: container(record(a="bytes"), (1, avro_long(1 << 40))), "cannot be read beyond"),
-    "Avro that claims a block of a terabyte": (lambda: container(record(a="bytes")) + avro_long(1) + avro_long(1 << 40), LARGE),
-    "Parquet with a list of many millions": (lambda: table_of(pa.ListArray.from_arrays([0, 30_000_000], pa.repeat(0, 30_000_000))), LARGE),
-    "Parquet with one long text in many rows": (lambda: table_of(ONE_TEXT), LARGE),
-    "Parquet without columns": (no_columns, "it has no columns"),
+    "Parquet that unpacks to more than its rows may take": (lambda: long_text(300), "need more than"),
+    "Parquet without columns": (no_columns, "at least one non-root column"),
+    "CSV with a quote that does not end": (open_quote, "a row has more than 64 MiB: perhaps a quote does not end"),
 }
 
 
 READ_ALONE = """
-import functools, pathlib, re, resource, sys
-from streammetrics.connectors.file_formats import memory_limit, reader as module
+import pathlib, re, sys
+from streammetrics.connectors.file_formats import parquet, reader
 from streammetrics.errors import SourceError
-module.memory_limit = functools.partial(memory_limit.memory_limit, 150 << 20)
-reader = module.FileReader(sys.argv[1], 1 << 20)
+parquet.MEMORY_BYTES_MAX = 256 << 20
+file = reader.FileReader(sys.argv[1], 1 << 20)
 try:
-    while not reader.ended:
-        reader.take(1_000)
+    while not file.ended:
+        file.take(1_000)
 except SourceError as error:
     peak_kib = int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
-    print(peak_kib >> 10, resource.getrlimit(resource.RLIMIT_DATA)[0], error)
+    print(peak_kib >> 10, error)
 """
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_that_would_end_the_process_or_fill_its_memory_is_refused_with_a_message(name: str, tmp_path: Path) -> None:
+def test_a_file_that_would_fill_the_memory_is_refused_with_a_message(name: str, tmp_path: Path) -> None:
     make, says = HOSTILE[name]
     path = write(tmp_path / "events", make())
     done = subprocess.run([sys.executable, "-c", READ_ALONE, path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
-    peak_mib, limit, message = done.stdout.split(" ", 2)
+    peak_mib, message = done.stdout.split(" ", 1)
     assert says in message
-    assert message.startswith(path)
-    assert int(peak_mib) < 500
-    assert int(limit) == resource.getrlimit(resource.RLIMIT_DATA)[0], "the limit outlived the read"
+    assert message.startswith(f"{path} cannot be read beyond")
+    assert int(peak_mib) < 600
 
 
-def test_a_schema_that_contains_itself_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "events", container(NODE, (2, b"\x02\x02\x00" + b"\x00")))
-    assert read(path) == [(1, b'{"next":{"next":{"next":null}}}'), (2, b'{"next":null}')]
+def test_long_rows_of_parquet_are_read_in_bounded_memory(tmp_path: Path) -> None:
+    random = Random(1)
+    rows = [{**EVENTS[0], "context": random.randbytes(60_000).hex()} for _ in range(2_500)]
+    for row in rows:
+        del row["experiments"], row["segments"]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "events", compression="zstd")
+    reader = FileReader(str(tmp_path / "events"), KEPT)
+    records = reader.take(1_000)
+    assert sum(len(record.value or b"") for record in records) < CHUNK_BYTES_MAX + 200_000
+    while not reader.ended:
+        records += reader.take(1_000)
+    reader.close()
+    assert [json.loads(record.value or b"") for record in records] == rows
 
 
-@pytest.mark.parametrize("make", [array, pretty_array, delimited, avro, parquet])
+@pytest.mark.parametrize("make", [array, pretty_array, delimited, parquet])
 def test_memory_does_not_grow_with_the_file(make: Any, tmp_path: Path) -> None:
     peaks = []
     for copies in (3_000, 12_000):
