@@ -39,7 +39,7 @@ def pipeline() -> dashboard.Dashboard:
             Section(title="Refused events", blocks=refused_panels()),
             Section(title="State and series", blocks=state_panels()),
             Section(title="Processes", blocks=processes_panels()),
-            Section(title="Webhook, results topic and result files, if configured", blocks=outgoing_panels(), collapsed=True),
+            Section(title="Results topic, if configured", blocks=outgoing_panels(), collapsed=True),
         ],
     )
 

@@ -136,41 +136,14 @@ def _resource_panels() -> tuple[Block, ...]:
 
 
 def outgoing_panels() -> tuple[Block, ...]:
-    """Make the panels for what leaves the processes: webhook messages, records and files of results."""
+    """Make the panel for the records of results that leave the processes."""
     return (
-        third(
-            "Webhook messages",
-            "Messages about changed verdicts by outcome: sent, failed (tries) and given up. Right axis: how long the oldest change has "
-            "waited, and dashed how many wait. They are sent in order, and tried again for webhook.give_up_ms.",
-            "cps",
-            Query(loop_rate("streammetrics_webhooks_total", ["status"]), "{{status}}"),
-            Query(f"time() - {loop('streammetrics_webhooks_oldest_timestamp_seconds', [], 'min')}", "oldest"),
-            Query(loop("streammetrics_webhooks_waiting", [], "max"), "waiting"),
-            rules=(
-                of_query("B", unit="s", custom__axisPlacement="right"),
-                dashed("C"),
-                of_query("C", unit="short", custom__axisPlacement="right"),
-            ),
-            empty="No process has a webhook",
-        ),
         third(
             "Results sent",
             "Records of final panes and verdicts sent to kafka.results_topic, and failed writes. Failed records are sent again.",
             "cps",
             Query(loop_rate("streammetrics_results_total", ["status"]), "{{status}}"),
             empty="No process has kafka.results_topic",
-        ),
-        third(
-            "Result files",
-            "Files in results.directory by outcome: written, unchanged (found with the same content) and failed tries, and rows in the "
-            "files that were written (dashed). Right axis: event time of final panes that are in no file yet. It grows to "
-            "results.file_ms. More means that the disk fails: see the log.",
-            "cps",
-            Query(loop_rate("streammetrics_result_files_total", ["status"]), "{{status}}"),
-            Query(loop_rate("streammetrics_result_rows_total", []), "rows"),
-            Query(loop("streammetrics_result_files_lag_seconds", [], "max"), "behind"),
-            rules=(dashed("B"), of_query("C", unit="s", custom__axisPlacement="right")),
-            empty="No process has results.directory",
         ),
     )
 

@@ -122,7 +122,7 @@ def main() -> None:
         print("\nramp: a ranker that is 20 % worse goes 1 → 5 → 25 %")
         print(f"steps made: {', '.join(f'{step} %' for step in ramp.steps)}; the gate said {', then '.join(ramp.words)}: {ramp.reason}")
         print(f"{ENOUGH_USERS} treated users had a list {ramp.enough_seconds:.0f} s after the step to 5 %")
-        print(f"from then to the failed gate: {ramp.gate_seconds:.0f} s (target: 300 s); to the webhook: {ramp.webhook_seconds:.0f} s")
+        print(f"from then to the failed gate: {ramp.gate_seconds:.0f} s (target: 300 s)")
         step = watch_broken_step(broker, redis.fresh_url())
         print("\nstep: a ranker that is as good as the control at 5 % breaks at 25 %")
         for when, (word, reason) in zip(("at 5 %", "right after the step", "in the end"), step.answers, strict=True):

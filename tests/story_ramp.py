@@ -1,6 +1,6 @@
 """The story of a bad ranker that ramps 1 -> 5 -> 25 % and is stopped at 5 %, and of a good one that breaks at 25 %, by real servers.
 
-`streammetrics simulate` sends the traffic in real time. The gate is watched, as a rollout tool does, and a webhook is received. When the
+`streammetrics simulate` sends the traffic in real time. The gate is watched, as a rollout tool does. When the
 gate fails, the traffic goes back, so the next step never comes.
 """
 
@@ -19,7 +19,6 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.support.command_line import COMMAND, environment
-from tests.support.http_receiver import HttpReceiver, receiving
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import Pipeline
 
@@ -44,8 +43,8 @@ DEADLINE_SECONDS = 900
 class RampSeen(NamedTuple):
     """What became of the ramp: the steps that were made, the gate's answers after each, and seconds from enough users to the signals.
 
-    enough_seconds: from the start of the step at 5 % until ENOUGH_USERS treated users had a list. gate_seconds, webhook_seconds: from
-    then until the gate failed and the message came.
+    enough_seconds: from the start of the step at 5 % until ENOUGH_USERS treated users had a list. gate_seconds: from then until the gate
+    failed.
     """
 
     steps: list[int]
@@ -53,7 +52,6 @@ class RampSeen(NamedTuple):
     reason: str
     enough_seconds: float
     gate_seconds: float
-    webhook_seconds: float
     series: float
 
 
@@ -146,27 +144,20 @@ def watch_broken_step(broker: KafkaBroker, redis_url: str) -> BrokenStepSeen:
 
 
 def watch_ramp(broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer, folder: Path) -> RampSeen:
-    """Let the ramp happen, and say what the gate, Prometheus and the webhook made of it."""
+    """Let the ramp happen, and say what the gate and Prometheus made of it."""
     first_ms = time.time_ns() // 1_000_000 + 20_000
     second_ms = first_ms + 1_000 * FIRST_SECONDS
-    with receiving() as receiver:
-        sections = {
-            **SECTIONS,
-            "experiments": {"patience_ms": 0, "named": named(second_ms, second_ms + 1_000 * SECOND_SECONDS)},
-            "webhook": {"url": receiver.url, "secret": "s3cret", "on": ["gate"]},
-        }
-        pipeline = Pipeline(broker, redis_url, "story-ramp", ["impressions", "feedback"], **sections)
-        with pipeline.service() as service:
-            prometheus.scrape(pipeline.name, f"{HOST}:{service.port}")
-            try:
-                return _ramp(pipeline, service.url, prometheus, receiver, folder, first_ms, second_ms)
-            finally:
-                prometheus.forget(pipeline.name)
+    experiments = {"patience_ms": 0, "named": named(second_ms, second_ms + 1_000 * SECOND_SECONDS)}
+    pipeline = Pipeline(broker, redis_url, "story-ramp", ["impressions", "feedback"], **SECTIONS, experiments=experiments)
+    with pipeline.service() as service:
+        prometheus.scrape(pipeline.name, f"{HOST}:{service.port}")
+        try:
+            return _ramp(pipeline, service.url, prometheus, folder, first_ms, second_ms)
+        finally:
+            prometheus.forget(pipeline.name)
 
 
-def _ramp(
-    pipeline: Pipeline, url: str, prometheus: PrometheusServer, receiver: HttpReceiver, folder: Path, first_ms: int, second_ms: int
-) -> RampSeen:
+def _ramp(pipeline: Pipeline, url: str, prometheus: PrometheusServer, folder: Path, first_ms: int, second_ms: int) -> RampSeen:
     ask = ["gate", EXPERIMENT, "--url", url.rstrip("/"), "--json"]
     second = traffic(second_ms, 0.05, 200, SECOND_SECONDS)
     with sending(pipeline, traffic(first_ms, 0.01, 20, FIRST_SECONDS)) as process:
@@ -175,7 +166,6 @@ def _ramp(
     with sending(pipeline, second):  # leaving the block is the rollback
         at_second = asked(*ask, "--watch", "--every", "1", "--deadline", f"{DEADLINE_SECONDS}s")
         failed_ms = time.time_ns() // 1_000_000
-    (message,) = receiver.wait_for(1, DEADLINE_SECONDS)[:1]
     answer, enough_ms = json.loads(at_second.stdout), enough_at_ms(second, folder)
     series = f'streammetrics_experiment_gate{{job="{pipeline.name}", variant="", scope="start"}}'
     (seen,) = prometheus.wait_for(f"{series} == -1", deadline_seconds=DEADLINE_SECONDS)
@@ -185,6 +175,5 @@ def _ramp(
         reason=answer["reason"],
         enough_seconds=(enough_ms - second_ms) / 1_000,
         gate_seconds=(failed_ms - enough_ms) / 1_000,
-        webhook_seconds=(json.loads(message.body)["changed_ms"] - enough_ms) / 1_000,
         series=seen.value,
     )

@@ -54,6 +54,10 @@ class OutputFile(click.Path):
         if not self._is_page and name.lower().endswith(PAGE_SUFFIXES):
             advice = "choose another name. For a page, write the report as JSON and use: streammetrics report REPORT.json --html PAGE.html"
             self.fail(f"{name} is the name of a page, and this file holds data; {advice}", param, ctx)
+        if name.lower().endswith(".parquet"):
+            self.fail(
+                f"{name} is the name of a Parquet file, and this file holds JSON; name it .ndjson, which pandas and DuckDB read", param, ctx
+            )
         return super().convert(value, param, ctx)
 
 

@@ -19,7 +19,7 @@ from streammetrics.config.exposures import ExposureSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.config.metrics import EngagementSettings, MetricSettings
-from streammetrics.config.outgoing import ClientSettings, ResultSettings, WebhookSettings
+from streammetrics.config.outgoing import ClientSettings
 from streammetrics.config.redis import RedisSettings
 from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
 from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
@@ -69,10 +69,6 @@ class Settings(Section):
     http: HttpSettings = Field(default_factory=HttpSettings, description="The HTTP port.")
     exporter: ExporterSettings = Field(default_factory=ExporterSettings, description="The series for Prometheus.")
     client: ClientSettings = Field(default_factory=ClientSettings, description="The exporter that other commands ask.")
-    results: ResultSettings = Field(default_factory=ResultSettings, description="Files of results, for warehouses.")
-    webhook: WebhookSettings = Field(
-        default_factory=WebhookSettings, description="Messages when the verdict on an experiment changes. Exporters send them."
-    )
     log: LogSettings = Field(default_factory=LogSettings, description="Logs of the process, on standard error.")
 
     @model_validator(mode="after")
@@ -105,7 +101,6 @@ class Settings(Section):
         yield from self.assessment.conflicts(self.events.items_max)
         yield from self._conflicts_of_labels()
         yield from self._conflicts_of_experiments()
-        yield from self._conflicts_of_result_files()
 
     @property
     def event_limits(self) -> EventLimits:
@@ -174,18 +169,6 @@ class Settings(Section):
             rule = "must be more than join.attribution_ms plus experiments.patience_ms: an experiment would end before its lists are added"
             yield Conflict(("experiments.idle_days", "join.attribution_ms", "experiments.patience_ms", "windows.pane_ms"), rule)
 
-    def _conflicts_of_result_files(self) -> Iterator[Conflict]:
-        results, windows = self.results, self.windows
-        if results.directory is None:
-            return
-        if results.file_ms % windows.pane_ms:
-            rule = f"must be a whole number of panes: windows.pane_ms is {windows.pane_ms}"
-            yield Conflict(("results.file_ms", "windows.pane_ms"), rule)
-        needed_ms = 2 * results.file_ms + self.join.attribution_ms + self.join.lateness_ms
-        if windows.retention_ms < needed_ms:
-            rule = f"must be at least twice results.file_ms plus join.attribution_ms and join.lateness_ms, {needed_ms} ms: panes would"
-            yield Conflict(("windows.retention_ms", "results.file_ms"), f"{rule} leave Redis before their file is written")
-
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about settings that are valid but probably not intended, one sentence each."""
@@ -197,7 +180,6 @@ class Settings(Section):
             *self.join.advice(),
             *self.http.advice(),
             *self.client.advice(),
-            *self.webhook.advice(),
             *self._between(),
         )
 

@@ -86,8 +86,8 @@ class ExporterSettings(Section):
     gate_stale_ms: Whole = milliseconds(
         120_000,
         "The gate of a rollout does not pass while the last read of the committed state is older than this, while a worker is further"
-        " behind its inputs, or while the data is further behind the clock than usual. The webhook, the results topic and files"
-        " get no verdict of such data.",
+        " behind its inputs, or while the data is further behind the clock than usual. The results topic gets no verdict of such"
+        " data.",
         least=1_000,
     )
     series_max: Whole = whole(50_000, "Maximum number of series. Series beyond it are folded and counted.", 100, 10_000_000)

@@ -57,21 +57,13 @@ class HttpClient:
         """Raise ConfigError if the certificate files cannot be used."""
         self._tls()
 
-    def reach(self, url: str) -> None:
-        """Connect to a receiver, with its certificate checked, and send nothing. Raises HttpError, and ConfigError for wrong files."""
-        self._bounded(url, lambda call: None)
-
     def request(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> HttpAnswer:
         """Send a request to an http or https URL. Any status is an answer. Raises HttpError, and ConfigError for wrong files."""
         parts = urlsplit(url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return self._bounded(url, lambda call: call.answer(method, path, headers, body))
-
-    def _bounded(self, url: str, work: Callable[[_Call], _Result]) -> _Result:
-        """Connect and do the work, within the deadline."""
         place, call = server_of(url), _Call(self._connection(url))
         try:
-            return within(self.timeout_seconds, lambda: call.run(work), call.end)
+            return within(self.timeout_seconds, lambda: call.answer(method, path, headers, body), call.end)
         except TimeoutError as error:
             raise HttpError(f"no answer within {self.timeout_seconds:g} s", place) from error
         except (OSError, http.client.HTTPException) as error:
@@ -106,19 +98,16 @@ class _Call:
         """The socket of the connection, which forgets it before the end of an answer without a length."""
         self._ended = False
 
-    def run(self, work: Callable[[_Call], _Result]) -> _Result:
-        """Connect and do the work. Raises OSError, HTTPException and _TooLongError."""
+    def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
+        """Connect, send the request and return the answer. Raises OSError, HTTPException and _TooLongError."""
         try:
             self._connect()
-            return work(self)
+            self._connection.request(method, path, body, dict(headers))
+            answer = self._connection.getresponse()
+            with answer:
+                content = answer.read(ANSWER_BYTES_MAX + 1)
         finally:
             self._connection.close()
-
-    def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
-        self._connection.request(method, path, body, dict(headers))
-        answer = self._connection.getresponse()
-        with answer:
-            content = answer.read(ANSWER_BYTES_MAX + 1)
         if len(content) > ANSWER_BYTES_MAX:
             raise _TooLongError
         return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})

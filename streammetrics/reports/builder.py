@@ -111,25 +111,17 @@ class ReportBuilder:
     def _controls_of(self, tasks: int) -> list[ControlRecord]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
 
-    def final_span(self, report: Report) -> tuple[int, int] | None:
-        """Return the times from which and before which all tasks have every final pane; None while a task has not committed.
-
-        `report` is the last one.
-        """
-        end = next((window.end_ms for window in report.windows if window.view == "final"), None)
-        if end is None or report.tasks_committed < report.tasks:
-            return None
-        return max(control.panes.oldest_kept for control in self._controls_of(report.tasks)), end
-
     def final_panes(self, report: Report, first_ms: int) -> Iterator[tuple[int, Pane]]:
         """Yield the start and the content of final panes, merged over all tasks, from `first_ms` on, ascending.
 
         `report` is the last one. No pane is yielded that some task has dropped, and none while a task has not committed.
         """
-        span = self.final_span(report)
-        if span is not None:
-            for start in self.aggregator.starts(max(first_ms, span[0]), span[1]):
-                yield start, self.aggregator.pane(start)
+        end_ms = next((window.end_ms for window in report.windows if window.view == "final"), None)
+        if end_ms is None or report.tasks_committed < report.tasks:
+            return
+        oldest_kept_ms = max(control.panes.oldest_kept for control in self._controls_of(report.tasks))
+        for start_ms in self.aggregator.starts(max(first_ms, oldest_kept_ms), end_ms):
+            yield start_ms, self.aggregator.pane(start_ms)
 
     def earlier_windows(self, report: Report) -> tuple[Window, ...]:
         """Return the windows that ended between the last call and this report, which is the newest. At first: EARLIER_MAX before it.

@@ -1,4 +1,4 @@
-"""Panes as rows of a table, one per (pane, group, view, metric): for Parquet files, frames and warehouses.
+"""Panes as rows of a table, one per (pane, group, view, metric): for frames and the results topic.
 
 Pure. The numbers are integers: value = numerator / (denominator * 2**scale_bits). Both sums add up over panes, variants' segments and
 tasks. For a mean over lists the denominator is the number of lists.
@@ -6,9 +6,8 @@ tasks. For a mean over lists the denominator is the number of lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from streammetrics.metrics import TallyLayout
 from streammetrics.windows.panes import Group, Pane
@@ -35,20 +34,6 @@ class PaneRow(NamedTuple):
     def value(self) -> float | None:
         """The mean, or ratio of sums; None without a denominator."""
         return self.numerator / (self.denominator << self.scale_bits) if self.denominator else None
-
-
-PANE_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("pane_start_ms", "pane_ms"), "int64"),
-        **dict.fromkeys(("experiment", "variant", "segments", "view"), "string"),
-        **dict.fromkeys(("lists", "lists_with_feedback"), "int64"),
-        "metric": "string",
-        "k": "int32",
-        **dict.fromkeys(("numerator", "denominator"), "integer"),
-        "scale_bits": "int32",
-    }
-)
-"""The type of each field of `PaneRow` in a Parquet file, in order."""
 
 
 def pane_rows(start_ms: int, pane: Pane, *, final: bool, pane_ms: int, layout: TallyLayout, live: bool = True) -> Iterator[PaneRow]:

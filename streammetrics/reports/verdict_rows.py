@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,12 +27,6 @@ class VerdictRow(NamedTuple):
     def about(self) -> tuple[str, str, str]:
         """The experiment, the scope and the variant."""
         return self.experiment, self.scope, self.variant
-
-
-VERDICT_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
-    {**dict.fromkeys(VerdictRow._fields, "string"), "code": "int32", "up_to_ms": "int64"}
-)
-"""The type of each field in a Parquet file, in order."""
 
 
 def verdict_rows(experiment: ExperimentReport, up_to_ms: int) -> Iterator[VerdictRow]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
-from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 
 COMMIT_BUCKETS_SECONDS = (0.0025, 0.01, 0.025, 0.1, 0.5, 2.5)
@@ -95,18 +94,8 @@ class ProcessStatus:
     rebalances: int = 0
     client_rebuilds: int = 0
     dead_letters: int = 0
-    webhooks: Counter[str] = field(default_factory=Counter)
-    """Messages of the webhook by outcome: sent, failed (tries), given_up."""
-    webhook_backlog: WebhookBacklog | None = None
-    """Changes that wait to be sent, by any process; None without a webhook, and before its first turn."""
     results: Counter[str] = field(default_factory=Counter)
     """Records of results: sent, and failed writes; empty without a topic for them."""
-    result_files: Counter[str] = field(default_factory=Counter)
-    """Files of results: written, unchanged, and failed tries; empty without a directory for them."""
-    result_rows: int = 0
-    """Rows in the files that were written."""
-    result_files_lag_ms: int = 0
-    """Event time of final panes that are in no file yet."""
     marks: tuple[Mark, ...] = ()
     """Deploys and alerts that others have reported, oldest first."""
     records: Counter[str] = field(default_factory=Counter)

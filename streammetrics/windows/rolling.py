@@ -132,20 +132,14 @@ class WindowAggregator:
     def pane(self, start: int) -> Pane:
         """Return one pane, merged over tasks."""
         known = self._revised.get(start)
-        return self.frozen_pane(start)() if known is None else known
-
-    def frozen_pane(self, start: int) -> Callable[[], Pane]:
-        """Return a function that merges the pane as it is now, later and in any thread."""
-        stored, decode = [panes[start] for panes in self._of_task.values() if start in panes], self._decode
-
-        def merged() -> Pane:
-            pane: Pane = {}
-            for each in stored:
-                for group, tally in decode(each).items():
+        if known is not None:
+            return known
+        pane: Pane = {}
+        for panes in self._of_task.values():
+            if start in panes:
+                for group, tally in self._decode(panes[start]).items():
                     add_to(pane, group, tally)
-            return pane
-
-        return merged
+        return pane
 
     def starts(self, first: int = NEVER, end: int = FOREVER) -> list[int]:
         """Return the starts of all stored panes in a span of time, ascending."""

@@ -1,8 +1,7 @@
-"""Builds the settings of the connections to Kafka and Redis, and the directory of result files."""
+"""Builds the settings of the connections to Kafka and Redis."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streammetrics.config import Settings
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from streammetrics.config.kafka import KafkaSettings
     from streammetrics.connectors.kafka.client import KafkaConnection
     from streammetrics.connectors.kafka.oauth import OAuthLogin
-    from streammetrics.connectors.parquet.directory import ResultDirectory
     from streammetrics.connectors.redis.client import RedisConnection
 
 
@@ -81,11 +79,3 @@ def redis_connection(settings: Settings) -> RedisConnection:
         sentinel_password=secret_text(redis.sentinel_password),
         socket_timeout_ms=redis.socket_timeout_ms,
     )
-
-
-def result_directory(settings: Settings) -> ResultDirectory:
-    """Build the directory of result files, which must be set. Raises ConfigError if it cannot be this stream's."""
-    from streammetrics.connectors.parquet.directory import ResultDirectory  # noqa: PLC0415  slow import
-
-    identity = {"namespace": settings.redis.namespace, "file_ms": settings.results.file_ms, "pane_ms": settings.windows.pane_ms}
-    return ResultDirectory(Path(settings.results.directory or ""), identity)

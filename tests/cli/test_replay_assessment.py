@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+import streammetrics
 from streammetrics.metrics.names import ASSESSMENT_NAMES
 from tests.support.command_line import called
 from tests.support.paths import ROOT
@@ -25,14 +26,15 @@ def test_the_example_of_the_page_gives_its_values(tmp_path: Path, monkeypatch: p
         Path(name).write_text(found[1], encoding="utf-8")
     wanted = {name: float(value) for name, value in re.findall(r"^\| `(\w+(?:@\d)?)` \| ([\d.]+) \|", example, re.MULTILINE)}
     assert {name.partition("@")[0] for name in wanted} == set(ASSESSMENT_NAMES)
-    done = called("replay", "events.ndjson", "--config", "settings.toml", "--report", "report.json", "--panes", "panes.parquet", "--quiet")
+    done = called("replay", "events.ndjson", "--config", "settings.toml", "--report", "report.json", "--quiet")
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(Path("report.json").read_text(encoding="utf-8"))
     values = report["totals"][0]["values"]
     assert {name: values[name] for name in wanted} == pytest.approx(wanted, abs=5e-5)
     sums = "sum(numerator) / (sum(denominator) * pow(2, any_value(scale_bits)))"
     where = "view = 'final' and experiment = '' and segments = '' and denominator > 0 and metric in " + str(ASSESSMENT_NAMES)
-    rows = duckdb.sql(f"select if(k > 0, metric || '@' || k, metric), {sums} from 'panes.parquet' where {where} group by metric, k")
+    panes = streammetrics.replay("events.ndjson", "settings.toml").panes.to_arrow()  # noqa: F841  the query reads it by its name
+    rows = duckdb.sql(f"select if(k > 0, metric || '@' || k, metric), {sums} from panes where {where} group by metric, k")
     assert dict(rows.fetchall()) == pytest.approx(wanted, abs=5e-5)
     settings = report["settings"]["assessment"]
     assert len(settings["catalogue"]) == 16

@@ -29,24 +29,3 @@ def test_a_login_needs_both_parts() -> None:
 def test_a_password_without_tls_is_warned_about(url: str, warned: bool) -> None:
     login = {"client.url": url, "client.username": "x", "client.password": "y"}
     assert any("client.url without https" in each for each in by_flags(login).warnings) == warned
-
-
-@pytest.mark.parametrize("file_ms", [60_000, 3_600_000, 86_400_000, 1_440_000])
-def test_a_file_of_results_covers_a_whole_part_of_a_day(file_ms: int) -> None:
-    flags = {"results.directory": "/srv/results", "results.file_ms": file_ms, "windows.retention_ms": 10 * 86_400_000}
-    assert by_flags(flags).settings.results.file_ms == file_ms
-
-
-@pytest.mark.parametrize("file_ms", [59_000, 90_000, 25_200_000, 172_800_000])
-def test_other_spans_of_files_are_refused(file_ms: int) -> None:
-    assert [each.key for each in problems_of(flags={"results.file_ms": file_ms})] == ["results.file_ms"]
-
-
-def test_files_of_results_need_whole_panes_that_stay_long_enough() -> None:
-    flags = {"results.directory": "/srv/results", "windows.pane_ms": 7_000, "windows.windows": "7m"}
-    assert [each.key for each in problems_of(flags=flags)] == ["results.file_ms"]
-    flags = {"results.directory": "/srv/results", "results.file_ms": 86_400_000}
-    (problem,) = problems_of(flags=flags)
-    assert problem.key == "windows.retention_ms"
-    assert "must be at least twice results.file_ms" in problem.allowed
-    assert by_flags({key: value for key, value in flags.items() if key != "results.directory"}).settings.results.directory is None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import pytest
+from kafka import KafkaConsumer
 
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.reports.pane_rows import pane_rows
@@ -17,9 +21,11 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
 from tests.support.command_line import called
+from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, start_ms
 
 RECORDS = 2_400
+PAGE = ROOT / "streammetrics" / "offline" / "notebook" / "README.md"
 READ = """
     create or replace table newest as
     select * from read_json('{path}', format = 'newline_delimited', union_by_name = true)
@@ -60,6 +66,21 @@ def stored_sums(pipeline: Pipeline) -> set[tuple[object, ...]]:
     panes = builder.final_panes(builder.report(PARTITIONS), 0)
     rows = (row for start, pane in panes for row in pane_rows(start, pane, final=True, pane_ms=pane_ms, layout=layout))
     return {(*row[:1], *row[2:5], row.lists, row.metric, row.k, row.numerator, row.denominator) for row in rows if row.view == "final"}
+
+
+def _segments(line: dict[str, Any]) -> str:
+    return ",".join(f"{name}={value}" for name, value in line["segments"].items())
+
+
+def _read_by_pandas(pipeline: Pipeline) -> set[tuple[object, ...]]:
+    """Run the lines of the page."""
+    found = re.search(r"```python\n(records = .*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    lines = found[1].replace("streammetrics-results", pipeline.settings.kafka.results_topic)
+    names: dict[str, Any] = {"KafkaConsumer": KafkaConsumer, "json": json, "pd": pd}
+    exec(lines.replace("kafka:9092", pipeline.settings.kafka.bootstrap_servers[0]), names)
+    columns = ["pane_start_ms", "experiment", "variant", "segments", "lists", "metric", "k", "numerator", "denominator"]
+    return set(names["panes"][columns].itertuples(index=False, name=None))
 
 
 def test_a_warehouse_gets_the_integers_of_the_store_through_crashes(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -105,10 +126,12 @@ def test_a_warehouse_gets_the_integers_of_the_store_through_crashes(pipeline: Pi
         assert len(wanted) > 2_000
         (repeated,) = database.execute(f"select (select count(*) from '{path}') - (select count(*) from newest)").fetchall()
         assert repeated[0] > 0, "two processes and two crashes repeat records"
-        panes = tmp_path / "panes.parquet"
+        panes = tmp_path / "panes.ndjson"
         done = called("report", "--config", services[0].config, "--panes", panes)
         assert (done.returncode, done.stderr) == (0, "")
-        names = "pane_start_ms, experiment, variant, segments, lists, metric, k, numerator, denominator"
-        assert set(database.execute(f"select {names} from '{panes}' where view = 'final'").fetchall()) == wanted
+        lines = [json.loads(line) for line in panes.read_text(encoding="utf-8").splitlines()]
+        groups = {(each["pane_start_ms"], each["experiment"], each["variant"], _segments(each), each["lists"]) for each in lines}
+        assert groups == {row[:5] for row in wanted}
+        assert _read_by_pandas(pipeline) == wanted
         verdicts = database.execute("select experiment, variant, verdict from newest where type = 'verdict'").fetchall()
         assert {(experiment, variant) for experiment, variant, _ in verdicts} >= {("ranker", ""), ("ranker", "treatment")}

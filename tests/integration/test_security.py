@@ -51,7 +51,6 @@ SECRETS = {
     "registry.token": "registry-Token-d3b2",
     "registry.ssl_password": "registry-Key-61fe",
     "client.password": "client-Word-0a9d",
-    "webhook.secret": "webhook-Word-77c4",
 }
 WORD = "http-Word-e446"
 """The password of the port. The product has only its hash."""
@@ -153,7 +152,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
             },
             "registry": {"token": SECRETS["registry.token"], "ssl_password": SECRETS["registry.ssl_password"]},
             "client": {"username": USER, "password": SECRETS["client.password"]},
-            "webhook": {"secret": SECRETS["webhook.secret"]},
             "windows": {"segments": ["surface"]},
             "log": {"format": "json", "level": "debug"},
         }

@@ -10,7 +10,7 @@ from typing import Final
 from streammetrics.connectors.source import Input
 from streammetrics.errors import StateError, UnfitStateError
 from streammetrics.runtime.consume.consumer import Worker
-from tests.simulation.exporter import FILE_MS, Exporter
+from tests.simulation.exporter import Exporter
 from tests.simulation.fate import ProcessDied
 from tests.simulation.journal import JournaledEngine
 from tests.simulation.kafka import random_record
@@ -45,7 +45,7 @@ def turn(world: World) -> None:
 
 def write(world: World) -> None:
     if world.chance.random() < 0.05:
-        world.now += FILE_MS
+        world.now += 60_000
     for _ in range(world.chance.randint(1, 4)):
         world.now += world.chance.choice((0, 0, 0, 1, 1, 2, 3, 7, 8))
         task = world.any_task()
@@ -63,7 +63,7 @@ def write_again(world: World) -> bool:
 
 
 def publish(world: World) -> None:
-    """Let an exporter publish, and most times also send and write what waits."""
+    """Let an exporter publish, and most times also send what waits."""
     number = world.chance.randrange(len(world.exporters))
     world.run_exporter(number)
     if world.chance.random() < 0.7:
@@ -75,7 +75,6 @@ def pass_time(world: World) -> None:
 
 
 def step_clock(world: World) -> None:
-    world.receiver.may_repeat = True
     world.clock.step(world.chance.choice((-60_000, -50, 50, 60_000)))
 
 
@@ -172,7 +171,6 @@ def start_unfit(world: World) -> bool:
 
 
 def kill_exporter(world: World) -> None:
-    world.receiver.may_repeat = True
     world.exporters[world.chance.randrange(len(world.exporters))] = world.new_exporter()
 
 
@@ -188,16 +186,8 @@ def toggle_server(world: World) -> None:
     world.store.unreachable ^= {world.any_task()}
 
 
-def toggle_disk(world: World) -> None:
-    world.disk.is_full = not world.disk.is_full
-
-
 def toggle_topic(world: World) -> None:
     world.topic.is_away = not world.topic.is_away
-
-
-def toggle_receiver(world: World) -> None:
-    world.receiver.is_away = not world.receiver.is_away
 
 
 def evict(world: World) -> bool:
@@ -228,8 +218,6 @@ EVENTS: Final[Mapping[str, Callable[[World], object]]] = {
     "the clock steps": step_clock,
     "the brokers go or come": toggle_brokers,
     "a server of the store goes or comes": toggle_server,
-    "the disk fills or is emptied": toggle_disk,
     "the results topic goes or comes": toggle_topic,
-    "the receiver goes or comes": toggle_receiver,
     "the store evicts a key": evict,
 }

@@ -1,4 +1,4 @@
-"""One simulated process that publishes: the product's publisher, feed of results, files of results, and webhook."""
+"""One simulated process that publishes: the product's publisher and feed of results."""
 
 from __future__ import annotations
 
@@ -7,29 +7,19 @@ from collections.abc import Mapping
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import Store
 from streammetrics.engine.engine import Engine
-from streammetrics.errors import StoreError
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.changes import Watched, json_message
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.history_store import HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
-from streammetrics.runtime.publish.result_files import ResultFiles
 from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.publish.settled import Settled
-from streammetrics.runtime.publish.webhook import ChangeRecorder, WebhookRules, WebhookSender
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import WindowRules
-from tests.simulation.disk import SimulatedDisk
 from tests.simulation.kafka import ResultsTopic
-from tests.simulation.receiver import SimulatedReceiver
 from tests.simulation.schedule import SETTINGS
 
-SOURCE = "simulation"
-FILE_MS = 60_000
-"""The least span of a file: their names have the minute."""
-WATCHED: frozenset[Watched] = frozenset({"verdict", "gate"})
 POLICY = Policy(min_users=2, effective_users_min=0, hit_users_min=0, control="control")
 
 
@@ -48,7 +38,7 @@ def new_builder(engine: Engine) -> ReportBuilder:
 
 
 class Exporter:
-    """One process. `turn` publishes, and `deliver` does what its other threads do."""
+    """One process. `turn` publishes, and `deliver` does what its other thread does."""
 
     def __init__(
         self,
@@ -57,20 +47,13 @@ class Exporter:
         clock: Clock,
         stale_ms: int,
         topic: ResultsTopic,
-        disk: SimulatedDisk,
-        receiver: SimulatedReceiver,
     ) -> None:
         self.builder, status = new_builder(engine), ProcessStatus()
-        is_settled = Settled(clock, stale_ms)
         self.report: Report | None = None
-        recorder = ChangeRecorder(store, WATCHED, SOURCE, clock, is_settled)
-        self._feed = ResultsFeed(self.builder, topic, status, is_settled)
-        self._files = ResultFiles(self.builder, disk, FILE_MS, status, is_settled)
-        self._takers = (HistoryStore(lambda report, history: None).take, recorder.take, self._feed.take, self._files.take)
+        self._feed = ResultsFeed(self.builder, topic, status, Settled(clock, stale_ms))
+        self._takers = (HistoryStore(lambda report, history: None).take, self._feed.take)
         self._publisher = Publisher(builder=self.builder, store=store, publish_ms=1, clock=clock, status=status, on_report=self._take)
-        self._status, self._receiver = status, receiver
-        rules = WebhookRules(source=SOURCE, watched=WATCHED, message=json_message, timeout_seconds=1.0, give_up_ms=1 << 50)
-        self._sender = WebhookSender(store, receiver, rules, clock, status)
+        self._status = status
 
     def _take(self, report: Report) -> None:
         self.report = report
@@ -78,25 +61,14 @@ class Exporter:
             take(report)
 
     @property
-    def waiting(self) -> int:
-        """How many messages wait to be sent."""
-        backlog = self._status.webhook_backlog
-        return 0 if backlog is None else backlog.waiting
-
-    @property
-    def done(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """How much it has sent, written and compared. A process that starts first compares files that are right already."""
-        return dict(self._status.results), dict(self._status.result_files)
+    def done(self) -> Mapping[str, int]:
+        """How much it has sent."""
+        return dict(self._status.results)
 
     def turn(self) -> None:
         """Publish once."""
         self._publisher.turn()
 
     def deliver(self) -> None:
-        """Send, write and report what waits, once. A store that fails is asked again later."""
+        """Send what waits, once."""
         self._feed.turn()
-        self._files.turn()
-        try:
-            self._sender.turn()
-        except StoreError:
-            self._receiver.may_repeat = True

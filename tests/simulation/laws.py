@@ -1,4 +1,4 @@
-"""What must hold after a run: everything that is stored, shown, sent and written equals the oracle."""
+"""What must hold after a run: everything that is stored, shown and sent equals the oracle."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from streammetrics.experiments import SINCE_START
 from streammetrics.reports.report import Report
 from streammetrics.reports.verdict_rows import verdict_rows
 from tests.oracle import Result, pane_lines
-from tests.simulation.exporter import FILE_MS
 from tests.simulation.schedule import SETTINGS
 from tests.simulation.world import World
 from tests.support.worker_bench import Order, assert_stored, in_log_order, letter_places, truth_of
 
 OWN = {"withheld", "earlier_windows"}
 """Fields of a report that tell of the process that made it."""
-NOTHING_SAID = ("inconclusive", "wait")
 Key: TypeAlias = tuple[int, str, str, str]
 """A final pane and its group: start, experiment, variant, segments."""
 Values: TypeAlias = tuple[int, int, dict[str, tuple[int, int, int]]]
@@ -42,12 +40,8 @@ def check(world: World) -> None:
     assert may_differ or {each[:1] for each in letters - truth.refused} <= too_early, "a record that counts is among the dead letters"
     report = _check_reports(world)
     final = dict(_final(truth.result))
-    _check_panes("the topic of results", dict(_in_topic(world)), final, may_differ)
-    end_ms = next(window.end_ms for window in report.windows if window.view == "final") or 0
-    written = {key: values for key, values in final.items() if key[0] // FILE_MS * FILE_MS + FILE_MS <= end_ms}
-    _check_panes("the files of results", dict(_in_files(world)), written, may_differ)
+    _check_panes(dict(_in_topic(world)), final, may_differ)
     _check_verdicts(world, report)
-    _check_messages(world, report)
 
 
 def _check_once(world: World, orders: Mapping[int, Order]) -> None:
@@ -89,20 +83,6 @@ def _in_topic(world: World) -> Iterable[tuple[Key, Values]]:
             yield _key(pane), (pane["lists"], pane["lists_with_feedback"], dict(map(_metric, pane["metrics"])))
 
 
-def _in_files(world: World) -> Iterable[tuple[Key, Values]]:
-    rows: dict[Key, list[dict[str, Any]]] = {}
-    for row in _rows(world, "panes/"):
-        rows.setdefault(_key(row), []).append(row)
-    for key, of_key in rows.items():
-        yield key, (of_key[0]["lists"], of_key[0]["lists_with_feedback"], dict(map(_metric, of_key)))
-
-
-def _rows(world: World, folder: str) -> Iterable[dict[str, Any]]:
-    for name in sorted(world.disk.files):
-        if name.startswith(folder):
-            yield from world.disk.rows(name)
-
-
 def _key(row: Mapping[str, Any]) -> Key:
     return row["pane_start_ms"], row["experiment"], row["variant"], row["segments"]
 
@@ -111,46 +91,25 @@ def _metric(row: Mapping[str, Any]) -> tuple[str, tuple[int, int, int]]:
     return f"{row['metric']}@{row['k']}", (int(row["numerator"]), int(row["denominator"]), row["scale_bits"])
 
 
-def _check_panes(where: str, found: Mapping[Key, Values], wanted: Mapping[Key, Values], may_have_more: bool) -> None:
-    """Check final panes. `found` may have more metrics than the oracle knows, and groups that have lost their only list."""
+def _check_panes(found: Mapping[Key, Values], wanted: Mapping[Key, Values], may_have_more: bool) -> None:
+    """Check the final panes of the topic. `found` may have more metrics than the oracle, and groups that lost their only list."""
     for key, (lists, with_feedback, metrics) in wanted.items():
-        assert key in found, f"{where}: {key} is missing"
+        assert key in found, f"{key} is missing"
         of_key = found[key]
-        assert of_key[:2] == (lists, with_feedback), f"{where}: lists of {key}"
-        assert {name: of_key[2].get(name) for name in metrics} == metrics, f"{where}: metrics of {key}"
+        assert of_key[:2] == (lists, with_feedback), f"lists of {key}"
+        assert {name: of_key[2].get(name) for name in metrics} == metrics, f"metrics of {key}"
     more = {key for key, values in found.items() if values[0]} - wanted.keys()
-    assert may_have_more or not more, f"{where}: {more} are not final, or have no lists"
+    assert may_have_more or not more, f"{more} are not final, or have no lists"
 
 
 def _check_verdicts(world: World, report: Report) -> None:
-    """Check the newest verdicts of the topic and of the files."""
+    """Check the newest verdicts of the topic."""
     now_ms = report.entered_ms or 0
     wanted = {row.about: row.verdict for each in report.experiments if each.scope == SINCE_START for row in verdict_rows(each, now_ms)}
     values = [msgspec.json.decode(value) for value in world.topic.newest().values()]
     sent = {_about(each): each["verdict"] for each in values if each["type"] == "verdict"}
-    written = {_about(row): row["verdict"] for row in _rows(world, "verdicts/")}  # the newest row comes last
-    for where, found in (("the topic of results", sent), ("the files of results", written)):
-        assert {about: found.get(about) for about in wanted} == wanted, f"verdicts in {where}"
+    assert {about: sent.get(about) for about in wanted} == wanted, "verdicts in the topic of results"
 
 
 def _about(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["experiment"], row["scope"], row["variant"]
-
-
-def _check_messages(world: World, report: Report) -> None:
-    """Check that each change was sent once, that changes follow one another, and that the last one says what is shown."""
-    lost, may_repeat = world.store.has_lost_values, world.receiver.may_repeat or world.store.has_lost_values
-    seen: set[str] = set()
-    last: dict[str, tuple[str, str]] = {}
-    for message in world.receiver.messages:
-        name, verdict, gate = message["experiment"], message["verdict"], message["gate"]
-        assert may_repeat or message["id"] not in seen, f"a message was sent twice: {message}"
-        if message["id"] not in seen:
-            before = verdict["before"], gate["before"]
-            assert lost or before == last.get(name, NOTHING_SAID), f"a change was not sent before {message}"
-            last[name] = verdict["after"], gate["after"]
-        seen.add(message["id"])
-    for each in report.experiments:
-        if each.scope == SINCE_START:
-            shown = each.verdict.word, "wait" if each.gate is None else each.gate.word
-            assert last.get(each.experiment, NOTHING_SAID) == shown, f"the last message of {each.experiment} is not what is shown"

@@ -26,8 +26,6 @@ class SimulatedRedis(FaultyStore):
         """Whether it had evicted keys before an operator deleted everything. A process may learn of them later."""
         self.losses = 0
         """How often written commits were lost."""
-        self.has_lost_values = False
-        """Whether it has lost the records of messages."""
         self._reached: dict[Input, int] = {}
         self._in_commit = False
 
@@ -92,7 +90,6 @@ class SimulatedRedis(FaultyStore):
             self._lose_values()
 
     def _lose_values(self) -> None:
-        self.has_lost_values = True
         self._inner.compare_and_set({name: (value, None) for name, value in self._inner.compare_and_set({}).items()})
 
     def flush(self) -> None:

@@ -31,9 +31,7 @@ EVENTS: Final[Mapping[str, int]] = {
     "the clock steps": 2,
     "the brokers go or come": 1,
     "a server of the store goes or comes": 1,
-    "the disk fills or is emptied": 1,
     "the results topic goes or comes": 1,
-    "the receiver goes or comes": 1,
     "the store evicts a key": 1,
 }
 """The kinds of events, and how often each is chosen."""
@@ -46,9 +44,6 @@ FAULTS: Final[Mapping[str, float]] = {
     "a process dies in a call": 0.1,
     "something happens in the middle of a step": 0.1,
     "a result is not taken": 0.5,
-    "a file is not written": 0.5,
-    "a message is not taken": 0.5,
-    "the answer to a message is lost": 0.5,
 }
 """What may happen at a call, with the greatest chance of it. Each schedule has chances of its own."""
 CALM: Final = ("turn", "write", "publish", "time passes", "a commit arrives")

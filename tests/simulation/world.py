@@ -9,12 +9,10 @@ from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.rules import WorkerRules
-from tests.simulation.disk import SimulatedDisk
 from tests.simulation.exporter import Exporter
 from tests.simulation.fate import Fate, ProcessDied
 from tests.simulation.journal import JournaledEngine
 from tests.simulation.kafka import Letters, Reader, ResultsTopic
-from tests.simulation.receiver import SimulatedReceiver
 from tests.simulation.redis import SimulatedRedis
 from tests.simulation.schedule import SETTINGS, Schedule
 from tests.support.brute_force import FOR_EVER_MS
@@ -36,7 +34,6 @@ class World:
         self.logs = Logs(SETTINGS.inputs, schedule.tasks)
         self.store = SimulatedRedis(self.fate, self._meanwhile)
         self.letters, self.topic = Letters(self.fate), ResultsTopic(self.fate)
-        self.disk, self.receiver = SimulatedDisk(self.fate), SimulatedReceiver(self.fate)
         self.network = SlowNetwork(self.chance)
         self.engine = JournaledEngine.of(engine_of(SETTINGS, experiments=EXPERIMENTS, unique_users=UNIQUE_USERS, quantiles=False))
         self.rules: WorkerRules = replace(RULES, **schedule.rules)
@@ -64,7 +61,7 @@ class World:
 
     def new_exporter(self) -> Exporter:
         """Start an exporter."""
-        return Exporter(self.engine, self.store, self.clock, self.schedule.stale_ms, self.topic, self.disk, self.receiver)
+        return Exporter(self.engine, self.store, self.clock, self.schedule.stale_ms, self.topic)
 
     def any_worker(self) -> int:
         return self.chance.randrange(len(self.workers))
@@ -109,7 +106,6 @@ class World:
         try:
             act(self.exporters[number])
         except ProcessDied:
-            self.receiver.may_repeat = True
             self.exporters[number] = self.new_exporter()
         except StateError as error:
             self.repair(error)

@@ -38,7 +38,6 @@ from streammetrics.exporters.prometheus.experiment_rows import (
     stage_rows,
 )
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
-from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
@@ -171,13 +170,8 @@ def scene(folder: Path) -> Iterator[Scene]:
                 cached_users=100,
                 paused_inputs=partition,
                 store_nodes=NODES,
-                webhooks=Counter(sent=3, failed=2),
                 results=Counter(sent=40, failed=1),
-                result_files=Counter(written=7, unchanged=2, failed=1),
-                result_rows=700,
-                result_files_lag_ms=90_000,
                 marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
-                webhook_backlog=WebhookBacklog(1, 1_000, 2, "the receiver answered 503"),
             )
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
             views.show(pipeline.report())
@@ -185,10 +179,6 @@ def scene(folder: Path) -> Iterator[Scene]:
         sending = ProcessStatus(
             store_nodes=NODES,
             results=Counter(sent=4, failed=0),
-            result_files=Counter(written=1, unchanged=0, failed=0),
-            result_rows=100,
-            webhooks=Counter(sent=1),
-            webhook_backlog=WebhookBacklog(1, 1_000),
             marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
         )
         young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))

@@ -9,14 +9,12 @@ from dataclasses import replace
 from streammetrics.experiments import ExperimentReport, Policy, build_report
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.reports.changes import Watched
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import MEASURES
 from tests.experiments.samples import experiment, stored
 from tests.support.committed_state import START_MS, Now, two_variants
 
-BOTH: tuple[Watched, ...] = ("verdict", "gate")
 SAME, WORSE = {"control": 0.5, "treatment": 0.5}, {"control": 0.5, "treatment": 0.4}
 MINUTE_MS = 60_000
 

@@ -11,18 +11,13 @@ import pytest
 from streammetrics.config import (
     render_effective,
 )
-from streammetrics.connectors.clock import SystemClock
-from streammetrics.connectors.memory import MemoryStore
 from streammetrics.enrolment.rules import StagePlan
-from streammetrics.errors import ConfigError
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.json_text import iso_ms
-from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.unique_users import UniqueUserRules
 from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
-from streammetrics.wiring.http import webhook_sender
 from tests.support.settings import NAMED, by_flags, configured
 from tests.support.tables import for_each
 
@@ -128,9 +123,3 @@ def test_users_are_counted_in_windows_if_enabled_or_with_experiments(tmp_path, u
     text = f'[windows]\nusers = "{users}"\n[experiments]\nenabled = {str(enabled).lower()}\npatience_ms = 7\n'
     rules = build_engine(configured(tmp_path, text).settings, ["events"]).rules.unique_users
     assert rules == (UniqueUserRules(panes=60, patience_ms=7) if counted else None)
-
-
-def test_authorities_of_a_webhook_that_cannot_be_read_are_reported_at_the_start(tmp_path):
-    given = {"webhook.url": "https://receiver/hook", "webhook.secret": "s3cret", "webhook.ssl_cafile": str(tmp_path / "none.pem")}
-    with pytest.raises(ConfigError, match=r"webhook\.ssl_cafile"):
-        webhook_sender(by_flags(given).settings, MemoryStore(), SystemClock(), ProcessStatus())

@@ -1,4 +1,4 @@
-"""`doctor`: checks Kafka, the schema registry, Redis, stored state, the webhook, result files and the HTTP port, and says how to fix them.
+"""`doctor`: checks Kafka, the schema registry, Redis, stored state and the HTTP port, and says how to fix them.
 
 It changes nothing. Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
 """
@@ -28,10 +28,7 @@ from streammetrics.cli.doctor.checks import (
 )
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.cli.doctor.registry import registry_findings
-from streammetrics.cli.doctor.results import result_file_findings
-from streammetrics.cli.doctor.webhook import webhook_findings
 from streammetrics.config import Settings
-from streammetrics.connectors.http_client import server_of
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
 from streammetrics.version import __version__
@@ -68,10 +65,6 @@ def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, D
         yield f"Schema registry at {settings.registry.url}", partial(registry_findings, settings)
     title = f"Redis at {redis.url}{', a cluster' if redis.cluster else ''}, namespace {redis.namespace}"
     yield title, partial(redis_findings, settings, context)
-    if settings.webhook.url is not None and settings.worker.role != "worker":
-        yield f"Webhook to {server_of(settings.webhook.url.get_secret_value())}", partial(webhook_findings, settings)
-    if settings.results.directory:
-        yield f"Result files in {settings.results.directory}", partial(result_file_findings, settings)
     if (wait := first_verdict_wait(settings)) is not None:
         yield "Verdicts", lambda: iter((DoctorFinding("ok", wait.sentence()),))
     yield f"HTTP port {settings.http.port} on {settings.http.host}", partial(port_findings, settings)

@@ -122,11 +122,7 @@ def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool)
 @command
 @configured
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option(
-    "--panes",
-    type=OutputFile(),
-    help="Write one NDJSON line per pane, group and view to this file; if it is named .parquet, one row per metric.",
-)
+@click.option("--panes", type=OutputFile(), help="Write one line per pane, group and view to this file, as NDJSON.")
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")

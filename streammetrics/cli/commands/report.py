@@ -23,11 +23,9 @@ from streammetrics.cli.process.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.file_formats.reader import standard_input
-from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
-from streammetrics.reports.pane_rows import PANE_COLUMNS, pane_rows
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import fit, isolated
@@ -147,17 +145,11 @@ def _print(results: ExperimentResults, all_measures: bool, age: str) -> None:
 
 
 def write_stored_panes(path: Path, builder: ReportBuilder, report: Report) -> None:
-    """Write all final panes that every task still has: as Parquet if the file is named .parquet, else as NDJSON."""
+    """Write all final panes that every task still has, as NDJSON."""
     pane_ms, layout = builder.rules.pane_ms, builder.layout
     with AtomicFile("--panes", path) as file:
-        if path.suffix != ".parquet":
-            for start_ms, pane in builder.final_panes(report, 0):
-                file.writelines(pane_lines(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout))
-            return
-        with ParquetTable(file, PANE_COLUMNS, "--panes") as table:
-            for start_ms, pane in builder.final_panes(report, 0):
-                for row in pane_rows(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout):
-                    table.add(row)
+        for start_ms, pane in builder.final_panes(report, 0):
+            file.writelines(pane_lines(start_ms, pane, final=True, live=False, pane_ms=pane_ms, layout=layout))
 
 
 @command
@@ -166,7 +158,7 @@ def write_stored_panes(path: Path, builder: ReportBuilder, report: Report) -> No
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format.")
 @click.option("--url", help="Read the report of this exporter, such as https://exporter:9464. Sets client.url.")
 @click.option("--html", type=OutputFile(is_page=True), help="Also write a self-contained HTML page with the intervals over time.")
-@click.option("--panes", type=OutputFile(), help="Also write the final panes in Redis: NDJSON, or Parquet if it is named .parquet.")
+@click.option("--panes", type=OutputFile(), help="Also write the final panes in Redis, as NDJSON.")
 @click.option("--experiment", "names", multiple=True, metavar="NAME", help="Show only this experiment. May be repeated.")
 @click.option("--all", "all_measures", is_flag=True, help="Show all measures, not only the main ones.")
 def report(

@@ -62,11 +62,7 @@ def _unusable(path: str, report: Report) -> str:
 )
 @click.option("--shards", type=click.IntRange(1, 4_096), help="Into how many shards the users are split.  [default: one for each core]")
 @click.option("--master", help="Spark's master, unless spark-submit has set one.  [default: $MASTER or local[*]]")
-@click.option(
-    "--panes",
-    type=OutputFile(),
-    help="Write one NDJSON line per pane and group to this file; if it is named .parquet, one row per metric.",
-)
+@click.option("--panes", type=OutputFile(), help="Write one line per pane and group to this file, as NDJSON.")
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 def spark(  # noqa: PLR0917 (one name for each option)

@@ -33,16 +33,13 @@ from streammetrics.runtime.consume.stage_check import check_stages
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
-from streammetrics.runtime.publish.result_files import ResultFiles
 from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.publish.settled import Settled
-from streammetrics.runtime.publish.webhook import ChangeRecorder
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.wiring.connections import kafka_connection, redis_connection, result_directory
+from streammetrics.wiring.connections import kafka_connection, redis_connection
 from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
 from streammetrics.wiring.engine import build_worker_rules
 from streammetrics.wiring.gc_tuning import collect_garbage
-from streammetrics.wiring.http import webhook_sender
 from streammetrics.wiring.registry import with_schemas
 from streammetrics.wiring.reports import build_report_builder
 
@@ -104,19 +101,12 @@ class _Process:
         history_blob = RedisBlobStore(store.settings, HISTORY_KEY)
         stack.callback(history_blob.close)
         takers = [HistoryStore(show, history_blob).take]
-        is_settled = Settled(self.clock, settings.exporter.gate_stale_ms)
-        if settings.webhook.url:
-            takers.append(ChangeRecorder(store, settings.webhook.on, settings.redis.namespace, self.clock, is_settled).take)
         if settings.kafka.results_topic:
             sink = self.startup.reached("source", lambda: KafkaResults(kafka_connection(settings), settings.kafka.results_topic))
             stack.callback(sink.close)
-            feed = ResultsFeed(builder, sink, status, is_settled)
+            feed = ResultsFeed(builder, sink, status, Settled(self.clock, settings.exporter.gate_stale_ms))
             self.start("results", feed.run, stack)
             takers.append(feed.take)
-        if settings.results.directory:
-            files = ResultFiles(builder, result_directory(settings), settings.results.file_ms, status, is_settled)
-            self.start("result files", files.run, stack)
-            takers.append(files.take)
 
         def take(report: Report) -> None:
             for each in takers:
@@ -132,10 +122,6 @@ class _Process:
             retry_seconds_max=settings.worker.retry_seconds_max,
         )
         self.start("publisher", publisher.run, stack)
-        if settings.webhook.url:
-            records = RedisStore(store.settings)  # a connection of its own, so that a slow receiver holds up no report
-            stack.callback(records.close)
-            self.start("webhook", webhook_sender(settings, records, self.clock, status).run, stack)
 
     def consume(self) -> None:
         """Consume until `stop` is set. Always leaves the consumer group, so that other workers take over without a timeout."""

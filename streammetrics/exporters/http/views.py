@@ -46,15 +46,6 @@ class Marks(Published, frozen=True):
     marks: tuple[Mark, ...]
 
 
-class Webhook(Published, frozen=True):
-    """The changes that wait for the receiver, the time of the oldest, and those given up. `problem`: why it takes none; null if it does."""
-
-    waiting: Count
-    oldest_ms: int | None
-    given_up: Count
-    problem: str | None
-
-
 class Lag(Published, frozen=True):
     """How far this process is behind one input. `seconds` is null if it is unknown."""
 
@@ -69,13 +60,12 @@ class Pulse(Published, frozen=True):
 
     `commit_age_seconds` is how long ago this process first saw the newest commit of a worker. `waiting` says what the first events must
     be, and is empty when there are some. `quota` says that the brokers slow this process down, and is empty if they do not. `lag` is null
-    if this process does not consume, and `webhook` without one. Ages are null before the first report.
+    if this process does not consume. Ages are null before the first report.
     """
 
     missing: tuple[str, ...]
     quota: str
     waiting: tuple[str, ...]
-    webhook: Webhook | None
     marks: tuple[Mark, ...]
     publishes: bool
     report_age_seconds: float | None
@@ -188,7 +178,6 @@ class HttpViews:
             missing=tuple(self._missing()),
             quota=status.quota,
             waiting=tuple(self._waiting()),
-            webhook=self._webhook(),
             marks=tuple(status.marks),
             publishes=self._publishes,
             report_age_seconds=None if self._shown_seconds is None else max(0.0, now_seconds - self._shown_seconds),
@@ -261,13 +250,6 @@ class HttpViews:
             return []
         sentences = self._first_events.sentences(self._report[0])
         return [*sentences, *self._first_events.advice()] if sentences else []
-
-    def _webhook(self) -> Webhook | None:
-        backlog = self._status.webhook_backlog
-        if backlog is None:
-            return None
-        given_up, problem = self._status.webhooks["given_up"], backlog.problem(self.wall_ms())
-        return Webhook(waiting=backlog.waiting, oldest_ms=backlog.oldest_ms, given_up=given_up, problem=problem or None)
 
     def _missing(self) -> Iterator[str]:
         status = self._status

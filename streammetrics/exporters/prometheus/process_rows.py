@@ -13,8 +13,6 @@ from streammetrics.version import __version__
 
 COMMIT_STATUSES = (*(outcome.value for outcome in CommitOutcome), "failed")
 
-WEBHOOK_OUTCOMES = ("sent", "failed", "given_up")
-
 _NODE_SERIES = tuple(f"streammetrics_store_{what}" for what in ("memory_bytes", "memory_limit_bytes", "evicts", "forgets"))
 """The series of the fields of a `StoreNode` after its name, in their order."""
 
@@ -25,7 +23,6 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
     yield from _store_rows(status)
     yield from _result_rows(status)
     yield from _mark_rows(status)
-    yield from _webhook_rows(status)
     if loop:
         yield from _loop_rows(status)
 
@@ -42,28 +39,12 @@ def _store_rows(status: ProcessStatus) -> Iterator[SampleRow]:
 def _result_rows(status: ProcessStatus) -> Iterator[SampleRow]:
     for outcome, count in status.results.items():
         yield SampleRow("streammetrics_results_total", (outcome,), count)
-    for outcome, count in status.result_files.items():
-        yield SampleRow("streammetrics_result_files_total", (outcome,), count)
-    if status.result_files:
-        yield SampleRow("streammetrics_result_rows_total", (), status.result_rows)
-        yield SampleRow("streammetrics_result_files_lag_seconds", (), status.result_files_lag_ms / 1_000)
 
 
 def _mark_rows(status: ProcessStatus) -> Iterator[SampleRow]:
     newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
     for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
         yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)
-
-
-def _webhook_rows(status: ProcessStatus) -> Iterator[SampleRow]:
-    backlog = status.webhook_backlog
-    if backlog is None:
-        return
-    yield SampleRow("streammetrics_webhooks_waiting", (), backlog.waiting)
-    if backlog.oldest_ms is not None:
-        yield SampleRow("streammetrics_webhooks_oldest_timestamp_seconds", (), backlog.oldest_ms / 1_000)
-    for outcome in WEBHOOK_OUTCOMES:
-        yield SampleRow("streammetrics_webhooks_total", (outcome,), status.webhooks[outcome])
 
 
 def _loop_rows(status: ProcessStatus) -> Iterator[SampleRow]:

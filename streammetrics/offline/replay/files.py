@@ -18,7 +18,6 @@ from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.connectors.parquet.table import ParquetTable
 from streammetrics.engine.engine import Engine
 from streammetrics.offline.replay.history import ReplayHistory
 from streammetrics.offline.replay.shards import Shards, one_process_report, require_split_allowed, require_splittable
@@ -26,7 +25,7 @@ from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.history import History
 from streammetrics.reports.pane_lines import pane_lines
-from streammetrics.reports.pane_rows import PANE_COLUMNS, PaneRow, pane_rows
+from streammetrics.reports.pane_rows import PaneRow, pane_rows
 from streammetrics.reports.published import encoded, published
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import json_lines
@@ -67,10 +66,8 @@ class ReplayRun:
     def __init__(self, settings: Settings, files: Sequence[str], outputs: ReplayOutputs, stack: ExitStack, *, flush: bool = True) -> None:
         self.settings, self.files = settings, files
         self.engine = build_engine(settings, files, waits=not flush)
-        is_table = outputs.panes is not None and outputs.panes.suffix == ".parquet"
         self.panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
-        self.pane_table = stack.enter_context(ParquetTable(self.panes, PANE_COLUMNS, "--panes")) if self.panes and is_table else None
-        self.pane_rows = outputs.pane_rows if self.pane_table is None else self.pane_table.add
+        self.pane_rows = outputs.pane_rows
         self.report_file = stack.enter_context(AtomicFile("--report", outputs.report)) if outputs.report else None
         self.letters = stack.enter_context(AtomicFile("--dead-letters", outputs.dead_letters)) if outputs.dead_letters else None
 

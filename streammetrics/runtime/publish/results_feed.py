@@ -23,11 +23,11 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.result_records import ResultRecord, pane_records, verdict_record
 from streammetrics.reports.verdict_rows import ChangedVerdicts
-from streammetrics.runtime.publish.outbox import Outbox
 from streammetrics.runtime.status import ProcessStatus
 
 PANES_AT_ONCE: Final = 200
 """Most panes that wait. It bounds memory."""
+BACKOFF_SECONDS_MAX: Final = 30.0
 
 log = structlog.get_logger("streammetrics.runtime.results")
 
@@ -49,16 +49,19 @@ class ResultsFeed:
         self._next_ms = NEVER
         self._revisions = 0
         self._verdicts = ChangedVerdicts()
-        self._outbox: Outbox[Sequence[ResultRecord]] = Outbox(self._send, self._failed)
+        self._waiting: Sequence[ResultRecord] = ()
+        self._ready = threading.Event()
+        """Set while records wait. `take` sets them only when it is clear, and `turn` clears it when they are sent."""
 
     def take(self, report: Report) -> None:
         """Make the next records, if the last ones have been sent."""
-        if not self._outbox.is_free:
+        if self._ready.is_set():
             return
         verdicts = self._verdicts.of(report) if self._is_settled(report) else ()
         records = [*self._new_panes(report), *map(verdict_record, verdicts)]
         if records:
-            self._outbox.put(records)
+            self._waiting = records
+            self._ready.set()
 
     def _new_panes(self, report: Report) -> Iterator[ResultRecord]:
         aggregator = self._builder.aggregator
@@ -71,16 +74,27 @@ class ResultsFeed:
 
     def run(self, stop: threading.Event) -> None:
         """Send what waits until `stop` is set, then what still waits, once."""
-        self._outbox.run(stop)
+        failures = 0
+        while not stop.is_set():
+            if not self._ready.wait(0.2):
+                continue
+            failures = 0 if self.turn() else failures + 1
+            if failures:
+                stop.wait(min(BACKOFF_SECONDS_MAX, 0.5 * 2 ** min(failures, 10)))
+        self.turn()
 
-    def turn(self) -> None:
-        """Send what waits, once."""
-        self._outbox.send()
-
-    def _send(self, records: Sequence[ResultRecord]) -> None:
-        self._sink.write(records)
+    def turn(self) -> bool:
+        """Send what waits, if anything does. Returns False if that failed; it then still waits."""
+        if not self._ready.is_set():
+            return True
+        records = self._waiting
+        try:
+            self._sink.write(records)
+        except SourceError as error:
+            self._status.results["failed"] += 1
+            log.warning("results cannot be sent, trying again", error=str(error), records=len(records))
+            return False
         self._status.results["sent"] += len(records)
-
-    def _failed(self, records: Sequence[ResultRecord], error: SourceError) -> None:
-        self._status.results["failed"] += 1
-        log.warning("results cannot be sent, trying again", error=str(error), records=len(records))
+        self._waiting = ()
+        self._ready.clear()
+        return True

@@ -1,4 +1,4 @@
-"""Whether verdicts of a report may leave the process: by the webhook, to the results topic, and to files.
+"""Whether verdicts of a report may leave the process for the results topic.
 
 While workers catch up after an outage, tasks come at different times to one event time, and verdicts change with the order in which they
 come. Such a state is no news. The verdicts of the state after it are.

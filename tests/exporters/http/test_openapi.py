@@ -14,7 +14,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from streammetrics.exporters.http.openapi import API_VERSION
-from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
@@ -90,14 +89,6 @@ def test_an_answer_without_a_report_matches(story: tuple[Story, list[Report]]) -
         assert problems(port, "/api/report") == []
         assert answer(port, "/api/gate/whole")[0] == 503
         assert problems(port, "/api/gate/whole") == []
-        assert problems(port, "/api/pulse") == []
-
-
-@pytest.mark.parametrize("backlog", [WebhookBacklog(), WebhookBacklog(2, 1_732_183_200_000, 1, "gone")])
-def test_the_state_of_a_process_with_a_webhook_matches(story: tuple[Story, list[Report]], backlog: WebhookBacklog) -> None:
-    story[0].status.webhook_backlog = backlog
-    with served(story[0].views()) as port:
-        assert answer(port, "/api/pulse")[1]["webhook"]["waiting"] == backlog.waiting
         assert problems(port, "/api/pulse") == []
 
 

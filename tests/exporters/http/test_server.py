@@ -22,7 +22,6 @@ from streammetrics.exporters.http.routes import SCRIPTS
 from streammetrics.exporters.http.server import HEADER_BYTES_MAX, HttpServer
 from streammetrics.exporters.http.views import STUCK_SECONDS, HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition
-from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
@@ -292,20 +291,6 @@ class TestPulse:
         pulse = json.loads(port.ask("/api/pulse").body)
         assert pulse["missing"] == port.ask("/readyz").text.splitlines()
         assert pulse["report_age_seconds"] is None
-
-    def test_it_says_why_the_webhook_fails_and_stays_ready(self, exporter_port: Port) -> None:
-        exporter_port.show()
-        assert json.loads(exporter_port.ask("/api/pulse").body)["webhook"] is None
-        now_ms = exporter_port.views.wall_ms()
-        exporter_port.status.webhooks["given_up"] = 3
-        exporter_port.status.webhook_backlog = WebhookBacklog(2, now_ms - 600_500, 4, "the receiver answered 503")
-        assert json.loads(exporter_port.ask("/api/pulse").body)["webhook"] == {
-            "waiting": 2,
-            "oldest_ms": now_ms - 600_500,
-            "given_up": 3,
-            "problem": "The webhook fails: the receiver answered 503 (4 tries). 2 changes wait, the oldest for 10 min.",
-        }
-        assert exporter_port.ask("/readyz").status == 200
 
     def test_an_exporter_has_no_lag_and_a_worker_does_not_publish(self, exporter_port: Port, worker_port: Port) -> None:
         assert json.loads(exporter_port.ask("/api/pulse").body)["lag"] is None

@@ -23,7 +23,6 @@ from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposit
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
-from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.marks import Mark
 from streammetrics.reports.published import report_state
 from streammetrics.reports.report import Report
@@ -70,9 +69,7 @@ def busy_status() -> ProcessStatus:
     status.commits["written"] = 3
     status.marks = (Mark(1_000, "deploy", "ranker 7.2", "ranker"),)
     status.results["sent"] = 2
-    status.webhooks["sent"], status.webhook_backlog = 4, WebhookBacklog(1, 1_000)
     status.results["sent"] = 5
-    status.result_files["written"] = 3
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)
     return status

@@ -13,7 +13,6 @@ from playwright.sync_api import Browser, Route, expect
 
 from streammetrics.events.model import Impression
 from streammetrics.exporters.http.views import UNREAD, HttpViews
-from streammetrics.reports.changes import WebhookBacklog
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
@@ -215,21 +214,6 @@ class TestStates:
         page = visit(still.base).page
         expect(page.locator(".pill")).to_have_text("Live")
         expect(page.locator(".banner.input-problem")).to_have_count(0)
-
-    def test_a_webhook_that_fails_is_shown_with_its_error(self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]) -> None:
-        oldest_ms = int(time.time() * 1_000) - 2 * 3_600_000
-        history[0].status.webhook_backlog = WebhookBacklog(2, oldest_ms, 4, "the receiver answered <b>503</b>")
-        history[0].status.webhooks["given_up"] = 3
-        found = visit(fresh.base)
-        live(found.page)
-        banner = "The webhook fails: the receiver answered <b>503</b> (4 tries). 2 changes wait, the oldest for 2 h."
-        expect(found.page.locator(".banner.input-problem")).to_have_text(banner)
-        tile = found.page.locator("#pipeline .tile.warned").filter(has_text="Webhook")
-        expect(tile).to_have_text("Webhook2changes wait, the oldest for 2 h 0 min; 3 given up here")
-        history[0].status.webhook_backlog, history[0].status.webhooks["given_up"] = WebhookBacklog(), 0
-        found.ask_again()
-        expect(found.page.locator(".banner.input-problem")).to_have_count(0)
-        expect(found.page.locator("#pipeline .tile").filter(has_text="Webhook")).to_have_text("Webhook0changes wait; 0 given up here")
 
     def test_a_worker_points_to_the_exporter(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         port = serve(history[0].views(publishes=False))

@@ -15,7 +15,7 @@ from streammetrics.experiments import SINCE_START
 from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.result_records import ResultRecord, pane_records
-from streammetrics.runtime.publish import outbox
+from streammetrics.runtime.publish import results_feed
 from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import Group, Pane
@@ -58,7 +58,7 @@ class Sink:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Panes, Sink, ResultsFeed, ProcessStatus]]:
-    monkeypatch.setattr(outbox, "BACKOFF_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(results_feed, "BACKOFF_SECONDS_MAX", 0.01)
     panes, sink, status, stop = Panes(), Sink(), ProcessStatus(), threading.Event()
     feed: Any = ResultsFeed(panes, sink, status, lambda report: report.is_settled)  # type: ignore[arg-type]
     thread = threading.Thread(target=feed.run, args=(stop,))

@@ -109,9 +109,9 @@ function choose(event) {
 
 // State of the page
 
-/** Sentences about problems of the input, which make numbers wrong or late although everything runs, and of a webhook that fails. */
+/** Sentences about problems of the input, which make numbers wrong or late although everything runs. */
 function inputProblems(report) {
-  return [...(report?.warnings ?? []), ...[now.pulse?.quota, now.pulse?.webhook?.problem].filter(Boolean)];
+  return [...(report?.warnings ?? []), ...[now.pulse?.quota].filter(Boolean)];
 }
 
 /** Return [kind, word, sentences, name of a runbook if the server can serve one] for the most important state. */

@@ -25,8 +25,7 @@ export function pipeline(view) {
       tile("Refused", roundCountText(total(dropped)), counters.events ? `${shareText(total(dropped) / counters.events)} of all events` : "no events yet"),
       tile("Tasks", `${countText(report.tasks_committed)} of ${countText(report.tasks)}`, "have committed state"),
       tile("Open sessions", roundCountText(report.sessions_open), `of ${roundCountText(report.users_open)} ${report.users_open === 1 ? "user" : "users"}`),
-      processTile(pulse),
-      webhookTile(pulse, view.now)),
+      processTile(pulse)),
     make("div", { class: "pair" },
       reasons("Feedback by outcome", FEEDBACK.map((reason) => [reason, counters[reason] ?? 0]), "of feedback"),
       dropped.length ? reasons("Refused, by reason", dropped, "of events", counters.events) : make("p", { class: "note" }, "No events were refused."),
@@ -64,13 +63,6 @@ function processTile(pulse) {
   const failed = Object.entries(pulse.commits).filter(([status]) => !["written", "already"].includes(status));
   const note = `${countText(total(failed))} failed or refused; ${countedText(pulse.rebalances, "rebalance")}; ${countedText(pulse.dead_letters, "dead letter")}`;
   return tile("Commits", roundCountText(pulse.commits.written ?? 0), note, "");
-}
-
-function webhookTile(pulse, now) {
-  if (!pulse?.webhook) return null;
-  const { waiting, oldest_ms: oldest, given_up: dropped, problem } = pulse.webhook;
-  const note = `${waiting === 1 ? "change waits" : "changes wait"}${isNumber(oldest) ? `, ${waiting === 1 ? "" : "the oldest "}for ${spanText(now - oldest)}` : ""}; ${countText(dropped)} given up here`;
-  return tile("Webhook", countText(waiting), note, problem || dropped ? "warned" : "");
 }
 
 function total(counts) {
