@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist dashboards docs demo story stack stack-regress stack-down simulate simulate-bugs partitions soak fuzz mutants bench bench-aa bench-metrics clean
+.PHONY: help setup servers golden test test-unit test-commands test-golden test-deploy test-integration test-timing test-wheel test-lowest lint lint-deploy dist docs demo story stack stack-regress stack-down simulate simulate-bugs partitions soak fuzz mutants bench bench-aa bench-metrics clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,7 +102,7 @@ test-integration: setup ## the tests against real servers (after `make servers`)
 lint: setup ## style, format, types, direction of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(RUN) mypy --strict --package streammetrics --package grafana --package tests.bench --package tests.simulation --package tests.faults
+	$(RUN) mypy --strict --package streammetrics --package tests.bench --package tests.simulation --package tests.faults
 	$(VENV)/bin/lint-imports
 
 lint-deploy: setup ## the chart rendered by Helm, actionlint, Compose's own reader (builds them the first time: Go, minutes)
@@ -119,9 +119,6 @@ test-lowest: ## the tests that need no server with the least versions that pypro
 	$(PYTHON) -m venv --clear .cache/lowest
 	uv pip install --quiet --python .cache/lowest/bin/python --resolution lowest-direct --editable '.[dev]'
 	.cache/lowest/bin/python -m pytest --numprocesses $(WORKERS) $(APART) $(PYTEST_FLAGS)
-
-dashboards: setup ## write the Grafana dashboards again from the table of series
-	@$(RUN) grafana.generate
 
 docs: $(if $(DOCS_PYTHON),,setup) ## the documentation site with search, in .cache/site; fails on a broken link
 	@NO_MKDOCS_2_WARNING=1 $(or $(DOCS_PYTHON),$(VENV)/bin/python) -m mkdocs build --strict --quiet --config-file .github/mkdocs.yml
@@ -179,4 +176,4 @@ bench-metrics: setup ## the metric core beside ranx, pytrec_eval, scikit-learn a
 
 clean: ## delete everything that make created here, the downloaded Kafka too
 	rm -rf $(VENV) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
-	find streammetrics tests grafana -type d -name __pycache__ -prune -exec rm -rf {} +
+	find streammetrics tests -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -16,7 +16,7 @@ mkdir -p "$stage/streammetrics/files/rules" "$stage/streammetrics/files/dashboar
 for file in "$root"/deploy/prometheus/*.yml; do
     if grep -q '^groups:' "$file"; then cp "$file" "$stage/streammetrics/files/rules/"; fi
 done
-cp "$root"/streammetrics/exporters/grafana/*.json "$stage/streammetrics/files/dashboards/"
+cp "$root"/grafana/*.json "$stage/streammetrics/files/dashboards/"
 values="$stage/streammetrics/values.yaml"
 for name in registry repository digest; do
     variable=IMAGE_$(echo "$name" | tr '[:lower:]' '[:upper:]')

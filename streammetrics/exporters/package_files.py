@@ -14,6 +14,7 @@ _PLACES: Final = {
     "glossary.md": ".github/docs/glossary.md",
     "runbooks": "deploy/runbooks",
     "prometheus": "deploy/prometheus",
+    "grafana": "grafana",
 }
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streammetrics.exporters.grafana.dashboards import dashboards
 from tests.support.command_line import called, streammetrics
+from tests.support.paths import ROOT
 from tests.support.rules import FOLDER
 
 
@@ -64,5 +64,5 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 def test_the_dashboards_are_those_of_the_sources(tmp_path: Path) -> None:
     assert called("dashboards", "--out", tmp_path).returncode == 0
-    assert texts(tmp_path) == dashboards()
-    assert sorted(dashboards()) == ["experiment.json", "pipeline.json", "ranking.json"]
+    assert texts(tmp_path) == {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "grafana").glob("*.json")}
+    assert sorted(texts(tmp_path)) == ["experiment.json", "pipeline.json", "ranking.json"]

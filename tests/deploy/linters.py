@@ -8,7 +8,6 @@ The programs are built from Go modules into .cache/linters the first time, which
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,14 +29,6 @@ MODULES = {
 LINTERS = ROOT / ".cache" / "linters"
 KUBERNETES = ("1.27", "1.32")
 """The least version that the chart asks for, and a newer one."""
-RULES = """\
-groups:
-  - name: example
-    rules:
-      - alert: Example
-        expr: up == 0
-        annotations: {summary: "{{ $labels.job }} is down"}
-"""
 EXTRA_KINDS = {"PrometheusRule", "ScaledObject", "ServiceMonitor"}
 """Kinds of other projects, whose schemas do not come with Kubernetes': rendered and read, not validated."""
 
@@ -70,27 +61,12 @@ def checked(*command: str | Path, cwd: Path = ROOT, environ: dict[str, str] | No
     return done.stdout
 
 
-GRAFANA = Path("streammetrics/exporters/grafana")
-
-
 @contextmanager
 def packaged() -> Iterator[Path]:
-    """The chart as package.sh makes it. Where this checkout has no rules or dashboards yet, examples stand in."""
+    """The chart as package.sh makes it."""
     with tempfile.TemporaryDirectory() as scratch:
-        checkout = Path(scratch) / "checkout"
-        shutil.copytree(DEPLOY / "helm", checkout / "deploy" / "helm")
-        _copied(ROOT / "deploy" / "prometheus", checkout / "deploy" / "prometheus", "example_rules.yml", RULES)
-        _copied(ROOT / GRAFANA, checkout / GRAFANA, "example.json", '{"title": "{{example}}"}\n')
-        checked(checkout / "deploy" / "helm" / "package.sh", Path(scratch) / "dist", environ={"HELM": str(linter("helm"))})
+        checked(DEPLOY / "helm" / "package.sh", Path(scratch) / "dist", environ={"HELM": str(linter("helm"))})
         yield next((Path(scratch) / "dist").glob("*.tgz"))
-
-
-def _copied(source: Path, target: Path, example: str, text: str) -> None:
-    if source.exists():
-        shutil.copytree(source, target)
-    else:
-        target.mkdir(parents=True)
-        (target / example).write_text(text, encoding="utf-8")
 
 
 def rendered(chart: Path, kubernetes: str, *words: str | Path) -> str:

@@ -50,7 +50,8 @@ def metadata(wheel: zipfile.ZipFile) -> Message:
 def test_the_wheel_holds_every_file_of_the_package_but_its_notes_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     copies = {f"{folder}/{path.name}" for folder in ("prometheus", "runbooks") for path in (ROOT / "deploy" / folder).iterdir()}
-    assert names == IN_PACKAGE | {f"streammetrics/exporters/files/{name}" for name in ("glossary.md", *copies)}
+    dashboards = {f"grafana/{path.name}" for path in (ROOT / "grafana").glob("*.json")}
+    assert names == IN_PACKAGE | {f"streammetrics/exporters/files/{name}" for name in ("glossary.md", *copies, *dashboards)}
     suffixes = {Path(name).suffix for name in names}
     assert {".lua", ".html", ".js", ".css", ".py"} <= suffixes
     assert "streammetrics/py.typed" in names

@@ -10,13 +10,31 @@ from typing import Any, NamedTuple
 
 import promql_parser
 
-from grafana.generate import FOLDER
+from streammetrics.exporters.prometheus.series import SERIES
+from tests.support.paths import ROOT
 
+FOLDER = ROOT / "grafana"
 NAMES = ("experiment", "ranking", "pipeline")
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::\w+)?\}|(\w+))")
 STEPS = {"__rate_interval": "4m11s", "__range": "4m12s", "__interval": "4m13s"}
 """Unusual spans, to recognise them in queries."""
 CHOICES = {"experiment": "ranker", "variant": ".+", "metric": "ndcg", "k": "10", "window": "1m", "segments": "()", "scope": "start"}
+LIBRARY_LABELS: Mapping[str, tuple[str, ...]] = {
+    "process_cpu_seconds_total": (),
+    "process_resident_memory_bytes": (),
+    "process_start_time_seconds": (),
+    "up": (),
+}
+"""The series that the client library and Prometheus add, with their labels."""
+LABELS: Mapping[str, tuple[str, ...]] = {
+    **{
+        f"{series.name}{part}": (*series.labels, *(("le",) if part == "_bucket" else ()))
+        for series in SERIES.values()
+        for part in (("_bucket", "_sum", "_count") if series.kind == "histogram" else ("",))
+    },
+    **LIBRARY_LABELS,
+}
+"""The labels of each series that a query may name. Prometheus adds job and instance."""
 CHOICES |= {"engagement": "zero_result_rate", "assessment": "diversity"}
 
 
@@ -68,6 +86,16 @@ def parsed_form(expr: str, **chosen: str) -> str:
     return filled(expr, {**STEPS, **CHOICES, "job": "$job", "datasource": "prometheus", **chosen})
 
 
+def value_mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the words of the values, of every panel and override."""
+    if isinstance(value, dict):
+        if value.get("type") == "value" and isinstance(value.get("options"), dict):
+            yield value["options"]
+        value = [*value.values()]
+    for inside in value if isinstance(value, list) else ():
+        yield from value_mappings(inside)
+
+
 def selectors(expr: str) -> list[Any]:
     return [node for node in nodes(promql_parser.parse(expr)) if isinstance(node, promql_parser.VectorSelector)]
 
@@ -75,7 +103,12 @@ def selectors(expr: str) -> list[Any]:
 def nodes(node: Any) -> Iterator[Any]:
     """Yield a PromQL expression and all expressions inside it."""
     yield node
+    for inside in children(node):
+        yield from nodes(inside)
+
+
+def children(node: Any) -> list[Any]:
+    """The PromQL expressions directly inside an expression."""
     inside = [getattr(node, part, None) for part in ("lhs", "rhs", "expr", "param", "vector_selector")]
-    for each in [*inside, *(getattr(node, "args", None) or ())]:
-        if isinstance(each, promql_parser.Expr | promql_parser.VectorSelector):
-            yield from nodes(each)
+    inside += getattr(node, "args", None) or ()
+    return [each for each in inside if isinstance(each, promql_parser.Expr | promql_parser.VectorSelector)]

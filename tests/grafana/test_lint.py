@@ -222,15 +222,13 @@ def test_curves_have_legends_and_numbers_use_instant_queries(query: PanelQuery) 
 
 
 @each_dashboard
-def test_alerts_deploys_and_versions_are_annotated(name: str) -> None:
-    alerts, deploys, versions = committed(name)["annotations"]["list"]
+def test_alerts_and_versions_are_annotated(name: str) -> None:
+    alerts, versions = committed(name)["annotations"]["list"]
     (firing,) = selectors(alerts["expr"])
     assert firing.name == "ALERTS"
     assert 'alertstate="firing"' in str(firing)
     assert {selector.name for selector in selectors(parsed_form(versions["expr"]))} == {"streammetrics_build_info"}
-    assert {selector.name for selector in selectors(parsed_form(deploys["expr"]))} == {"streammetrics_mark_timestamp_seconds"}
     assert alerts["enable"]
-    assert deploys["enable"]
     assert versions["enable"]
 
 

@@ -7,11 +7,9 @@ from typing import Any
 
 import yaml
 
-from grafana.generate import FOLDER
-from tests.grafana.reading import NAMES
-from tests.support.paths import ROOT
+from tests.grafana.reading import FOLDER, NAMES
 
-PROVISIONING = ROOT / "grafana" / "provisioning"
+PROVISIONING = FOLDER / "provisioning"
 
 
 def read(path: Path) -> dict[str, Any]:

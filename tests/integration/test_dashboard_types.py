@@ -13,13 +13,14 @@ def test_the_dashboards_have_valid_types() -> None:
 
 
 def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
-    misspelt, mistyped = (copy.deepcopy(committed("pipeline")) for _ in range(2))
+    misspelt, mistyped, inside = (copy.deepcopy(committed("pipeline")) for _ in range(3))
     stat, curves = mistyped["panels"][1], mistyped["panels"][10]
     misspelt["timezones"] = misspelt.pop("timezone")
+    inside["panels"][1]["descripton"] = inside["panels"][1].pop("description")
     stat["gridPos"]["w"] = "3"
     stat["options"]["colorMode"] = "backgroud"
     curves["fieldConfig"]["defaults"]["custom"]["lineWidht"] = 2
-    errors = type_errors({"misspelt": misspelt, "mistyped": mistyped})
-    assert len(errors) == 4, errors
-    for words in ("timezones", "'string' is not assignable to type 'number'", "backgroud", "lineWidht"):
+    errors = type_errors({"misspelt": misspelt, "mistyped": mistyped, "inside": inside})
+    assert len(errors) == 5, errors
+    for words in ("timezones", "'string' is not assignable to type 'number'", "backgroud", "lineWidht", "descripton"):
         assert any(words in line for line in errors), words

@@ -7,7 +7,7 @@ from pathlib import Path
 from streammetrics.cli.command import command
 from streammetrics.cli.commands.rules import write_files
 from streammetrics.cli.common_options import into_folder
-from streammetrics.exporters.grafana.dashboards import dashboards as dashboard_files
+from streammetrics.exporters.package_files import package_file
 
 
 @command
@@ -21,4 +21,5 @@ def dashboards(out: Path, *, force: bool) -> None:
     Examples:
       streammetrics dashboards --out /var/lib/grafana/dashboards
     """
-    write_files(out, dashboard_files(), replace=force)
+    files = (file for file in package_file("grafana").iterdir() if file.name.endswith(".json"))
+    write_files(out, {file.name: file.read_text(encoding="utf-8") for file in files}, replace=force)

@@ -1,1 +1,0 @@
-"""The Grafana dashboards, as files. `grafana/generate.py` in the sources writes them. Pure."""
