@@ -31,7 +31,6 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "Files and history": {
         "replay": "Compute the same numbers as `run` from files, without Kafka, Redis or a clock.",
         "spark": "Replay long history on Apache Spark: the same numbers as `replay`, on many machines.",
-        "differences": "Compare an online report with an offline one, and say why numbers differ.",
     },
     "Settings": {
         "config": "Print a configuration file to start from.",
@@ -84,5 +83,5 @@ class LazyCommands(CommandGroup):
 def main() -> None:
     """Live ranking quality from an event stream: windowed NDCG, HitRate and MRR per A/B variant, exact and exactly-once.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. `gate` and `differences` have their own.
+    Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. `gate` has its own.
     """

@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 from tests.support.tables import for_each
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
-COMMANDS += ("spark", "decode", "plan", "gate", "schema", "differences")
+COMMANDS += ("spark", "decode", "plan", "gate", "schema")
 """The commands that take a configuration."""
 WITHOUT_CONFIG = ("rules", "dashboards", "config", "hash-password")
 """The commands that need none."""
@@ -34,7 +34,6 @@ NEEDED = {
     "spark": ["events.ndjson"],
     "decode": ["events.ndjson"],
     "gate": ["ranker"],
-    "differences": ["online.json", "offline.json"],
     "simulate": ["--out", "events.ndjson"],
     "namespaces delete": ["sm-1"],
 }

@@ -1,4 +1,4 @@
-"""Compares all numbers of a deployment with a replay of its topics, with the product's own `differences`."""
+"""Compares all numbers of a deployment with a replay of its topics."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from tests.faults.watch import FaultError
 from tests.servers.feeder import now_ms
 from tests.support.command_line import called
 from tests.support.real_pipeline import Kept, Pipeline
+from tests.support.report_differences import pane_differences, report_differences
 
 SETTLE_SECONDS = 15.0
 """All sessions have ended by then."""
 PATIENCE_SECONDS = 120.0
-NEEDED = ("totals", "counters", "experiments since their start")
-"""What must have been compared, beside the panes."""
 
 
 def judge(deployment: Deployment, folder: Path) -> list[str]:
@@ -32,14 +31,14 @@ def judge(deployment: Deployment, folder: Path) -> list[str]:
     records = pipeline.records()
     _wait_until_committed(pipeline, records)
     replay = _replay(deployment, records, folder)
-    found = _compared(deployment, replay, folder)
+    _compare(deployment, replay, folder)
     letters = {(headers["reason"], value) for headers, value in pipeline.letters()}
     wanted = {(letter["reason"], _value(letter)) for letter in _lines(folder / "letters.ndjson")}
     if letters != wanted:
         raise FaultError(f"{len(letters ^ wanted)} dead letters differ, such as {next(iter(letters ^ wanted))}")
     return [
         f"{len(records):,} records in the topics; {len(letters):,} dead letters, equal to those of the replay",
-        f"equal to the replay: {', '.join(dict.fromkeys(found['compared']))}",
+        "equal to the replay: the final panes of the common span, totals, counters and experiments",
     ]
 
 
@@ -73,21 +72,19 @@ def _replay(deployment: Deployment, records: Sequence[Kept], folder: Path) -> Pa
     return folder / "replay.json"
 
 
-def _compared(deployment: Deployment, replay: Path, folder: Path) -> dict[str, Any]:
-    """Compare until equal, as the exporter may have more to write. Returns what `differences` says."""
+def _compare(deployment: Deployment, replay: Path, folder: Path) -> None:
+    """Compare until equal, as the exporter may have more to write. Raises FaultError with what differs."""
     exporter, pipeline = deployment.exporter, deployment.pipeline
-    online, results, deadline = folder / "online.json", folder / "results.ndjson", time.monotonic() + PATIENCE_SECONDS
+    results, deadline = folder / "results.ndjson", time.monotonic() + PATIENCE_SECONDS
+    offline = json.loads(replay.read_text())
     while True:
         values = [value for *_, value, _ in pipeline._read([pipeline.settings.kafka.results_topic]) if value is not None]
         results.write_bytes(b"".join(value + b"\n" for value in values))
-        online.write_text(json.dumps(exporter.report()), encoding="utf-8")
-        words = ("differences", online, replay, "--online-panes", results, "--offline-panes", folder / "panes.ndjson")
-        found = called(*words, "--json")
-        content = json.loads(found.stdout) if found.returncode < 2 else {}
-        if found.returncode == 0 and set(NEEDED) <= set(content["compared"]) and not content["left_out"]:
-            return dict(content)
+        changed = [*report_differences(exporter.report(), offline), *pane_differences(results, folder / "panes.ndjson")]
+        if not changed:
+            return
         if time.monotonic() > deadline:
-            raise FaultError(f"the numbers differ from a replay:\n{called(*words).stdout}{found.stderr}")
+            raise FaultError("the numbers differ from a replay:\n" + "\n".join(changed))
         time.sleep(1.0)
 
 

@@ -23,7 +23,6 @@ from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.headlines import Headline, headlines
 from streammetrics.reports.history import History, HistorySeries
-from streammetrics.reports.published import PublishedReport
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
 
@@ -144,14 +143,6 @@ def read_report(plain: object, where: str) -> ExperimentResults:
         report.explanations,
         report.awaited,
     )
-
-
-def read_whole(plain: object, where: str) -> PublishedReport:
-    """Read a whole report from plain JSON values. Raises StreammetricsError if they are none of this version."""
-    try:
-        return msgspec.convert(plain, PublishedReport)
-    except msgspec.ValidationError as error:
-        raise StreammetricsError(f"{where} is not a whole report of this version ({error}); {REPORT_ADVICE}") from error
 
 
 def saved_report(results: ExperimentResults) -> SavedReport:
