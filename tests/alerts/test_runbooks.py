@@ -64,12 +64,6 @@ def test_every_streammetrics_command_has_valid_options(page: Path) -> None:
 
 
 @pages
-def test_every_call_of_rules_has_valid_options(page: Path) -> None:
-    for line in re.findall(r"`streammetrics rules ([^`]+)`", page.read_text(encoding="utf-8")):
-        command_named("rules").make_context("rules", shlex.split(line))
-
-
-@pages
 def test_every_named_setting_exists(page: Path) -> None:
     named = set(re.findall(rf"`((?:{'|'.join(sorted(SETTINGS))})\.[a-z_]+)`", page.read_text(encoding="utf-8")))
     assert named <= keys().keys()
