@@ -22,9 +22,12 @@ class TestRules:
         assert (done.returncode, done.stderr) == (0, "")
         assert texts(tmp_path / "new" / "folder") == texts(FOLDER)
         assert f"rule_files: [{tmp_path}/new/folder/*_rules.yml]" in done.stdout
+        assert "Links of alerts lead to http://localhost:9464. --page sets another address." in done.stdout
 
     def test_links_lead_to_the_page_that_is_given(self, tmp_path: Path) -> None:
-        assert called("rules", "--page", "https://ranking.example/live/", "--out", tmp_path).returncode == 0
+        done = called("rules", "--page", "https://ranking.example/live/", "--out", tmp_path)
+        assert done.returncode == 0
+        assert "Links of alerts" not in done.stdout
         assert not [name for name, text in texts(tmp_path).items() if "localhost" in text]
         rules = yaml.safe_load((tmp_path / "alerting_rules.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
         links = {rule["alert"]: rule["annotations"] for rule in rules}

@@ -41,6 +41,8 @@ def rules(out: Path, page: str, *, force: bool) -> None:
     write_files(out, {name: text.replace(PAGE, page.rstrip("/")) for name, text in texts.items()}, replace=force)
     click.echo(f"Prometheus: rule_files: [{out.resolve()}/*_rules.yml]", file=standard_output())
     click.echo(f"Alertmanager: --config.file={out.resolve()}/alertmanager.yml", file=standard_output())
+    if page == PAGE:
+        click.echo(f"Links of alerts lead to {PAGE}. --page sets another address.", file=standard_output())
 
 
 def write_files(folder: Path, files: Mapping[str, str], *, replace: bool) -> None:
