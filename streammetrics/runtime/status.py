@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
-from streammetrics.reports.marks import Mark
 
 COMMIT_BUCKETS_SECONDS = (0.0025, 0.01, 0.025, 0.1, 0.5, 2.5)
 RATE_SECONDS = 5.0
@@ -96,8 +95,6 @@ class ProcessStatus:
     dead_letters: int = 0
     results: Counter[str] = field(default_factory=Counter)
     """Records of results: sent, and failed writes; empty without a topic for them."""
-    marks: tuple[Mark, ...] = ()
-    """Deploys and alerts that others have reported, oldest first."""
     records: Counter[str] = field(default_factory=Counter)
     """Records read, by topic. Records that are read again after a crash count again."""
     paused_inputs: int = 0

@@ -38,7 +38,6 @@ from streammetrics.exporters.prometheus.experiment_rows import (
     stage_rows,
 )
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
-from streammetrics.reports.marks import Mark
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
@@ -171,7 +170,6 @@ def scene(folder: Path) -> Iterator[Scene]:
                 paused_inputs=partition,
                 store_nodes=NODES,
                 results=Counter(sent=40, failed=1),
-                marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
             )
             views = HttpViews(pipeline.exposition(status, series_max=5_000), Now())
             views.show(pipeline.report())
@@ -179,7 +177,6 @@ def scene(folder: Path) -> Iterator[Scene]:
         sending = ProcessStatus(
             store_nodes=NODES,
             results=Counter(sent=4, failed=0),
-            marks=(Mark(1_000, "deploy", "ranker 7.2", "ranker"),),
         )
         young = stack.enter_context(served(HttpViews(pipeline.exposition(sending, loop=False), Now())))
         prometheus.targets |= {"streammetrics": [demo, young.removeprefix("http://"), served_reports], "known": [*pages, served_reports]}

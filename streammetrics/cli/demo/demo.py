@@ -31,7 +31,6 @@ from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_store import HistoryStore
-from streammetrics.runtime.publish.mark_store import MarkStore
 from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.wiring.decoders import build_decoder
@@ -218,8 +217,7 @@ def _worker(settings: Settings, engine: Engine, store: MemoryStore, status: Proc
 
 def _views(settings: Settings, engine: Engine, status: ProcessStatus, clock: SystemClock) -> HttpViews:
     limits = ExpositionLimits(label_values_max=settings.exporter.label_values_max, series_max=settings.exporter.series_max)
-    marks = MarkStore(status, clock.monotonic)
-    return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic, add_marks=marks.add)
+    return HttpViews(Exposition(engine.layout, window_names(settings), status, limits), clock.monotonic)
 
 
 def _http_server(views: HttpViews, settings: Settings) -> HttpServer:

@@ -15,16 +15,13 @@ from streammetrics.cli.run.service import serve
 from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
-from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
-from streammetrics.runtime.publish.mark_store import MARKS_KEY, MarkStore
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.version import __version__
-from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from streammetrics.wiring.http import http_server
@@ -53,8 +50,6 @@ def run(settings: Settings, stop: threading.Event) -> None:
         control_of=control_of(settings),
         worker_pids=tuple if pool is None else pool.pids,
     )
-    marks_blob = RedisBlobStore(redis_connection(settings), MARKS_KEY)
-    marks = MarkStore(status, clock.monotonic, marks_blob)
     first_events = FirstEvents(settings.kafka.topics, settings.events.format, first_verdict_wait(settings))
     views = HttpViews(
         exposition,
@@ -63,13 +58,11 @@ def run(settings: Settings, stop: threading.Event) -> None:
         first_events=first_events,
         wall_ms=clock.wall_ms,
         stale_ms=settings.exporter.gate_stale_ms,
-        add_marks=None if role == "worker" else marks.add,
     )
 
     series_log = SeriesLog(settings)
 
     def show(report: Report, history: History) -> None:
-        marks.refresh()
         series_log.take(report)
         views.show(report, history)
 
@@ -82,5 +75,4 @@ def run(settings: Settings, stop: threading.Event) -> None:
         serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, show).take, None if pool is None else pool.run)
     finally:
         server.stop()
-        marks_blob.close()
     log.info("stopped")

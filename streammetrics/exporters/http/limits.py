@@ -146,9 +146,8 @@ class TimedProtocol(H11Protocol):
 
     @property
     def is_server_busy(self) -> bool:
-        """Whether the client waits for the server. Otherwise the server waits for a request, for the rest of a body, or for a reader."""
-        cycle = self.cycle
-        return cycle is not None and not (cycle.response_complete or cycle.more_body or self.flow.write_paused)
+        """Whether the client waits for the server. Otherwise the server waits for a request or for a reader."""
+        return self.cycle is not None and not (self.cycle.response_complete or self.flow.write_paused)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # the signature of the base class
         super().connection_made(transport)
@@ -190,8 +189,7 @@ class TimedProtocol(H11Protocol):
     def _close(self) -> None:
         """Close the connection. A client with an incomplete request gets status 408."""
         is_head_cut = self.conn.our_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        is_body_cut = self.conn.our_state is h11.SEND_RESPONSE and self.cycle.more_body
-        if (is_head_cut or is_body_cut) and not self.transport.is_closing():
+        if is_head_cut and not self.transport.is_closing():
             self.transport.write(TOO_SLOW)
             self.transport.close()
             self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)

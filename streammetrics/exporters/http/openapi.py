@@ -13,7 +13,7 @@ import msgspec
 
 from streammetrics.experiments import SINCE_START, THIS_DAY
 from streammetrics.exporters.http.recent import LISTS, Curves
-from streammetrics.exporters.http.views import Marks, Pulse
+from streammetrics.exporters.http.views import Pulse
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.published import Published, PublishedReport, ReportState
 from streammetrics.reports.report_parts import ReportExperiments
@@ -34,32 +34,6 @@ def _ref(name: str) -> JsonSchema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-_POSTED: Final[JsonSchema] = {
-    "type": "object",
-    "description": "A deploy. Messages of Alertmanager's webhook are read too: each alert becomes a mark, which ends with the alert.",
-    "properties": {"text": _TEXT, "experiment": _TEXT, "at": {"type": ["string", "integer"]}},
-}
-_POST_MARK: Final[JsonSchema] = {
-    "post": {
-        "summary": "Mark a deploy on the curves, or the firing alerts of a message of Alertmanager.",
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _POSTED}}},
-        "responses": {
-            "201": {"description": "The marks that were stored.", "content": {"application/json": {"schema": _ref("Marks")}}},
-            **{
-                status: {"description": text, "content": {"application/json": {"schema": _ref("ErrorAnswer")}}}
-                for status, text in {
-                    "400": "Not such a body.",
-                    "411": "A body without its length.",
-                    "413": "A body that is too long.",
-                    "415": "Not JSON.",
-                    "503": "Not stored.",
-                }.items()
-            },
-        },
-    }
-}
-
-
 class ErrorAnswer(Published, frozen=True):
     """Why there is no answer."""
 
@@ -69,7 +43,7 @@ class ErrorAnswer(Published, frozen=True):
 @cache
 def openapi_json() -> bytes:
     """Return the description as JSON."""
-    answers = [PublishedReport, ReportState, ReportExperiments, GateAnswer, Curves, Pulse, Marks, ErrorAnswer]
+    answers = [PublishedReport, ReportState, ReportExperiments, GateAnswer, Curves, Pulse, ErrorAnswer]
     _, components = msgspec.json.schema_components(answers, ref_template="#/components/schemas/{name}")
     parameters: list[JsonSchema] = [
         {"name": "window_ms", "in": "query", "required": True, "schema": _COUNT},
@@ -105,13 +79,12 @@ def openapi_json() -> bytes:
         ),
         "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),
         "/api/pulse": _path("The state of this process.", "Pulse", {}),
-        "/api/marks": _path("Deploys and alerts on the curves, oldest first.", "Marks", {}) | _POST_MARK,
         "/api/openapi.json": {"get": {"summary": "This description.", "responses": {"200": {"description": "OpenAPI 3.1."}}}},
     }
     info = {
         "title": "streammetrics",
         "version": API_VERSION,
-        "description": "Live ranking quality. Only POST /api/marks writes.",
+        "description": "Live ranking quality. Nothing here writes.",
     }
     return msgspec.json.encode({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}})
 

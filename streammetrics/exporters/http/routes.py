@@ -32,7 +32,6 @@ SCRIPTS = (
     "verdicts.js",
     "plot.js",
     "chart.js",
-    "marks.js",
     "curves.js",
     "why.js",
     "variants.js",

@@ -31,10 +31,8 @@ from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.etag import tagged
 from streammetrics.exporters.http.gate import gate_route
 from streammetrics.exporters.http.limits import HandshakeTimeoutLoop, HttpRules, LimitedListener, TimedProtocol
-from streammetrics.exporters.http.marks import MARKS_PATH, marks_route
 from streammetrics.exporters.http.routes import page_routes
 from streammetrics.exporters.http.views import HttpViews, ReadinessFinding
-from streammetrics.reports.marks import BODY_BYTES_MAX
 
 AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
 
@@ -57,7 +55,6 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 _HELP = (
     "paths: / (live page), /metrics (for Prometheus), /api/report (JSON), /api/gate/EXPERIMENT (pass, wait or fail), "
-    "/api/marks (deploys and alerts on the curves; post one here), "
     "/api/openapi.json (describes /api), /help/glossary and /help/ALERT (terms and runbooks), "
     "/healthz (does the process work), /readyz (is everything available)\n"
 )
@@ -161,7 +158,6 @@ def application(views: HttpViews, login: Login | None = None) -> ASGIApp:
         Route("/readyz", _finding(views.readiness)),
         Route("/api/report", report),
         gate_route(views),
-        marks_route(views),
         *page_routes(views),
     ]
     gzip = Middleware(GZipMiddleware, minimum_size=COMPRESS_BYTES_MIN, compresslevel=COMPRESS_LEVEL)
@@ -187,7 +183,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 def _without_bodies(app: ASGIApp) -> ASGIApp:
-    """Refuse requests with a body before the body is read, except a post of marks of a known and small length, and a head over the limit.
+    """Refuse requests with a body before the body is read, and a head over the limit.
 
     h11 refuses a long head that arrives in pieces. A head that arrives at once is checked here.
     """
@@ -200,19 +196,11 @@ def _without_bodies(app: ASGIApp) -> ASGIApp:
 
 
 def _body_refusal(scope: Scope) -> Response | None:
-    """Return the answer to a body that is not read; None if there is none, or it is a post of marks within the limit."""
+    """Return the answer to a request with a body, which is not read; None if there is no body."""
     headers = dict(scope["headers"])
-    length, is_endless = int(headers.get(b"content-length", 0)), b"transfer-encoding" in headers  # h11 takes digits only
-    if not (is_endless or length):
+    if not int(headers.get(b"content-length", 0)) and b"transfer-encoding" not in headers:  # h11 takes digits only
         return None
-    close = {"connection": "close"}
-    if (scope["method"], scope["path"]) != ("POST", MARKS_PATH):
-        return PlainTextResponse("requests must not have a body\n", 413, headers=close)
-    if is_endless:
-        return JSONResponse({"error": "content-length: send the length of the body, and no transfer-encoding"}, 411, headers=close)
-    if length <= BODY_BYTES_MAX:
-        return None
-    return JSONResponse({"error": f"the body has more than {BODY_BYTES_MAX} bytes; post fewer marks at a time"}, 413, headers=close)
+    return PlainTextResponse("requests must not have a body\n", 413, headers={"connection": "close"})
 
 
 def _head_refusal(scope: Scope) -> Response | None:

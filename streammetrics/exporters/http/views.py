@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
@@ -17,7 +17,6 @@ from streammetrics.reports.first_events import FirstEvents
 from streammetrics.reports.freshness import ReportTimes
 from streammetrics.reports.gate_answer import GateAnswer, answer_gate, find_experiment
 from streammetrics.reports.history import History
-from streammetrics.reports.marks import Mark
 from streammetrics.reports.outlook import with_outlook
 from streammetrics.reports.published import Count, Counts, Published, encoded, published, report_state
 from streammetrics.reports.report import Report, counts_by_reason
@@ -40,12 +39,6 @@ class ReadinessFinding(NamedTuple):
     text: str
 
 
-class Marks(Published, frozen=True):
-    """The marks on the curves, oldest first."""
-
-    marks: tuple[Mark, ...]
-
-
 class Lag(Published, frozen=True):
     """How far this process is behind one input. `seconds` is null if it is unknown."""
 
@@ -66,7 +59,6 @@ class Pulse(Published, frozen=True):
     missing: tuple[str, ...]
     quota: str
     waiting: tuple[str, ...]
-    marks: tuple[Mark, ...]
     publishes: bool
     report_age_seconds: float | None
     report_gap_seconds: float | None
@@ -89,7 +81,7 @@ class HttpViews:
 
     `monotonic` is the clock of the process status, in seconds, and `wall_ms` the time of day in epoch ms. `publishes` says if this
     process reads committed state. The exposition knows if it consumes. `first_events` says what is waited for while there are no events. A
-    report that is older than `stale_ms` never passes the gate. `add_marks` stores marks; None: this process cannot.
+    report that is older than `stale_ms` never passes the gate.
     """
 
     def __init__(
@@ -101,10 +93,9 @@ class HttpViews:
         first_events: FirstEvents | None = None,
         wall_ms: Callable[[], int] = _wall_ms,
         stale_ms: int = STALE_MS,
-        add_marks: Callable[[Iterable[Mark]], None] | None = None,
     ) -> None:
         self._exposition, self._monotonic, self._publishes, self._first_events = exposition, monotonic, publishes, first_events
-        self.wall_ms, self._stale_ms, self.add_marks = wall_ms, stale_ms, add_marks
+        self.wall_ms, self._stale_ms = wall_ms, stale_ms
         self._status = exposition.status
         self._report: tuple[Report, History] | None = None
         self._report_json: tuple[tuple[Report, History], bytes] | None = None
@@ -128,10 +119,6 @@ class HttpViews:
             self._changed_seconds = now_seconds
         self._events_per_second = self._rate.add(now_seconds, counts_by_reason(report.counts)["events"])
         self._report, self._shown_seconds = (report, history), now_seconds
-
-    def marks(self) -> Marks:
-        """Return the marks on the curves, oldest first."""
-        return Marks(marks=tuple(self._status.marks))
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         """Return the text for Prometheus and its content type; see `Exposition.page`."""
@@ -178,7 +165,6 @@ class HttpViews:
             missing=tuple(self._missing()),
             quota=status.quota,
             waiting=tuple(self._waiting()),
-            marks=tuple(status.marks),
             publishes=self._publishes,
             report_age_seconds=None if self._shown_seconds is None else max(0.0, now_seconds - self._shown_seconds),
             report_gap_seconds=self._gap_seconds,

@@ -7,7 +7,6 @@ from itertools import accumulate
 
 from streammetrics.connectors.store import CommitOutcome
 from streammetrics.exporters.prometheus.rows import SampleRow
-from streammetrics.reports.marks import SHOWN_MAX
 from streammetrics.runtime.status import COMMIT_BUCKETS_SECONDS, ProcessStatus
 from streammetrics.version import __version__
 
@@ -22,7 +21,6 @@ def status_rows(status: ProcessStatus, loop: bool) -> Iterator[SampleRow]:
     yield SampleRow("streammetrics_build_info", (__version__,), 1)
     yield from _store_rows(status)
     yield from _result_rows(status)
-    yield from _mark_rows(status)
     if loop:
         yield from _loop_rows(status)
 
@@ -39,12 +37,6 @@ def _store_rows(status: ProcessStatus) -> Iterator[SampleRow]:
 def _result_rows(status: ProcessStatus) -> Iterator[SampleRow]:
     for outcome, count in status.results.items():
         yield SampleRow("streammetrics_results_total", (outcome,), count)
-
-
-def _mark_rows(status: ProcessStatus) -> Iterator[SampleRow]:
-    newest = {(mark.kind, mark.experiment, mark.text): mark.at_ms for mark in status.marks}
-    for labels, at_ms in list(newest.items())[-SHOWN_MAX:]:
-        yield SampleRow("streammetrics_mark_timestamp_seconds", labels, at_ms / 1_000)
 
 
 def _loop_rows(status: ProcessStatus) -> Iterator[SampleRow]:

@@ -121,15 +121,6 @@ TABLE: tuple[Series, ...] = (
     gauge("series_limit", "Largest number of series that /metrics may have.", origin="exporter"),
     gauge("series_left_out", "Series that are now folded into _other or left out.", origin="exporter"),
     counter("series_folded", "Increases of streammetrics_series_left_out, summed.", origin="exporter"),
-    gauge(
-        "mark_timestamp_seconds",
-        "Time of a deploy or an alert posted to /api/marks.",
-        "kind",
-        "experiment",
-        "text",
-        origin="exporter",
-        unit="seconds",
-    ),
     Series("streammetrics_build_info", "info", "Version of streammetrics.", ("version",), origin="exporter"),
 )
 

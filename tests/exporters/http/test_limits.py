@@ -21,7 +21,6 @@ from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
-from streammetrics.runtime.publish.mark_store import MarkStore
 from streammetrics.runtime.status import ProcessStatus
 from tests.servers.certificates import Authority, Identity
 from tests.servers.process import wait_until
@@ -31,14 +30,12 @@ from tests.support.timing import time_bound
 
 SHORT_SECONDS = 0.3
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-CUT_POST = b'POST /api/marks HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 90\r\n\r\n{"text":'
-"""A request whose body does not end."""
 
 
 @pytest.fixture(scope="module")
 def views() -> HttpViews:
     pipeline, status = two_variants(), ProcessStatus()
-    views = HttpViews(pipeline.exposition(status), Now(0.0), add_marks=MarkStore(status, Now(0.0)).add)
+    views = HttpViews(pipeline.exposition(status), Now(0.0))
     views.show(pipeline.report())
     return views
 
@@ -80,19 +77,6 @@ class TestSlowClients:
         with connected(hasty) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\nHost:")
             assert read_until_closed(client).startswith(b"HTTP/1.1 408 ")
-
-    def test_an_incomplete_body_gets_408(self, hasty: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
-        with connected(hasty) as client:
-            client.sendall(CUT_POST)
-            assert read_until_closed(client).startswith(b"HTTP/1.1 408 ")
-        assert not caplog.records
-
-    def test_a_client_may_leave_before_its_body_ends(self, hasty: HttpServer, caplog: pytest.LogCaptureFixture) -> None:
-        with connected(hasty) as client:
-            client.sendall(CUT_POST)
-        wait_until(lambda: not hasty._server.server_state.connections, what="the server notices that the client has left")
-        wait_until(lambda: not hasty._server.server_state.tasks, what="the request ends")
-        assert not caplog.records
 
     @time_bound(20 * SHORT_SECONDS)
     def test_a_slow_request_times_out(self, hasty: HttpServer, seconds_max: float) -> None:
@@ -228,13 +212,6 @@ class TestTooManyClients:
             for _ in range(5):
                 probe = held.enter_context(connected(server))
                 assert is_ok(probe)
-
-    def test_incomplete_bodies_keep_out_no_probe(self, views: HttpViews) -> None:
-        with serving(views, HttpRules(connections_max=4, request_seconds=600.0)) as server, ExitStack() as held:
-            for _ in range(4):
-                held.enter_context(connected(server)).sendall(CUT_POST)
-            wait_until(lambda: len(server._server.server_state.tasks) == 4, what="the server waits for four bodies")
-            assert is_ok(held.enter_context(connected(server)))
 
     def test_half_open_handshakes_keep_out_no_probe(self, views: HttpViews, identity: Identity, authority: Authority) -> None:
         rules = HttpRules(ssl_certfile=str(identity.certfile), ssl_keyfile=str(identity.keyfile), connections_max=8, request_seconds=600.0)

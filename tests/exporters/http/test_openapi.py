@@ -69,7 +69,6 @@ def problems(base: str, path: str) -> list[str]:
         (f"/api/curves?window_ms={HOUR_MS}&metric=ndcg@10", 200),
         (f"/api/curves?window_ms={HOUR_MS}&metric=none", 400),
         ("/api/pulse", 200),
-        ("/api/marks", 200),
         ("/api/gate/whole", 200),
         ("/api/gate/whole?variant=treatment", 200),
         ("/api/gate/none", 404),
@@ -109,7 +108,6 @@ def test_the_description_has_a_version_and_each_path_of_the_api(base: str) -> No
         "/api/gate/{experiment}",
         "/api/curves",
         "/api/pulse",
-        "/api/marks",
         "/api/openapi.json",
     ]
     assert [*description["paths"]] == paths

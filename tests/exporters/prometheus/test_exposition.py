@@ -23,7 +23,6 @@ from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposit
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
 from streammetrics.exporters.prometheus.series import SERIES, TABLE
-from streammetrics.reports.marks import Mark
 from streammetrics.reports.published import report_state
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
@@ -67,7 +66,6 @@ def busy_status() -> ProcessStatus:
     )
     status.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     status.commits["written"] = 3
-    status.marks = (Mark(1_000, "deploy", "ranker 7.2", "ranker"),)
     status.results["sent"] = 2
     status.results["sent"] = 5
     for seconds in (0.0005, 0.003, 60.0):

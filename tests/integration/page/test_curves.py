@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 from playwright.sync_api import expect
 
-from streammetrics.reports.history import History
-from streammetrics.reports.marks import Mark
+from streammetrics.reports.history import Downsampled, History
 from streammetrics.reports.report import Report
-from tests.integration.page.visits import DRAWN, WRITTEN, Open, Serve, Served, clock, curves_are_drawn, live
+from tests.integration.page.visits import DRAWN, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
 from tests.servers.chart_library import originals
 from tests.support.page_story import (
     EXPERIMENT,
@@ -15,14 +15,20 @@ from tests.support.page_story import (
 )
 
 
+def history_of(reports: list[Report]) -> History:
+    """Return the history that a process stores of these reports."""
+    stored = History()
+    for report in reports:
+        stored = stored.add(report.entered_ms or 0, report.experiments) if report.entered_ms else stored
+    return stored
+
+
 class TestCurves:
     def test_since_the_start_begins_at_the_start_after_a_restart(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
-        stored = History()
-        for report in reports:
-            stored = stored.add(report.entered_ms or 0, report.experiments) if report.entered_ms else stored
+        stored = history_of(reports)
         port = serve(story.views())
         port.views.show(reports[-1], stored)  # a new process has one report, and the stored history
         found = visit(port.base)
@@ -34,55 +40,25 @@ class TestCurves:
         assert shown["x"][1] == reports[-1].entered_ms
         assert len(shown["ends"]) > 30
 
-    def test_marks_have_letters_on_the_curves_and_their_texts_below(
-        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
+    def test_a_change_of_the_verdict_has_a_letter_on_the_curve_and_its_text_below(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
-        end = reports[-1].entered_ms or 0
-        deploys = Mark(0, "deploy", "long ago"), Mark(end - 90_000, "deploy", "ranker 7.2")
-        story.status.marks = (*deploys, Mark(end - 30_000, "alert", "it fell", "other"))
-        try:
-            found = visit(fresh.base)
-            live(found.page)
-            section = found.section(EXPERIMENT)
-            expect(section.get_by_role("list", name="Marks").first).to_contain_text(f"A {clock(end - 90_000)}: deploy: ranker 7.2")
-            expect(section.get_by_role("list", name="Marks").first).not_to_contain_text("it fell")
-            shown = section.locator("figure").first.get_attribute("id") or ""
-            curves_are_drawn(found.page, shown)
-            assert ["A", end - 90_000] in found.page.evaluate(DRAWN, shown)["marks"]
-            (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, shown) if text == "A"]
-            assert height <= found.page.evaluate(DRAWN, shown)["box"]["top"]
-        finally:
-            story.status.marks = ()
-
-    def test_an_alert_has_an_end_and_what_is_newer_than_the_curve_is_listed(
-        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]
-    ) -> None:
-        story, reports = history
-        end = reports[-1].entered_ms or 0
-        story.status.marks = (
-            Mark(0, "alert", "over long ago", ended_ms=1_000, alert="a"),
-            Mark(0, "alert", "slow since long ago", alert="b"),
-            Mark(end - 90_000, "alert", "it fell", ended_ms=end - 30_000, alert="c"),
-            Mark(end + 60_000, "deploy", "ranker 7.3"),
-        )
-        try:
-            found = visit(fresh.base)
-            live(found.page)
-            section = found.section(EXPERIMENT)
-            shown = section.locator("figure").first.get_attribute("id") or ""
-            curves_are_drawn(found.page, shown)
-            expect(section.get_by_role("list", name="Marks").first.get_by_role("listitem")).to_have_text(
-                [
-                    f"A since {clock(0)}: alert: slow since long ago",
-                    f"B {clock(end - 90_000)} to {clock(end - 30_000)}: alert: it fell",
-                    f"{clock(end + 60_000)}, after the last point: deploy: ranker 7.3",
-                ]
-            )
-            assert found.page.evaluate(DRAWN, shown)["marks"] == [["A", 0], ["B", end - 90_000]]
-            assert {text for text, *_ in found.page.evaluate(WRITTEN, shown)} >= {"A", "B"}
-        finally:
-            story.status.marks = ()
+        series = history_of(reports).of(EXPERIMENT, "start")
+        kept = series.snapshots.kept
+        at = kept[-3][0]
+        words = [(end, snapshot._replace(verdict="regressed" if end >= at else "inconclusive")) for end, snapshot in kept]
+        port = serve(story.views())
+        changed = Downsampled(series.snapshots.width_ms, tuple(words))
+        port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=changed),)))
+        found = visit(port.base)
+        chart = f"experiment-{EXPERIMENT}-lift"
+        curves_are_drawn(found.page, chart)
+        expect(found.page.locator(f"#{chart} ul.marks li")).to_have_text([f"A {clock(at)}: verdict: regressed"])
+        shown = found.page.evaluate(DRAWN, chart)
+        assert shown["marks"] == [["A", at]]
+        (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, chart) if text == "A"]
+        assert height <= shown["box"]["top"]
 
     def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
         found = visit(still.base, "?metric=hit_rate&window=5m")

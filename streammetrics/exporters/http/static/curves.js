@@ -4,7 +4,6 @@ import { chart } from "./chart.js";
 import { folded } from "./elements.js";
 import { experimentsEnd, trackName } from "./history.js";
 import { confidence, look, measureOf, windowOf } from "./lookup.js";
-import { marksFor } from "./marks.js";
 import { isNumber, lastWords, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
@@ -32,7 +31,7 @@ export function windowChart(view, id, experiment, variants, order, stats = null)
     note: "Each point is one whole window, drawn at its end. Strong: final. Finely dotted: live, which still changes when feedback arrives. Values of windows are exact, so they have no band.",
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     changing: windowOf(view, "final")?.end_ms,
-    marks: marksFor(view, experiment, stats),
+    marks: marksOf(view.report, stats),
     isReading: view.readsCurves,
     waiting: view.report.ended || view.wholeHistory ? WITHOUT_CURVE : WAITING,
     bounds: boundsOf(selection.name),
@@ -70,7 +69,7 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
     title: [`Lift of ${metricText(name, k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
     note: `Final lists only. The band is the interval of the lift: ${confidence(stats, metric)} confidence, safe to check at any time. The chart cuts off wide bands.`,
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
-    marks: marksFor(view, stats.experiment, stats),
+    marks: marksOf(view.report, stats),
     references: [{ value: 0, label: "no difference", dash: [1, 3] }, { value: -stats.margin, label: `margin ${liftText(-stats.margin)}`, dash: [6, 4], term: "margin" }],
     isReading: view.readsCurves,
     waiting: view.report.ended || view.wholeHistory ? WITHOUT_CURVE : WAITING,
@@ -79,11 +78,23 @@ function chartOfLifts(view, id, stats, variants, order, [name, k]) {
   });
 }
 
-/** The stored history of a variant's lift, since the start of the experiment. It is thinned. */
+/** The stored lifts of a variant. */
 function storedLifts(report, stats, variant, metric) {
-  const series = (report.history ?? []).find((each) => each.experiment === stats.experiment && each.scope === stats.scope);
-  return (series?.looks.kept ?? []).flatMap(([end, [, , points]]) => {
+  return looksOf(report, stats).flatMap(([end, [, , points]]) => {
     const found = points.find(([name, measure, k]) => name === variant && metricKey(measure, k) === metric);
     return found ? [{ end, value: found[3], low: found[4], high: found[5], stored: true }] : [];
   });
+}
+
+/** The moments that the curves of an experiment show: [{at, text}]. Its stages, and the times at which its stored verdict changed. */
+function marksOf(report, stats) {
+  const stages = (stats?.stages ?? []).filter((stage) => stage.start_ms !== null).map((stage) => ({ at: stage.start_ms, text: ["stage ", named(stage.stage)] }));
+  const kept = looksOf(report, stats);
+  const verdicts = kept.slice(1).flatMap(([at, [word]], index) => (word === kept[index][1][0] ? [] : [{ at, text: `verdict: ${word}` }]));
+  return [...stages, ...verdicts];
+}
+
+/** The stored history of an experiment: [[time, [verdict, …]]]. It is thinned. */
+function looksOf(report, stats) {
+  return (report.history ?? []).find((each) => each.experiment === stats?.experiment && each.scope === stats?.scope)?.looks.kept ?? [];
 }

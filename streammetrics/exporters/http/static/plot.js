@@ -56,7 +56,7 @@ export function drawn(id) {
   const { x, y } = u.scales;
   const ratio = globalThis.devicePixelRatio;
   const box = Object.fromEntries(Object.entries(u.bbox).map(([name, value]) => [name, value / ratio]));
-  return { marks: (u.known.marks ?? []).filter(({ letter }) => letter).map(({ at, letter }) => [letter, at]), ends: [...u.data[0]], series: u.data.slice(1).map((column) => [...column].map((value) => value ?? null)), x: [x.min, x.max], y: [y.min, y.max], box, known: u.known.id };
+  return { marks: u.known.marks.map(({ at, letter }) => [letter, at]), ends: [...u.data[0]], series: u.data.slice(1).map((column) => [...column].map((value) => value ?? null)), x: [x.min, x.max], y: [y.min, y.max], box, known: u.known.id };
 }
 
 function remove(id) {
@@ -190,8 +190,7 @@ function shade(u, paint) {
   u.ctx.fillRect(from, top, left + width - from, height);
 }
 
-/** Draw a vertical line for each mark, with its letter above the curves, and a bar to the end of an alert. The list under the chart has
- * their texts. */
+/** Draw a vertical line for each mark, with its letter above the curves. The list under the chart has their texts. */
 function markers(u, paint) {
   const { left, top, width, height } = u.bbox;
   const ratio = globalThis.devicePixelRatio;
@@ -201,20 +200,15 @@ function markers(u, paint) {
   u.ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   u.ctx.textAlign = "center";
   u.ctx.textBaseline = "bottom";
-  for (const { at, end, letter } of (u.known.marks ?? []).filter((mark) => mark.letter)) {
+  u.ctx.setLineDash([2 * ratio, 3 * ratio]);
+  for (const { at, letter } of u.known.marks) {
     const x = u.valToPos(at, "x", true);
-    const from = Math.max(left, x);
-    const to = end === undefined ? x : Math.min(left + width, end === null ? Infinity : u.valToPos(end, "x", true));
-    if (to < left || from > left + width) continue;
-    if (x >= left) {
-      u.ctx.setLineDash([2 * ratio, 3 * ratio]);
-      u.ctx.beginPath();
-      u.ctx.moveTo(x, top);
-      u.ctx.lineTo(x, top + height);
-      u.ctx.stroke();
-    }
-    if (end !== undefined) u.ctx.fillRect(from, top - ratio, Math.max(to - from, 2 * ratio), 2 * ratio);
-    u.ctx.fillText(letter, from, top - 2 * ratio);
+    if (x < left || x > left + width) continue;
+    u.ctx.beginPath();
+    u.ctx.moveTo(x, top);
+    u.ctx.lineTo(x, top + height);
+    u.ctx.stroke();
+    u.ctx.fillText(letter, x, top - 2 * ratio);
   }
   u.ctx.restore();
 }
