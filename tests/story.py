@@ -6,6 +6,7 @@ each experiment, runs `streammetrics run` on it, and shows what Prometheus saw a
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,6 @@ from tests.servers.redis import RedisServer
 from tests.story_ramp import ENOUGH_USERS, watch_broken_step, watch_ramp
 from tests.support.command_line import streammetrics
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Service, start_ms
-from tests.support.report_page import embedded
 
 MINUTES = 30
 ENDS_MS = 3 * HOUR_MS
@@ -61,7 +61,7 @@ class Seen(NamedTuple):
     users: float
     text: str
     words: set[str]
-    """The verdicts in the HTML report."""
+    """The verdicts in the report."""
 
 
 def send(story: Story, pipeline: Pipeline) -> None:
@@ -93,7 +93,7 @@ def verdict(job: str) -> str:
     return f'streammetrics_experiment_verdict{{job="{job}", metric="", scope="start"}}'
 
 
-def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer, folder: Path) -> Seen:
+def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer) -> Seen:
     """Let a story happen, until all of its lists are in its experiment, and say what Prometheus and the report made of it."""
     with running(story, broker, redis_url, prometheus) as (pipeline, service):
         job = pipeline.name
@@ -103,21 +103,20 @@ def watch(story: Story, broker: KafkaBroker, redis_url: str, prometheus: Prometh
         (least,) = prometheus.query(f"min_over_time({verdict(job)}[10m])")
         alarms = prometheus.query(f'min_over_time(streammetrics_experiment_verdict{{job="{job}", metric="ndcg", k="10"}}[10m]) == -1')
         users = sum(each.value for each in prometheus.query(f'streammetrics_experiment_users{{job="{job}", scope="start"}}'))
-        page = folder / f"{story.name}.html"
-        done = streammetrics("report", "--config", service.config, "--html", page)
-        assert done.returncode == 0, done.stderr
-        words = {experiment["verdict"]["word"] for experiment in embedded(page)["experiments"]}
-        return Seen(last.value, least.value, len(alarms), users, done.stdout, words)
+        text, plain = (streammetrics("report", "--config", service.config, "--format", form) for form in ("text", "json"))
+        assert (text.returncode, plain.returncode) == (0, 0), text.stderr + plain.stderr
+        words = {experiment["verdict"]["word"] for experiment in json.loads(plain.stdout)["experiments"]}
+        return Seen(last.value, least.value, len(alarms), users, text.stdout, words)
 
 
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
     with KafkaBroker() as broker, RedisServer() as redis, PrometheusServer() as prometheus:
         for story in STORIES:
-            seen = watch(story, broker, redis.fresh_url(), prometheus, folder)
+            seen = watch(story, broker, redis.fresh_url(), prometheus)
             print(f"\n{story.name}: {story.says}")
             print(f"Prometheus {prometheus.url}: verdict {seen.code:g} of {seen.users:,.0f} users, least verdict ever {seen.least:g}")
-            print(f"page: {folder / story.name}.html\n\n{seen.text}")
+            print(f"\n{seen.text}")
         ramp = watch_ramp(broker, redis.fresh_url(), prometheus, folder)
         print("\nramp: a ranker that is 20 % worse goes 1 → 5 → 25 %")
         print(f"steps made: {', '.join(f'{step} %' for step in ramp.steps)}; the gate said {', then '.join(ramp.words)}: {ramp.reason}")

@@ -35,25 +35,23 @@ PAGE_SUFFIXES: Final = (".html", ".htm", ".xhtml", ".xht", ".svg")
 class OutputFile(click.Path):
     """A file to write. `-` is rejected, because elsewhere it means standard output.
 
-    The name of a page is rejected unless the file is one: data may hold text of strangers, which a browser would run.
+    The name of a page is rejected: the file holds data with text of strangers, which a browser would run.
 
     >>> OutputFile().convert("-", None, None)
     Traceback (most recent call last):
     click.exceptions.BadParameter: standard output is not allowed here; give a file (./- for a file named -).
     """
 
-    def __init__(self, *, is_page: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__(path_type=Path, dir_okay=False)
-        self._is_page = is_page
 
     def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Raises click.BadParameter."""
         if value == "-":
             self.fail("standard output is not allowed here; give a file (./- for a file named -).", param, ctx)
         name = os.fsdecode(value)
-        if not self._is_page and name.lower().endswith(PAGE_SUFFIXES):
-            advice = "choose another name. For a page, write the report as JSON and use: streammetrics report REPORT.json --html PAGE.html"
-            self.fail(f"{name} is the name of a page, and this file holds data; {advice}", param, ctx)
+        if name.lower().endswith(PAGE_SUFFIXES):
+            self.fail(f"{name} is the name of a page, and this file holds data; choose another name", param, ctx)
         if name.lower().endswith(".parquet"):
             self.fail(
                 f"{name} is the name of a Parquet file, and this file holds JSON; name it .ndjson, which pandas and DuckDB read", param, ctx

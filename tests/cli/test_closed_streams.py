@@ -93,15 +93,14 @@ def code_of(broken_stderr: tuple[str, int | None], *words: str | Path) -> int:
 
 
 def test_commands_work_without_standard_error(broken_stderr: tuple[str, int | None], tmp_path: Path) -> None:
-    events, report, page = tmp_path / "events", tmp_path / "report.json", tmp_path / "page.html"
+    events, report = tmp_path / "events", tmp_path / "report.json"
     assert code_of(broken_stderr, "simulate", "--out", events, "--minutes", "1", "--malformed", "0.1") == 0
     assert code_of(broken_stderr, "replay", events, "--report", report) == 0
-    assert code_of(broken_stderr, "report", report, "--html", page) == 0
+    assert code_of(broken_stderr, "report", report) == 0
     assert code_of(broken_stderr, "demo", "--port", "0", "--seconds", "0.5") == 0
     assert code_of(broken_stderr, "check-config", "--set", "join.attribution_ms=3600000") == 0  # prints a warning
     assert events.exists()
     assert report.exists()
-    assert page.exists()
 
 
 @pytest.mark.parametrize("words", [("check-config", "--set", "join.gap_ms=-1"), ("replay",), ("nonsense",)])

@@ -1,4 +1,4 @@
-"""Tests of `report`: from a file or a pipe, as text, JSON and HTML page."""
+"""Tests of `report`: from a file or a pipe, as text and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tests.servers.process import wait_until
 from tests.support.command_line import called, is_asleep, started, streammetrics
 from tests.support.committed_state import Now, served
 from tests.support.gates import gate_views, report_at
-from tests.support.report_page import embedded
 
 JOIN = ["--set", "join.gap_ms=600000", "--set", "join.attribution_ms=600000"]
 MANY = ["--set", "metrics.names=ndcg,mrr,hit_rate,item_hit_rate,precision,recall,map,dcg", "--set", "metrics.cutoffs=5,10,20"]
@@ -93,18 +92,7 @@ def test_json_output_has_the_experiments_of_the_report(saved: Path) -> None:
     assert shown["explanations"] == whole["explanations"] != []
 
 
-def test_the_page_has_the_report_and_its_history_inside(saved: Path, tmp_path: Path) -> None:
-    done = called("report", saved, "--html", tmp_path / "page.html")
-    assert done.returncode == 0
-    inside, whole = embedded(tmp_path / "page.html"), json.loads(saved.read_bytes())
-    assert inside["history"] == whole["history"]
-    assert len(whole["history"][0]["looks"]["kept"]) > 1
-    assert inside == whole | {name: inside[name] for name in ("experiments", "experiments_entered_ms", "where", "empty_text")}
-    assert inside["where"] == saved.name
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
-
-
-def test_unreadable_and_unwritable_files_are_reported(saved: Path, tmp_path: Path) -> None:
+def test_unreadable_files_are_reported(saved: Path, tmp_path: Path) -> None:
     missing = called("report", tmp_path / "none.json")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert "none.json: cannot be read: No such file" in missing.stderr
@@ -116,8 +104,6 @@ def test_unreadable_and_unwritable_files_are_reported(saved: Path, tmp_path: Pat
     assert (other.returncode, "not a report with experiments" in other.stderr) == (1, True)
     unknown = called("report", saved, "--experiment", "rankr")
     assert (unknown.returncode, "no experiment 'rankr'" in unknown.stderr) == (1, True)
-    unwritable = called("report", saved, "--html", tmp_path / "no" / "page.html")
-    assert (unwritable.returncode, "--html" in unwritable.stderr) == (2, True)
 
 
 def test_the_report_of_an_exporter_has_its_age_and_says_that_no_worker_commits() -> None:
@@ -141,14 +127,13 @@ def test_an_address_in_place_of_a_file_points_to_its_option(words: tuple[str, ..
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_an_interrupted_report_exits_with_1_and_writes_no_file(number: signal.Signals, tmp_path: Path) -> None:
+def test_an_interrupted_report_exits_with_1(number: signal.Signals, tmp_path: Path) -> None:
     pipe = tmp_path / "report.json"
     os.mkfifo(pipe)
-    with started("report", pipe, "--html", tmp_path / "page.html") as process, pipe.open("wb"):  # opens when the report is read
+    with started("report", pipe) as process, pipe.open("wb"):  # opens when the report is read
         wait_until(lambda: is_asleep(process), what="the report is waited for")
         process.send_signal(number)
         assert process.wait(30) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
 @pytest.mark.parametrize("before", ["", '{"experiments":'])
@@ -158,22 +143,6 @@ def test_json_that_is_nested_too_deeply_is_rejected(before: str, tmp_path: Path)
     done = called("report", path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "streammetrics: deep.json is not a report: its JSON is nested too deeply\n"
-
-
-def test_the_page_must_not_overwrite_the_report(saved: Path, tmp_path: Path) -> None:
-    before, link = saved.read_bytes(), tmp_path / "link"
-    link.symlink_to(saved)
-    for page in (saved, link):
-        done = called("report", saved, "--html", page)
-        assert (done.returncode, done.stdout, saved.read_bytes()) == (2, "", before)
-        assert f"--html = {page}: is also given as FILE; choose another output file" in done.stderr
-
-
-def test_the_page_cannot_go_to_standard_output(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = called("report", saved, "--html", "-")
-    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert "Invalid value for '--html': standard output is not allowed here" in " ".join(done.stderr.split())
 
 
 def test_an_unavailable_store_is_named(tmp_path: Path) -> None:
@@ -246,12 +215,11 @@ def test_interleaved_lists_show_the_preferred_ranker(quality: float, word: str, 
     assert (preference["credit_upper"] < 0) is (word == "regressed")
     (arm,) = found["variants"]
     assert (arm["variant"], arm["role"], arm["lists"]) == ("interleaved", "interleaved", preference["lists"])
-    output = called("report", report, "--html", tmp_path / "page.html").stdout
+    output = called("report", report).stdout
     assert f"{preference['credit']:+.4f}" in output
     assert "(decides)" not in output
     assert output.startswith("ranker · since it began · ")
     assert f"{word.upper()}  {preference['verdict']['reason'][:60]}" in output
-    assert embedded(tmp_path / "page.html")["experiments"][0]["preferences"]
 
 
 def users_with_click_rates() -> Iterator[bytes]:
@@ -279,10 +247,8 @@ def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None
     assert reduced["users_with_earlier"] == found["variants"][1]["users"] == 150
     assert reduced["variance_reduction"] > 0.4
     assert reduced["lift_upper"] - reduced["lift_lower"] < 0.85 * (precision["lift_upper"] - precision["lift_lower"])
-    output = called("report", tmp_path / "report.json", "--html", tmp_path / "page.html", "--all").stdout
+    output = called("report", tmp_path / "report.json", "--all").stdout
     assert f"{100 * reduced['variance_reduction']:.1f} %" in output
-    measures = [each for variant in embedded(tmp_path / "page.html")["experiments"][0]["variants"] for each in variant["measures"]]
-    assert any(each["reduced"] for each in measures)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +257,6 @@ def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None
 def test_the_earliest_and_latest_event_times_are_shown(ts: int, words: tuple[str, ...], text: str, tmp_path: Path) -> None:
     shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
     report = replayed(tmp_path, [json.dumps(shown | {"impression_id": "i", "ts": ts}).encode()], *words)
-    done = called("report", report, "--html", tmp_path / "page.html")
+    done = called("report", report)
     assert (done.returncode, done.stderr) == (0, "")
     assert text in done.stdout
-    assert text in embedded(tmp_path / "page.html")["empty_text"]

@@ -15,10 +15,8 @@ WORSE, SAME, UNEVEN = STORIES
 
 
 @pytest.fixture
-def observed(
-    kafka_broker: KafkaBroker, redis_url: str, prometheus_server: PrometheusServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Seen:
-    return watch(request.param, kafka_broker, redis_url, prometheus_server, tmp_path)
+def observed(kafka_broker: KafkaBroker, redis_url: str, prometheus_server: PrometheusServer, request: pytest.FixtureRequest) -> Seen:
+    return watch(request.param, kafka_broker, redis_url, prometheus_server)
 
 
 @pytest.mark.parametrize("observed", [WORSE], indirect=True)

@@ -1,11 +1,8 @@
-"""The report of the API as JSON values, and the one inside the HTML file of `report --html`."""
+"""The report of the API as JSON values, for tests of what reads it."""
 
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
-from typing import Any
 
 from streammetrics.experiments import ExperimentReport
 from streammetrics.reports.history import History
@@ -13,14 +10,6 @@ from streammetrics.reports.published import encoded
 
 AT_MS = 1_732_183_200_000
 """The event time of experiments in a plain report."""
-
-
-def embedded(page: Path) -> dict[str, Any]:
-    """Return the report inside a page."""
-    found = re.search(r'<script id="report" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
-    assert found
-    inside: dict[str, Any] = json.loads(found[1])
-    return inside
 
 
 def plain(*experiments: ExperimentReport, **others: object) -> dict[str, object]:

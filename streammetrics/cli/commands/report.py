@@ -1,9 +1,9 @@
-"""`report`: shows the experiments of a report file, of an exporter, or of the state in Redis, as text, JSON or HTML. Changes no state."""
+"""`report`: shows the experiments of a report file, of an exporter, or of the state in Redis, as text or JSON. Changes no state."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
 from streammetrics.cli.option_types import OutputFile, ReportFile
-from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.report_reader import REPORT_ADVICE, ExperimentResults, read_report, saved_report
 from streammetrics.cli.output.standard_output import print_json
 from streammetrics.cli.output.terminal import output_console, print_lines
@@ -28,8 +27,7 @@ from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.published import plain, published
 from streammetrics.reports.report import Report
-from streammetrics.reports.text import fit, isolated
-from streammetrics.version import __version__
+from streammetrics.reports.text import fit
 from streammetrics.wiring.logs import configure_quiet_logs
 
 STDIN = Path("-")
@@ -40,21 +38,16 @@ def show_report(
     file: Path | None,
     *,
     form: Literal["text", "json"],
-    html: Path | None,
     panes: Path | None,
     names: Sequence[str],
     all_measures: bool,
 ) -> None:
     """Read the report and show it. Raises ConfigError for files that cannot be read or written, StoreError and StateError."""
-    require_distinct([] if file is None or file == STDIN else [file], {"--html": html, "--panes": panes})
     if panes is not None and (file is not None or settings.client.url):
         raise ConfigError([Problem("--panes", str(panes), "must not be given with FILE or client.url: panes are in Redis only")])
     configure_quiet_logs(settings.log.level, settings.log.format)
     report, where = read_plain(settings, file, panes)
     results = read_report(report, where).only(names)
-    if html is not None:
-        with AtomicFile("--html", html) as page_file:
-            page_file.write(page_of(results, report, where, whole=not names))
     if form == "json":
         print_json(plain(saved_report(results)))
     else:
@@ -80,16 +73,6 @@ def read_plain(settings: Settings, file: Path | None, panes: Path | None = None)
         return live_report(settings, panes), f"redis.namespace {settings.redis.namespace!r}"
     except StoreError as error:
         raise StoreError(str(error), "or name a report FILE, or an exporter by client.url") from error
-
-
-def page_of(results: ExperimentResults, report: object, where: str, *, whole: bool) -> bytes:
-    """Return the page with these results inside. `whole` adds the windows and counters of the report, if it is of this version."""
-    from streammetrics.exporters.http.page_file import page_file  # noqa: PLC0415  text and JSON need no page
-
-    rest = dict(report) if whole and isinstance(report, Mapping) and report.get("version") == __version__ else {}
-    names = dict.fromkeys(each.experiment for each in results.experiments)
-    title = f"Experiments: {', '.join(map(isolated, names)) or 'none'}"
-    return page_file({**rest, **plain(saved_report(results)), "where": where, "empty_text": results.empty_text()}, title)
 
 
 def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
@@ -157,7 +140,6 @@ def write_stored_panes(path: Path, builder: ReportBuilder, report: Report) -> No
 @click.argument("file", required=False, type=ReportFile(), metavar="[FILE]")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format.")
 @click.option("--url", help="Read the report of this exporter, such as https://exporter:9464. Sets client.url.")
-@click.option("--html", type=OutputFile(is_page=True), help="Also write a self-contained HTML page with the intervals over time.")
 @click.option("--panes", type=OutputFile(), help="Also write the final panes in Redis, as NDJSON.")
 @click.option("--experiment", "names", multiple=True, metavar="NAME", help="Show only this experiment. May be repeated.")
 @click.option("--all", "all_measures", is_flag=True, help="Show all measures, not only the main ones.")
@@ -168,7 +150,6 @@ def report(
     file: Path | None,
     url: str | None,
     form: Literal["text", "json"],
-    html: Path | None,
     panes: Path | None,
     names: tuple[str, ...],
     all_measures: bool,
@@ -183,10 +164,10 @@ def report(
     \b
     Examples:
       streammetrics report --config streammetrics.toml
-      streammetrics report --set redis.url=redis://cache:6379/0 --experiment ranker-v7 --html ranker-v7.html
+      streammetrics report --set redis.url=redis://cache:6379/0 --experiment ranker-v7
       streammetrics replay events.ndjson --report report.json && streammetrics report report.json --all
       curl -s http://127.0.0.1:9464/api/report | streammetrics report - --format json
     """
     loaded = load_settings(config_path, settings_given, client__url=url)
     with interrupt_on_signals():
-        show_report(loaded.settings, file, form=form, html=html, panes=panes, names=names, all_measures=all_measures)
+        show_report(loaded.settings, file, form=form, panes=panes, names=names, all_measures=all_measures)

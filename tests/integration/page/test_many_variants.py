@@ -225,6 +225,19 @@ class TestManyVariants:
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         expect(page.locator(".rows.variants")).to_have_count(1)
 
+    def test_paper_has_all_cards_and_no_controls(self, show: Callable[..., Visit]) -> None:
+        found = show(*many_experiments())
+        expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(1)
+        found.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        found.page.emulate_media(media="print")
+        expect(found.page.locator(".fold[aria-expanded=false]")).to_have_count(0)
+        expect(found.page.locator("#choices")).to_be_hidden()
+        assert found.page.locator("summary").count() > 0
+        expect(found.page.locator("summary:visible")).to_have_count(0)  # paper cannot be unfolded
+        assert len(found.page.pdf()) > 20_000
+        found.page.emulate_media(media="screen")
+        expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(1)
+
     @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
     @pytest.mark.parametrize("case", ["two", "six", "twenty", "ten experiments", "mixed"])
     def test_axe_finds_no_violation_and_nothing_is_wider_than_the_screen(

@@ -1,9 +1,8 @@
 // The charts of an experiment: lifts since the start or of the day, and values of the chosen window.
 
 import { chart } from "./chart.js";
-import { folded } from "./elements.js";
-import { experimentsEnd, trackName } from "./history.js";
-import { confidence, look, measureOf, windowOf } from "./lookup.js";
+import { trackName } from "./history.js";
+import { confidence, look, windowOf } from "./lookup.js";
 import { isNumber, lastWords, liftText, metricKey, metricText, named, scopeWords, tickDigits, valueText } from "./text.js";
 
 const LINES_SHOWN = 6; // variants with a curve; the legend switches on the others
@@ -33,46 +32,32 @@ export function windowChart(view, id, experiment, variants, order, stats = null)
     changing: windowOf(view, "final")?.end_ms,
     marks: marksOf(view.report, stats),
     isReading: view.readsCurves,
-    waiting: view.report.ended || view.wholeHistory ? WITHOUT_CURVE : WAITING,
+    waiting: view.report.ended ? WITHOUT_CURVE : WAITING,
     bounds: boundsOf(selection.name),
     format: (value, step) => (step === undefined ? valueText(value) : value.toFixed(Math.max(2, tickDigits(step)))),
   });
 }
 
 export function liftChart(view, id, stats, variants, order) {
-  return chartOfLifts(view, `${id}-lift`, stats, variants, order, [view.selection.name, view.selection.k]);
-}
-
-/** The lifts of the other deciding measures, for a report that is read as a file. */
-export function headlineCharts(view, id, stats, variants, order) {
-  const paging = new Set(stats.variants.flatMap((each) => each.measures.filter((one) => one.paging).map((one) => metricKey(one.metric, one.k))));
-  paging.delete(view.selection.metric);
-  return paging.size ? folded(`${id}-headlines`, "Lifts of the other deciding measures", () =>
-    [...paging].map((metric) => chartOfLifts(view, `${id}-lift-${metric}`, stats, variants, order, metric.split("@")))) : null;
-}
-
-function chartOfLifts(view, id, stats, variants, order, [name, k]) {
-  const metric = metricKey(name, k);
-  const recent = metric === view.selection.metric ? view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [] : [];
+  const { metric, name, k } = view.selection;
+  const recent = view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [];
   const lines = order.map((variant, weight) => {
     const newer = recent.map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) }));
     const first = newer.find((point) => isNumber(point.value))?.end ?? Infinity;
     const stored = storedLifts(view.report, stats, variant, metric).filter((point) => point.end < first);
-    const own = measureOf(stats, variant, metric);
-    const last = isFinite(first) || !own ? [] : [{ end: experimentsEnd(view.report), value: own.lift, low: own.lift_lower, high: own.lift_upper, stored: true }];
     // A lift covers all time since the start, so a silence between two of them is no gap.
-    const points = [...stored, ...newer.filter((point) => point.end >= first).map((point) => ({ ...point, stored: true })), ...last.filter((point) => isNumber(point.end) && !(point.end <= stored.at(-1)?.end))];
+    const points = [...stored, ...newer.filter((point) => point.end >= first).map((point) => ({ ...point, stored: true }))];
     return { key: variant, label: named(variant), ...look(variants.indexOf(variant)), live: false, off: weight >= LINES_SHOWN - 1, points };
   });
   return chart({
-    id,
+    id: `${id}-lift`,
     title: [`Lift of ${metricText(name, k)} against `, stats.control === null ? "the control" : named(stats.control), `, ${scopeWords(stats.scope)}`],
     note: `Final lists only. The band is the interval of the lift: ${confidence(stats, metric)} confidence, safe to check at any time. The chart cuts off wide bands.`,
     lines: lines.filter((line) => line.points.some((point) => isNumber(point.value))),
     marks: marksOf(view.report, stats),
     references: [{ value: 0, label: "no difference", dash: [1, 3] }, { value: -stats.margin, label: `margin ${liftText(-stats.margin)}`, dash: [6, 4], term: "margin" }],
     isReading: view.readsCurves,
-    waiting: view.report.ended || view.wholeHistory ? WITHOUT_CURVE : WAITING,
+    waiting: view.report.ended ? WITHOUT_CURVE : WAITING,
     bounds: [-1, null],
     format: (value, step) => (step === undefined ? liftText(value) : `${value < 0 ? "−" : ""}${Math.abs(value * 100).toFixed(tickDigits(100 * step))}\u00a0%`),
   });

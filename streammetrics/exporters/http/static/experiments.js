@@ -1,6 +1,6 @@
 // The cards of experiments and of all traffic: verdict, one row per variant, windows, charts, all metrics.
 
-import { headlineCharts, liftChart, windowChart } from "./curves.js";
+import { liftChart, windowChart } from "./curves.js";
 import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
 import { experimentNames, groupOf, headlineOf, measureOf, statistics, windowOf } from "./lookup.js";
@@ -27,7 +27,7 @@ function ranked(view) {
 /** The overview of several experiments; null for one, whose card says it all. */
 export function summary(view) {
   const found = ranked(view);
-  return found.length > 1 ? overview(found, view.wholeHistory) : null;
+  return found.length > 1 ? overview(found) : null;
 }
 
 /** Make all cards. `view` has report, selection, tracks (of the history) and now. */
@@ -35,7 +35,7 @@ export function sections(view) {
   const found = ranked(view);
   const cards = found.map(([name, headline], at) => card(view, name, headline, found.length <= CARDS_OPEN || at === 0));
   const everything = view.report.windows.length > 0 && !view.selection.experiment;
-  return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN && !(view.wholeHistory && found.length)) : null].filter(Boolean);
+  return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN) : null].filter(Boolean);
 }
 
 /** The names of the experiments whose cards are open. */
@@ -108,11 +108,8 @@ function body(view, id, experiment, stats) {
     preferences(stats),
     make("div", { class: "charts" },
       lifted.length ? liftChart(view, id, stats, variants, lifted) : null,
-      view.report.windows.length && !view.wholeHistory ? windowChart(view, id, experiment, variants, order, stats) : null),
-    !view.report.windows.length && !view.report.user_windows.length ? null
-      : stats && view.wholeHistory ? folded(`${id}-windows`, `Values of the ${lastWords(view.selection.windowMs)}`, () => windows(view, experiment, variants, order, stats, control))
-        : windows(view, experiment, variants, order, stats, control),
-    lifted.length && view.wholeHistory ? headlineCharts(view, id, stats, variants, lifted) : null,
+      view.report.windows.length ? windowChart(view, id, experiment, variants, order, stats) : null),
+    view.report.windows.length || view.report.user_windows.length ? windows(view, experiment, variants, order, stats, control) : null,
     folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, order, stats, control)),
   ];
 }

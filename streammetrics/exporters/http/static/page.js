@@ -1,10 +1,9 @@
 // The page. It polls the report, keeps the choices of the reader in the address, and shows how current the numbers are.
-// With a report inside, as `streammetrics report --html` writes it, it shows that report and asks no server.
 
 import { act, drawCharts } from "./chart.js";
 import { opened, sections, summary, unfold, unfoldAll, unfoldLinked } from "./experiments.js";
-import { History, experimentsEnd, segmentName } from "./history.js";
-import { folded, make, patchChildren } from "./elements.js";
+import { History, segmentName } from "./history.js";
+import { make, patchChildren } from "./elements.js";
 import { experimentNames, headlineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { explain, runbookLink } from "./terms.js";
@@ -42,7 +41,6 @@ let printing = false; // whether the reader waits for all cards to be read and p
 let linked = location.hash; // the card that a link leads to, until it is shown
 
 const find = (id) => document.getElementById(id);
-const inside = find("report"); // the report of a file; null for the live page
 const serverNow = () => Date.now() + now.skewMs;
 
 // Choices of the reader
@@ -101,7 +99,7 @@ function choice(name, label, options, value) {
 
 function choose(event) {
   query.set(event.target.name, event.target.value);
-  if (inside === null) globalThis.history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
+  globalThis.history.replaceState(null, "", `${location.pathname}?${query}${location.hash}`);
   draw();
   fill();
   askAgain();
@@ -120,7 +118,6 @@ function state() {
   const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
   if (now.needsLogin) return ["login", "Log in", [`The server needs your login.${last}`]];
   if (now.problem !== null) return ["stale", now.answeredMs === null ? "No answer" : "Stale", [`The server ${now.problem}. The page retries every ${spanText(POLL_MS)}.${last}`]];
-  if (inside !== null) return ["file", "Report", []];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
   if (now.unready) return ["unready", "Not ready", [`The server shows no numbers yet.${last}`, ...now.missing]];
@@ -161,10 +158,6 @@ function whatIsRead(pulse) {
 
 function header([kind, word, sentences, runbook]) {
   const { report, pulse } = now;
-  if (kind === "file") {
-    const source = [`All lists up to ${timeText(experimentsEnd(report), 0)}, from `, named(report.where)];
-    return [make("p", { class: "summary" }, make("span", { class: "pill file" }, word), make("span", { class: "fine" }, source))];
-  }
   const problems = inputProblems(report);
   const age = isNumber(pulse?.report_age_seconds) ? `report ${spanText(pulse.report_age_seconds * 1000 + (Date.now() - now.pulseMs))} old` : null;
   const times = report && report.watermark_ms !== null
@@ -184,16 +177,12 @@ function header([kind, word, sentences, runbook]) {
 function draw() {
   frame = null;
   const found = state();
-  if (inside === null) document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
+  document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
   document.documentElement.className = `state-${found[0]}`;
   patchChildren(find("state"), header(found));
   announce("state", found[0], found[0] === "live" ? "The numbers are live." : [`${found[1]}. `, found[2][0] ?? ""]);
   if (now.report === null) {
     showWaiting(found[0] === "waiting" ? READING : "No numbers yet.");
-    return;
-  }
-  if (inside !== null && !now.report.experiments.length && !now.report.windows.length) {
-    showWaiting(`${now.report.empty_text}.`);
     return;
   }
   const view = viewOf();
@@ -202,8 +191,7 @@ function draw() {
   find("choices").hidden = false;
   patchChildren(find("choices"), choices(selection));
   for (const select of find("choices").elements) select.value = select.querySelector("[selected]")?.value ?? select.value;
-  const below = !now.report.counters ? null : inside === null ? pipeline(view) : folded("state-then", "State of the pipeline", () => pipeline(view));
-  patchChildren(find("cards"), [...sections(view), below].filter(Boolean));
+  patchChildren(find("cards"), [...sections(view), pipeline(view)]);
   drawCharts(later);
   show();
   for (const name of experimentNames(now.report)) {
@@ -214,9 +202,9 @@ function draw() {
 }
 
 function viewOf() {
-  const [selection, wholeHistory] = [chosen(), inside !== null];
+  const selection = chosen();
   const choice = choiceName(selection);
-  return { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choice), wholeHistory, readsCurves: !wholeHistory && !tried.has(choice) };
+  return { report: now.report, pulse: now.pulse, now: serverNow(), selection, tracks: history.tracks(choice), readsCurves: !tried.has(choice) };
 }
 
 /** Open the card that a link leads to, and scroll to it once. */
@@ -343,7 +331,7 @@ function reportQuery() {
 
 /** Ask at once for what the reader has chosen since the last request. */
 function askAgain() {
-  if (inside !== null || polling || now.report === null || now.problem !== null || reportQuery() === lastAsked) return;
+  if (polling || now.report === null || now.problem !== null || reportQuery() === lastAsked) return;
   lastAsked = reportQuery();
   refresh();
 }
@@ -360,7 +348,7 @@ function take(report) {
 
 /** Load the recent points of this choice: once per choice, and again after an error or a pause. */
 async function fill() {
-  if (inside !== null || now.report === null || now.problem !== null || now.needsLogin || !now.report.windows.length) return;
+  if (now.report === null || now.problem !== null || now.needsLogin || !now.report.windows.length) return;
   const selection = chosen();
   const choice = choiceName(selection);
   if (filled === choice) return;
@@ -402,10 +390,5 @@ find("content").addEventListener("click", (event) => event.target.closest("butto
 find("content").addEventListener("click", (event) => explain(event) || ((unfold(event) || act(event)) && (draw(), askAgain())));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => now.report && later());
 new ResizeObserver(() => now.report && draw()).observe(find("content"));
-if (inside === null) {
-  showWaiting(READING);
-  refresh();
-} else {
-  take({ windows: [], user_windows: [], inputs: [], ...JSON.parse(inside.textContent) });
-  draw();
-}
+showWaiting(READING);
+refresh();

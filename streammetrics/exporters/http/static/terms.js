@@ -11,9 +11,9 @@ export function help(term) {
   return known ? make("button", { type: "button", class: "help", name: "term", popovertarget: "term", value: known[0], "aria-label": `What is ${known[0]}?` }, "?") : null;
 }
 
-/** The link to a runbook of this server; null in a file, which has no server. */
+/** The link to a runbook of this server. */
 export function runbookLink(name) {
-  return document.getElementById("report") ? null : make("a", { href: `/help/${name}` }, "What to do: the runbook");
+  return make("a", { href: `/help/${name}` }, "What to do: the runbook");
 }
 
 /** Put the text of a term into the box that its button opens. Return whether the event was for a term. The style sheet places the box. */

@@ -88,8 +88,8 @@ export function spoken(headline) {
 }
 
 /** The overview: one line for each experiment, worst first. `experiments` is [[name, headline or undefined, id of its card]].
- * The card of an experiment has the reason in words. With `isWhole` no line is cut off. */
-export function overview(experiments, isWhole) {
+ * The card of an experiment has the reason in words. */
+export function overview(experiments) {
   const lines = experiments.map(([name, headline, id]) => {
     const isSound = headline && headline.verdict !== "invalid" && headline.variant;
     return make("li", { class: headline ? known(headline.verdict) : "inconclusive" },
@@ -101,5 +101,5 @@ export function overview(experiments, isWhole) {
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
     make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`),
       make("button", { type: "button", class: "print", name: "print" }, "Print all")),
-    make("ul", { class: experiments.length > WHOLE_LINES && !isWhole ? "lines many" : "lines" }, lines));
+    make("ul", { class: experiments.length > WHOLE_LINES ? "lines many" : "lines" }, lines));
 }
