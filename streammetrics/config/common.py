@@ -26,6 +26,7 @@ COMMON: Final[Mapping[str, str]] = {
     "redis.cluster": "If your Redis is a cluster.",
     "redis.namespace": "For a second system in the same Redis, or to start again from nothing.",
     "registry.url": "If your records are Avro or Protobuf, or JSON with a schema id.",
+    "events.reader": "If your events are not in the native format.",
     "events.format": "If your events are not in the native format.",
     "events.mappings": "To read events of a form of your own.",
     "join.grades": "To say what each action is worth. Results depend on it most.",

@@ -6,7 +6,7 @@ Two runs over the same events give the same numbers if these settings are equal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -19,6 +19,7 @@ from streammetrics.config.fields import (
     Section,
     Segment,
     Text,
+    Topic,
     Whole,
     WholeOrOff,
     milliseconds,
@@ -59,7 +60,25 @@ Mappings = Annotated[tuple[Any, ...], BeforeValidator(_mappings)]
 _LIMITS = EventLimits()
 
 
+NATIVE: Final = "native"
+"""The reader of topics with native events: there is none."""
+
+
+def _readers(given: object) -> object:
+    """Return the name of a reader, or a table of names by topic."""
+    if not isinstance(given, str):
+        return given
+    return parsed_json(given, "a JSON object") if given.strip().startswith("{") else given
+
+
 class EventSettings(Section):
+    reader: Annotated[Text | Mapping[Topic, Text], BeforeValidator(_readers)] = setting(
+        NATIVE,
+        "The Python function that makes events of records: native (none, records are events already), the name of a reader that ships with"
+        " streammetrics, a file beside the configuration and its function (reader.py:read), or an installed module (package.module:read)."
+        " A table names them by topic; topics without one are native. A reader runs with the rights of the worker.",
+        'a name, or a table of names by topic; in the environment or by --set also {"clicks": "clicks.py:read"}',
+    )
     format: Format = setting(
         "native",
         "Event format: native, ubi (OpenSearch User Behavior Insights 1.3), or a set of mappings that ships with streammetrics: segment"
@@ -141,6 +160,13 @@ class EventSettings(Section):
     label_chars_max: Whole = whole(
         _LIMITS.label_chars_max, "Maximum characters of an action, an experiment, a variant, or a segment's name or value.", 1, 4_096
     )
+
+    def reader_of(self, topic: str) -> str:
+        """Return the reader of a topic, or of a file, which has the topic that its name begins with."""
+        if isinstance(self.reader, str):
+            return self.reader
+        name = topic_of(topic, self.reader)
+        return NATIVE if name is None else self.reader[name]
 
     def of_topic(self, topic: str) -> EventSettings:
         """Return the settings for one topic, or for a file, which has the topic that its name begins with."""

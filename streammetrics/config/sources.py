@@ -66,7 +66,8 @@ def from_file(path: Path | None, named_by: str) -> Layer:
     except RecursionError:
         return _unread(named_by, path, "the file cannot be used: its arrays or tables are nested too deeply")
     layer, origin = Layer(), f"file {printable(str(path))}"
-    for key, value in _flat(document):
+    for key, given in _flat(document):
+        value = _beside(path, given) if key == "events.reader" else given
         if key in keys() and not _holds_64_bits(value):
             layer.problems.append(Problem(key, MASK, f"a whole number in TOML must be from {WHOLE_MIN} to {WHOLE_MAX}", origin))
         else:
@@ -123,6 +124,15 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield section, content
         else:
             yield from ((f"{section}.{leaf}", value) for leaf, value in content.items())
+
+
+def _beside(path: Path, value: object) -> object:
+    """Return the reader of a file, or a table of readers, with paths from the folder of the configuration."""
+    if isinstance(value, dict):
+        return {name: _beside(path, each) for name, each in value.items()}
+    if isinstance(value, str) and value.rpartition(":")[0].endswith(".py"):
+        return str(path.absolute().parent / value)
+    return value
 
 
 def _holds_64_bits(value: object) -> bool:

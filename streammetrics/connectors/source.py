@@ -18,7 +18,7 @@ class Input(NamedTuple):
     partition: int
 
 
-class Record(NamedTuple):
+class InputRecord(NamedTuple):
     """One record of an input: its offset, the timestamp of the log (epoch ms, -1 if unknown), and its bytes."""
 
     offset: int
@@ -33,7 +33,7 @@ class PollResult:
     A task in `assigned` must be claimed first. The source keeps its inputs paused until `start` is called.
     """
 
-    records: Mapping[Input, Sequence[Record]] = field(default_factory=dict)
+    records: Mapping[Input, Sequence[InputRecord]] = field(default_factory=dict)
     assigned: frozenset[int] = frozenset()
     revoked: frozenset[int] = frozenset()
 

@@ -177,6 +177,7 @@ class Loop:
             return True
         if found.reason == IGNORED:
             self.counts["ignored", topic] += 1
+            self.state.unknown_names.add(IGNORED, found.detail)
             return False
         self.refusals.add(topic, offset, found.reason, found.detail)
         if found.unknown_type is not None:

@@ -1,4 +1,4 @@
-"""Counts the names of events that a task cannot use: actions without a grade, and types that are no event."""
+"""Counts the names of events that a task does not use: actions without a grade, types that are no event, and why records are ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ OTHERS: Final = ""
 
 
 class UnknownNames:
-    """Number of events by kind (`action` or `type`) and name. Which names are kept depends on the order of arrival; their sum does not."""
+    """Number of events by kind (`action`, `type`, or `ignored` for reasons) and name.
+
+    Which names are kept depends on the order of arrival. Their sum does not.
+    """
 
     __slots__ = ("_counts",)
 

@@ -38,13 +38,15 @@ def decoded_batch(elements: Sequence[bytes], decode: Callable[[bytes | None], Se
     >>> decoded_batch([b"{}"], lambda value: (MalformedEvent("empty", "nothing"),))[0].detail
     'event 1 of 1 in the record: nothing'
     """
-    found: list[PartT] = []
-    for number, element in enumerate(elements, 1):
-        for part in decode(element):
-            if isinstance(part, MalformedEvent):
-                detail = f"event {number} of {len(elements)} in the record: {part.detail}"
-                error: Any = without_traceback(MalformedEvent(part.reason, detail, part.unknown_type))
-                found.append(error)
-            else:
-                found.append(part)
-    return found
+    return [part for number, element in enumerate(elements, 1) for part in numbered(decode(element), number, len(elements))]
+
+
+def numbered(parts: Sequence[PartT], number: int, count: int) -> Sequence[PartT]:
+    """Return the parts of an event. Malformed ones say which event of their record it is."""
+    if not any(type(part) is MalformedEvent for part in parts):
+        return parts
+    return [_of_event(part, f"event {number} of {count} in the record: ") if isinstance(part, MalformedEvent) else part for part in parts]
+
+
+def _of_event(error: MalformedEvent, place: str) -> Any:
+    return without_traceback(MalformedEvent(error.reason, place + error.detail, error.unknown_type))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from operator import attrgetter, lt
-from typing import Annotated, Any, Final, Generic, TypeVar
+from operator import lt
+from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -25,7 +25,20 @@ class Item(Struct, Generic[IdT, TeamT], frozen=True, gc=False):
     team: TeamT | None = None
 
 
-_columns: Final = attrgetter("id", "position", "team")
+def columns_of(items: Sequence[str | Item[str, str]]) -> tuple[tuple[str, ...], tuple[int | None, ...], tuple[str, ...]]:
+    """Return the ids, the positions and the teams of items. The teams are empty if no item has one.
+
+    >>> columns_of([Item("b", 9), Item("a", 2, "new"), "c"])
+    (('b', 'a', 'c'), (9, 2, None), ('', 'new', ''))
+    """
+    objects: Any = items
+    try:  # most lists have only objects here
+        ids = tuple([item.id for item in objects])
+    except AttributeError:
+        objects = [Item(item) if type(item) is str else item for item in objects]
+        ids = tuple([item.id for item in objects])
+    teams = [item.team for item in objects]
+    return ids, tuple([item.position for item in objects]), tuple([team or "" for team in teams]) if any(teams) else ()
 
 
 def ranked(
@@ -43,9 +56,13 @@ def ranked(
     >>> ranked([Item("b", 4), Item("a", 2, "new")], False, EventLimits(first_place=1))
     (('', 'a', '', 'b'), None, ('', 'new', '', ''))
     """
-    columns = [(item, None, None) if isinstance(item, str) else _columns(item) for item in items]
-    ids, positions, sent_teams = zip(*columns, strict=True) if columns else ((), (), ())
-    teams = tuple([team or "" for team in sent_teams]) if any(sent_teams) else ()
+    return in_rank_order(*columns_of(items), fragment, limits)
+
+
+def in_rank_order(
+    ids: tuple[str, ...], positions: tuple[Any, ...], teams: tuple[str, ...], fragment: bool, limits: EventLimits
+) -> tuple[tuple[str, ...], tuple[int, ...] | None, tuple[str, ...]]:
+    """Return what `ranked` returns, from the columns of the items."""
     if are_ascending(positions) and limits.first_place is None:
         return ids, positions if fragment else None, teams
     teams = teams or ("",) * len(ids)
@@ -72,7 +89,11 @@ def are_ascending(positions: Sequence[Any]) -> bool:
     >>> are_ascending((1, 2, 9)), are_ascending((1, 1)), are_ascending((None, 2)), are_ascending(())
     (True, False, False, False)
     """
-    return bool(positions) and None not in positions and all(map(lt, positions, islice(positions, 1, None)))
+    if not positions or None in positions:
+        return False
+    if positions[-1] - positions[0] == len(positions) - 1:  # equal to a range, if ascending: that is compared faster
+        return tuple(positions) == tuple(range(positions[0], positions[-1] + 1))
+    return all(map(lt, positions, islice(positions, 1, None)))
 
 
 def moved(places: tuple[int, ...], by: int, limits: EventLimits) -> tuple[int, ...]:

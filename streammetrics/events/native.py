@@ -43,10 +43,10 @@ KINDS: Final = ("impression", "feedback", "exposure")
 ADVICE_WITHOUT_EXPOSURES: Final = f"{fields.OTHER_EVENTS}; for exposures, set exposures.enabled = true"
 
 
-def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
+def native_decoder(limits: EventLimits, *, of_reader: bool = False) -> Callable[[bytes | None], Sequence[Event | MalformedEvent]]:
     """Return a decoder of the native schema. It returns one event, or one MalformedEvent with the reason.
 
-    A record may also be an array of events.
+    A record may also be an array of events. `of_reader`: the events come from a reader, so records are of no other form.
 
     >>> decode = native_decoder(EventLimits())
     >>> decode(b'{"type":"feedback","user_id":"u7","ts":1732183231877,"item_id":"b","action":"click"}')
@@ -64,7 +64,7 @@ def native_decoder(limits: EventLimits) -> Callable[[bytes | None], Sequence[Eve
         except MalformedEvent as error:
             if error.reason == "bad_json" and (elements := elements_of(value)) is not None:
                 return decoded_batch(elements, decode)
-            return (explained(without_traceback(error), value, "native"),)
+            return (without_traceback(error) if of_reader else explained(without_traceback(error), value, "native"),)
 
     decode = typed_decoder(limits, explain)
     return decode

@@ -38,6 +38,7 @@ class Outcome(NamedTuple):
 _MALFORMED = (
     "empty",
     "oversized",
+    "reader",
     "bad_json",
     "bad_encoding",
     "unknown_schema",
@@ -61,7 +62,7 @@ _LABELS = (
     "too_many_groups",
 )
 IGNORED: Final = "ignored"
-"""The outcome of a record that a mapping leaves out."""
+"""The outcome of a record that a mapping or a reader leaves out."""
 OUTCOMES: Final = (
     Outcome("events", "read", "events"),
     *(Outcome(name, "malformed", is_dead_lettered=True) for name in _MALFORMED),

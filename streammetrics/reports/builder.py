@@ -18,6 +18,7 @@ from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
 from streammetrics.events.model import WatchedPath
+from streammetrics.events.outcomes import IGNORED
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict, awaited_verdicts
@@ -159,6 +160,7 @@ class ReportBuilder:
         for control in controls:
             for reason, topic, count in control.progress.counts:
                 counts[reason, control.topics[topic]] += count
+        names = merge_names((each for control in controls for each in control.unknown_names), self._known_names)
         return Report(
             rules=str(controls[0].signature) if controls else "",
             settings=self.settings,
@@ -184,7 +186,8 @@ class ReportBuilder:
             paths=merge_paths(
                 ((control.topics[topic], path, row) for control in controls for topic, path, row in control.paths), self._known_paths
             ),
-            unknown_names=merge_names((each for control in controls for each in control.unknown_names), self._known_names),
+            unknown_names=tuple(each for each in names if each.kind != IGNORED),
+            ignored=tuple(each for each in names if each.kind == IGNORED),
         )
 
     def _awaited(self, windows: Sequence[Window], known: Collection[str], final_ms: int) -> Iterator[AwaitedVerdict]:

@@ -114,6 +114,7 @@ class ReportState(Published, frozen=True):
     sessions_open: Count
     windows_withheld: Count
     unknown_names: tuple[UnknownName, ...]
+    ignored: tuple[UnknownName, ...]
     paths: tuple[PathCount, ...]
     user_partitions: UserPartitions | None
     awaited: tuple[Awaited, ...]
@@ -172,6 +173,7 @@ def report_state(report: Report) -> ReportState:
         sessions_open=report.sessions_open,
         windows_withheld=report.withheld,
         unknown_names=report.unknown_names,
+        ignored=report.ignored,
         paths=report.paths,
         user_partitions=report.user_partitions,
         awaited=tuple(each.shown() for each in report.awaited),

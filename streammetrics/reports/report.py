@@ -110,6 +110,8 @@ class Report:
     """None if there is only one task."""
     unknown_names: tuple[UnknownName, ...] = ()
     """Actions without a grade and types that are no event, most frequent first."""
+    ignored: tuple[UnknownName, ...] = ()
+    """The reasons for which readers left records out, most frequent first."""
     awaited: tuple[AwaitedVerdict, ...] = ()
     """The experiments that have live lists and no verdict yet."""
     paths: tuple[PathCount, ...] = ()

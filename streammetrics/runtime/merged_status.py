@@ -47,7 +47,7 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
     merged.quota = next((each.quota for each in running if each.quota), "")
     merged.source_trouble = _longest(each.source_trouble for each in running)
     merged.store_trouble = _longest(each.store_trouble for each in running)
-    merged.registry_trouble = _longest(each.registry_trouble for each in running)
+    merged.reader_trouble = _longest(each.reader_trouble for each in running)
 
 
 def total(statuses: Sequence[ProcessStatus]) -> ProcessStatus:

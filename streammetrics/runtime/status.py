@@ -74,8 +74,8 @@ class ProcessStatus:
     """True if the source and the store answer and every assigned task is claimed."""
     source_trouble: Trouble | None = None
     store_trouble: Trouble | None = None
-    registry_trouble: Trouble | None = None
-    """Why inputs wait for schemas, while the schema registry does not answer."""
+    reader_trouble: Trouble | None = None
+    """Why an input waits: its reader cannot read the next record yet."""
     publish_trouble: Trouble | None = None
     group_conflict: str = ""
     """What is wrong while workers of another consumer group take tasks of this namespace."""

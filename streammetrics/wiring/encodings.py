@@ -7,6 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from streammetrics.config.results import NATIVE
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events.encodings.decoder import encoded
 from streammetrics.events.sent_value import SentValue
@@ -93,8 +94,10 @@ def json_of(settings: Settings, topic: str) -> Callable[[bytes | None], bytes | 
 
 
 def reads_headers(settings: Settings) -> bool:
-    """Return whether records are needed with their headers: for ids of schemas, or for CloudEvents in binary mode."""
+    """Return whether records are needed with key and headers: for readers, ids of schemas, or CloudEvents in binary mode."""
     events = settings.events
+    if any(events.reader_of(topic) != NATIVE for topic in settings.kafka.topics):
+        return True
     of_topics = [events.of_topic(topic) for topic in settings.kafka.topics]
     with_attributes = any(each.envelope == "cloudevents" and reads_attributes(each, settings) for each in of_topics)
     return (settings.registry.url is not None and settings.registry.headers) or with_attributes

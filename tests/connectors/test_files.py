@@ -25,7 +25,7 @@ from streammetrics.connectors.file_formats import lines
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.file_formats.streams import refused_form
 from streammetrics.connectors.files import FileDeadLetters, FileSource
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.errors import ConfigError, SourceError
 
 MARK = b"\xef\xbb\xbf"
@@ -58,7 +58,7 @@ class TestLines:
     def test_each_line_is_a_record_with_its_number_and_no_timestamp(self, tmp_path: Path) -> None:
         path = write(tmp_path / "events", b"one\ntwo\n")
         source = started([path])
-        assert source.poll(0).records == {Input(path, 0): [Record(1, -1, b"one"), Record(2, -1, b"two")]}
+        assert source.poll(0).records == {Input(path, 0): [InputRecord(1, -1, b"one"), InputRecord(2, -1, b"two")]}
         source.close()
 
     def test_blank_lines_are_skipped_but_count_as_lines(self, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "streammetrics"
-ENTRIES_MAX = 21
+ENTRIES_MAX = 22
 LAYERS_MAX = 13
 
 

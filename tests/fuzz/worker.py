@@ -17,7 +17,7 @@ from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.registry.client import RegistryClient, UnknownSchemaError
 from streammetrics.connectors.registry.schemas import Schemas
 from streammetrics.connectors.registry.source import SchemaSource
-from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.source import Input, InputRecord, PollResult, SourceHealth
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import SchemaText
 from streammetrics.events.model import PartsDecoder
@@ -70,7 +70,7 @@ class _Logs:
             if size and Input(topic, 0) not in self.paused:
                 first = self.written[topic]
                 values = self._values(topic, size)
-                records[Input(topic, 0)] = [Record(first + at, -1, value) for at, value in enumerate(values)]
+                records[Input(topic, 0)] = [InputRecord(first + at, -1, value) for at, value in enumerate(values)]
                 self.written[topic] += size
         return PollResult(records)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.source import Input, InputRecord, PollResult, SourceHealth
 from streammetrics.connectors.store import (
     NO_BOUNDS,
     Claim,
@@ -66,11 +66,11 @@ class Logs:
 
     def __init__(self, topics: Sequence[str], partitions: int) -> None:
         self.topics, self.partitions = tuple(topics), partitions
-        self.of: dict[Input, list[Record]] = {Input(topic, task): [] for topic in topics for task in range(partitions)}
+        self.of: dict[Input, list[InputRecord]] = {Input(topic, task): [] for topic in topics for task in range(partitions)}
 
     def append(self, place: Input, value: bytes | None, timestamp_ms: int = -1) -> None:
         log = self.of[place]
-        log.append(Record(len(log), timestamp_ms, value))
+        log.append(InputRecord(len(log), timestamp_ms, value))
 
     def end(self, place: Input) -> int:
         return len(self.of[place])
@@ -119,7 +119,7 @@ class LogSource:
             self.chance.shuffle(flowing)
         return PollResult({place: records for place in flowing if (records := self._read(place))}, assigned, revoked)
 
-    def _read(self, place: Input) -> Sequence[Record]:
+    def _read(self, place: Input) -> Sequence[InputRecord]:
         count = self.records_max if self.chance is None else self.chance.randint(0, self.records_max)
         start = self.positions[place]
         records = self.logs.of[place][start : start + count]

@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.source import KafkaSource
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from tests.servers.kafka import KafkaBroker
 
 WAIT_SECONDS = 60.0
@@ -46,7 +46,7 @@ class Member:
     ) -> None:
         self.stored: dict[Input, int] = {} if stored is None else stored
         self.tasks: set[int] = set()
-        self.got: dict[Input, list[Record]] = defaultdict(list)
+        self.got: dict[Input, list[InputRecord]] = defaultdict(list)
         self.source = KafkaSource(settings, clock)
 
     def turn(self, timeout_s: float = 0.05) -> None:
@@ -130,16 +130,16 @@ def committed(broker: KafkaBroker, group_id: str, place: Input) -> int | None:
     return None if found is None else int(found.offset)
 
 
-def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[Record]:
+def stock_records(broker: KafkaBroker, place: Input, count: int) -> list[InputRecord]:
     """Read records with kafka-python as it is."""
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", group_id=None)
     try:
         consumer.assign([TopicPartition(*place)])
-        records: list[Record] = []
+        records: list[InputRecord] = []
         deadline = time.monotonic() + WAIT_SECONDS
         while len(records) < count and time.monotonic() < deadline:
             for batch in consumer.poll(timeout_ms=200).values():
-                records += [Record(record.offset, record.timestamp, record.value) for record in batch]
+                records += [InputRecord(record.offset, record.timestamp, record.value) for record in batch]
         return records
     finally:
         consumer.close()

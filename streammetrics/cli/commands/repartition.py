@@ -18,7 +18,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs
 from streammetrics.connectors.registry.source import loaded
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.reports.text import counted
@@ -54,7 +54,7 @@ def copy_topics(settings: Settings, *, suffix: str, partitions: int | None, inst
         )
 
 
-def _value_of(settings: Settings) -> Callable[[Record], bytes | None]:
+def _value_of(settings: Settings) -> Callable[[InputRecord], bytes | None]:
     """Return a function from a record to its value as `run` reads it: with its headers, and the reader of its schema."""
     schemas = build_schemas(settings)
     if schemas is None:

@@ -95,7 +95,7 @@ def show_replay(
     flush: bool,
 ) -> None:
     """Print counters, values and verdicts. `examples` are lines with refused events."""
-    for line in (*counter_lines(report.counts, examples), *name_lines(report.unknown_names)):
+    for line in (*counter_lines(report.counts, examples), *name_lines((*report.unknown_names, *report.ignored))):
         console.print(line, soft_wrap=True)
     spans = [span for span in _spans(settings, report, layout, flush) if span[1]]
     if spans:

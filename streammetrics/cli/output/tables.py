@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from streammetrics.cli.output.terminal import FittingTable
-from streammetrics.events.outcomes import names_of
+from streammetrics.events.outcomes import IGNORED, names_of
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import Metric, TallyLayout
 from streammetrics.reports.headline_metrics import choose_headline
@@ -108,14 +108,15 @@ def counter_lines(counts: Mapping[tuple[str, str], int], refusals: Iterable[str]
 
 
 def name_lines(names: Iterable[UnknownName]) -> Iterator[str]:
-    """Yield a line with the unknown names of each kind.
+    """Yield a line with the unknown names of each kind, and with the reasons why records were ignored.
 
-    >>> print(*name_lines([UnknownName("action", "CLICK", 2, "click"), UnknownName("type", "page", 1)]), sep="\\n")
+    >>> print(*name_lines([UnknownName("action", "CLICK", 2, "click"), UnknownName("ignored", "page view", 1)]), sep="\\n")
     unknown   action: CLICK 2 (did you mean click?)
-    unknown   type: page 1
+    ignored   page view 1
     """
     for kind, of_kind in groupby(names, key=lambda each: each.kind):
-        yield f"{'unknown':<10}{kind}: {', '.join(map(str, of_kind))}"
+        shown = ", ".join(map(str, of_kind))
+        yield f"{'ignored':<10}{shown}" if kind == IGNORED else f"{'unknown':<10}{kind}: {shown}"
 
 
 def number(value: float | None) -> str:

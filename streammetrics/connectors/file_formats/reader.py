@@ -19,7 +19,7 @@ from streammetrics.connectors.file_formats.lines import Row, read_lines
 from streammetrics.connectors.file_formats.parquet import read_parquet
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.file_formats.streams import open_content
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.errors import SourceError
 
 STDIN = "-"
@@ -84,7 +84,7 @@ class FileReader:
             return self.bytes_total
         return self._raw.tell() if self._counts_disk and not self._raw.closed else self._bytes_here
 
-    def take(self, count: int, first: int = FIRST_LINE) -> list[Record]:
+    def take(self, count: int, first: int = FIRST_LINE) -> list[InputRecord]:
         """Return up to `count` records that are not blank, from number `first` on. Raises SourceError, and ConfigError without an extra."""
         try:
             return self._taken(count, first)
@@ -95,8 +95,8 @@ class FileReader:
         except _DAMAGED as error:
             raise SourceError(f"{self.path} cannot be read beyond line {self.number}: {error}") from error
 
-    def _taken(self, count: int, first: int) -> list[Record]:
-        records: list[Record] = []
+    def _taken(self, count: int, first: int) -> list[InputRecord]:
+        records: list[InputRecord] = []
         chunk_bytes = 0
         rows = self._rows = self._rows or self._open()
         for number, value, size in rows:
@@ -104,7 +104,7 @@ class FileReader:
             self._bytes_here += size
             chunk_bytes += len(value)
             if number >= first and value and not value.isspace():
-                records.append(Record(number, NO_TIMESTAMP, value))
+                records.append(InputRecord(number, NO_TIMESTAMP, value))
                 self.following = number + 1
                 if len(self.sample) < SAMPLE_BYTES:
                     self._add_sample(number, value)

@@ -42,7 +42,7 @@ from streammetrics.connectors.kafka.patches import parked_records, stuck_produce
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.errors import MalformedEvent, SourceError
 from streammetrics.events import Decoder
 from streammetrics.events.outcomes import IGNORED
@@ -117,7 +117,7 @@ class Repartitioner:
         settings: KafkaConnection,
         plan: RepartitionPlan,
         decoder_of: Callable[[str], Decoder],
-        value_of: Callable[[Record], bytes | None],
+        value_of: Callable[[InputRecord], bytes | None],
     ) -> None:
         self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
         self._value_of = value_of

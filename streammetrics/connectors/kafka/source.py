@@ -36,7 +36,7 @@ from streammetrics.connectors.kafka.patches import fast_fetch, fencing, parked_r
 from streammetrics.connectors.kafka.quotas import QUOTA_FIX
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
-from streammetrics.connectors.source import Input, LogIds, PollResult, Record, SourceHealth
+from streammetrics.connectors.source import Input, InputRecord, LogIds, PollResult, SourceHealth
 from streammetrics.errors import GaveUp, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -256,7 +256,7 @@ class KafkaSource:
             self._monitor.records_arrived(now)
         return PollResult(records, assigned, revoked)
 
-    def _records(self, batch: Sequence[Any]) -> Sequence[Record]:
+    def _records(self, batch: Sequence[Any]) -> Sequence[InputRecord]:
         if self._as_records:
             return batch
         return [fast_fetch.as_record(record, self._settings.whole_records) for record in batch]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from streammetrics.connectors.registry.schemas import SchemaKey, Schemas
-from streammetrics.connectors.source import Input, PollResult, Record, Source, SourceHealth
+from streammetrics.connectors.source import Input, InputRecord, PollResult, Source, SourceHealth
 from streammetrics.events.encodings.frames import IdKind, SchemaRef, frame_key, framed_ref, header_key, header_ref
 from streammetrics.events.encodings.schema_text import of_unusable_schema
 from streammetrics.events.sent_value import SentValue, ToJson
@@ -51,7 +51,7 @@ class SchemaSource:
     def __init__(self, inner: Source, schemas: Schemas, topics: Collection[str]) -> None:
         self.inner, self.schemas, self._topics = inner, schemas, frozenset(topics)
         self._id_kind = schemas.client.settings.id_kind
-        self._held: dict[Input, list[Record]] = {}
+        self._held: dict[Input, list[InputRecord]] = {}
         self._paused: set[Input] = set()
         """Inputs that the caller has paused."""
 
@@ -64,7 +64,7 @@ class SchemaSource:
         polled = self.inner.poll(min(timeout_s, WAITING_POLL_SECONDS) if self._held else timeout_s)
         changed = polled.assigned | polled.revoked
         self._drop(changed)
-        records: dict[Input, Sequence[Record]] = {}
+        records: dict[Input, Sequence[InputRecord]] = {}
         waited_for: set[SchemaKey] = set()
         for place in {**self._held, **polled.records}:
             batch = polled.records.get(place, ())
@@ -77,9 +77,9 @@ class SchemaSource:
         self.schemas.forget(waited_for)
         return PollResult(records, polled.assigned, polled.revoked)
 
-    def _take(self, place: Input, records: list[Record], waited_for: set[SchemaKey]) -> list[Record]:
+    def _take(self, place: Input, records: list[InputRecord], waited_for: set[SchemaKey]) -> list[InputRecord]:
         """Return the records before the first one whose schema is not there. Hold the others, and pause their input."""
-        ready: list[Record] = []
+        ready: list[InputRecord] = []
         readers: dict[SchemaKey, ToJson | None] = {}
         for at, record in enumerate(records):
             value = record.value
@@ -96,7 +96,7 @@ class SchemaSource:
                 waited_for.add(key)
                 self.inner.pause([place])
                 return ready
-            ready.append(Record(record.offset, record.timestamp_ms, _with(value, to_json)))
+            ready.append(InputRecord(record.offset, record.timestamp_ms, _with(value, to_json)))
         if place not in self._paused:
             self.inner.resume([place])
         return ready

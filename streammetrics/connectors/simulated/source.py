@@ -8,7 +8,7 @@ from zlib import crc32
 
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.simulated import SimulatedRecord
-from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.source import Input, InputRecord, PollResult, SourceHealth
 
 RECORDS_MAX = 5_000
 WAIT_SECONDS_MAX = 0.05
@@ -48,13 +48,13 @@ class SimulatedSource:
         if not self._announced:
             self._announced = True
             return PollResult(assigned=frozenset(range(self._tasks)))
-        records: dict[Input, list[Record]] = {}
+        records: dict[Input, list[InputRecord]] = {}
         now_ms = self._clock.wall_ms()
         taken = 0
         while len(self._started) == self._tasks and self._next is not None and self._next.ts <= now_ms and taken < RECORDS_MAX:
             topic, key, _, value = self._next
             origin = Input(topic, crc32(key) % self._tasks)
-            records.setdefault(origin, []).append(Record(self._ends[origin], now_ms, value))
+            records.setdefault(origin, []).append(InputRecord(self._ends[origin], now_ms, value))
             self._ends[origin] += 1
             self._next = next(self._traffic, None)
             taken += 1

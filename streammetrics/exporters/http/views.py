@@ -239,7 +239,7 @@ class HttpViews:
 
     def _missing(self) -> Iterator[str]:
         status = self._status
-        troubles = (("source", status.source_trouble), ("registry", status.registry_trouble), ("store", status.store_trouble))
+        troubles = (("source", status.source_trouble), ("reader", status.reader_trouble), ("store", status.store_trouble))
         for where, trouble in troubles:
             if trouble is not None:
                 yield f"{where}: {self._problem_text(trouble)}"

@@ -19,7 +19,8 @@ from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import SourceError, StreammetricsError
 from streammetrics.events.event_time import FOREVER
-from streammetrics.events.model import PartsDecoder
+from streammetrics.events.model import PartsDecoder, RecordPart
+from streammetrics.events.record import Later
 from streammetrics.events.sharding import RecordDecoder, of_shard
 from streammetrics.offline.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
 from streammetrics.runtime.consume.consumer import Worker
@@ -75,7 +76,7 @@ class ReplayWorker:
         self._watch = watch = ExperimentWatch()
 
         def prepared(decode: PartsDecoder) -> RecordDecoder:
-            watched = watch.around(decode)
+            watched = watch.around(_without_wait(decode))
             return watched if shards == 1 else of_shard(watched, shard, shards)
 
         self._refusals = FirstRefusals(FileDeadLetters(letters, source.cut))
@@ -122,6 +123,18 @@ class ReplayWorker:
         unfinished = [FinalPane(start_ms, pane) for start_ms, pane in self._worker.unfinished_panes()]
         self._worker.finish()
         return unfinished
+
+
+def _without_wait(decode: PartsDecoder) -> PartsDecoder:
+    """Return a decoder that ends the replay where a reader asks to wait."""
+
+    def read(value: bytes | None) -> Sequence[RecordPart]:
+        try:
+            return decode(value)
+        except Later as later:
+            raise StreammetricsError(f"a record cannot be read now: {later}", "replay again when its reader can read it") from later
+
+    return read
 
 
 def _worker_rules(settings: Settings) -> WorkerRules:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import msgspec
 
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.engine.rules import EngineRules
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Impression
@@ -64,7 +64,7 @@ class Cutter:
         self._shards, self._size, self._has_lines = shards, size, has_lines
         self._jump_ms, self._future_ms = rules.jump_ms, rules.future_ms
 
-    def slices(self, records: Iterable[Record], decode: Decoder) -> Iterator[Slice]:
+    def slices(self, records: Iterable[InputRecord], decode: Decoder) -> Iterator[Slice]:
         """Yield the slices of a block, at least one. `records` are all of its lines, blank ones too."""
         lines, remaining = 0, iter(records)
         while True:
@@ -75,7 +75,7 @@ class Cutter:
             if len(part) < self._size:
                 return
 
-    def _slice(self, records: list[Record], lines: int, decode: Decoder) -> Slice:
+    def _slice(self, records: list[InputRecord], lines: int, decode: Decoder) -> Slice:
         shards, future_ms = self._shards, self._future_ms
         rows: dict[int, SliceRows] = defaultdict(SliceRows)
         movers = Movers(self._jump_ms, shards)

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from streammetrics.config import Settings
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.offline.spark.arrow_rows import rows_as_json
 from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
@@ -96,13 +96,13 @@ class CutRecords:
             values = rows_as_json(arrow, names[2:], columns[2:])
             yield from zip(columns[0].to_pylist(), columns[1].to_pylist(), values, strict=True)
 
-    def _numbered(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Record]:
+    def _numbered(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[InputRecord]:
         if self.names.kind == "records":
             for _, _, offset, stamp, value in rows:
-                yield Record(offset, stamp, value)
+                yield InputRecord(offset, stamp, value)
         else:
             for number, (_, _, value) in enumerate(rows):
-                yield Record(number, -1, value[:-1] if value.endswith(b"\r") else value)
+                yield InputRecord(number, -1, value[:-1] if value.endswith(b"\r") else value)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.connectors.store import PendingDueUsers, PendingUsers
 from streammetrics.runtime.consume.chunk import Chunk
 
@@ -27,23 +27,62 @@ class Prefetched(NamedTuple):
 
 
 @dataclass(slots=True)
+class Wait:
+    """An input whose next record cannot be read yet: its records, since when (monotonic seconds), how often it was tried, and why."""
+
+    records: list[Sequence[InputRecord]]
+    since_seconds: float
+    tries: int
+    reason: str
+
+
+@dataclass(slots=True)
 class Backlog:
     """Records in the order in which steps process them."""
 
-    records: deque[tuple[int, Sequence[Record]]] = field(default_factory=deque)
+    records: deque[tuple[int, Sequence[InputRecord]]] = field(default_factory=deque)
     """Topic index and raw records of each chunk."""
     prefetched: deque[Prefetched] = field(default_factory=deque)
     """Chunks from the front of `records` on that are decoded already."""
+    waits: dict[int, Wait] = field(default_factory=dict)
+    """The inputs that wait for their reader, by topic index. Their records are not in `records`."""
     due: PendingDueUsers | None = None
     """Due users that were requested for the next step."""
 
     def __bool__(self) -> bool:
         return bool(self.records)
 
-    def add(self, topic: int, records: Sequence[Record], chunk_records_max: int) -> None:
+    def add(self, topic: int, records: Sequence[InputRecord], chunk_records_max: int) -> None:
         """Append polled records as chunks."""
-        for start in range(0, len(records), chunk_records_max):
-            self.records.append((topic, records[start : start + chunk_records_max]))
+        chunks = [records[start : start + chunk_records_max] for start in range(0, len(records), chunk_records_max)]
+        if topic in self.waits:
+            self.waits[topic].records += chunks
+        else:
+            self.records += [(topic, chunk) for chunk in chunks]
+
+    def wait(self, ready: int, reason: str, now_seconds: float) -> None:
+        """Let the input of the first chunk wait from the record after the `ready` first ones on. All its later records wait, too."""
+        topic, records = self.records[0]
+        chunks = [records[ready:], *[chunk for index, chunk in list(self.records)[1:] if index == topic]]
+        kept = [(index, chunk) for index, chunk in list(self.records)[1:] if index != topic]
+        self.records = deque([(topic, records[:ready]), *kept] if ready else kept)
+        self.prefetched.clear()
+        before = self.waits.get(topic)
+        if before is None or ready:
+            self.waits[topic] = Wait(chunks, now_seconds, 1, reason)
+        else:
+            self.waits[topic] = Wait(chunks, before.since_seconds, before.tries + 1, reason)
+
+    def try_again(self) -> None:
+        """Append the records of waiting inputs. Those of their inputs that are left over come before them, newer ones after them."""
+        for topic, wait in self.waits.items():
+            self.records += [(topic, chunk) for chunk in wait.records]
+            wait.records = []
+
+    def read(self, topic: int) -> None:
+        """Note that the next record of an input could be read: it does not wait, unless records of it do."""
+        if topic in self.waits and not self.waits[topic].records:
+            del self.waits[topic]
 
     def decoded_head(self) -> Chunk | None:
         """Return the first chunk if it was decoded early."""
@@ -57,7 +96,7 @@ class Backlog:
         if rest is not None:
             self.records.appendleft((rest.batch.topic, rest.records))
 
-    def to_prefetch(self, chunks_max: int) -> Iterator[tuple[int, Sequence[Record]]]:
+    def to_prefetch(self, chunks_max: int) -> Iterator[tuple[int, Sequence[InputRecord]]]:
         """Return the chunks after the first one that were not prefetched, at most `chunks_max` together with those that were."""
         return islice(self.records, 1 + len(self.prefetched), 1 + chunks_max)
 
@@ -69,4 +108,5 @@ class Backlog:
         """Drop all records and requests."""
         self.records.clear()
         self.prefetched.clear()
+        self.waits.clear()
         self.due = None

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.engine.batch import Batch, Decoded
 
 
 class Chunk(NamedTuple):
     """Records of one input for one step: decoded, and raw for the dead letters."""
 
-    records: Sequence[Record]
+    records: Sequence[InputRecord]
     batch: Batch
     sizes: Sequence[int]
     """Bytes of each record."""
     total_bytes: int
 
     @classmethod
-    def of(cls, topic: int, records: Sequence[Record], decoded: Sequence[Decoded]) -> Chunk:
+    def of(cls, topic: int, records: Sequence[InputRecord], decoded: Sequence[Decoded]) -> Chunk:
         sizes = [len(record[2] or b"") for record in records]
         return cls(records, Batch(topic, decoded, records[-1].offset + 1), sizes, sum(sizes))
 

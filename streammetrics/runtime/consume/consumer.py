@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 import structlog
 
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.errors import GaveUp, SourceError, StoreError
 from streammetrics.events.event_time import FOREVER
 from streammetrics.runtime.consume.commit_room import CommitRoom
@@ -160,7 +160,7 @@ class Worker:
             self.status.rebalances += 1
         log.info("tasks reassigned", lost=sorted(dropped - assigned), kept=sorted(dropped & assigned), gained=sorted(assigned - dropped))
 
-    def _take_records(self, task: OwnedTask, origin: Input, records: Sequence[Record]) -> None:
+    def _take_records(self, task: OwnedTask, origin: Input, records: Sequence[InputRecord]) -> None:
         topic = task.inputs.index(origin)
         task.backlog.add(topic, records, CHUNK_RECORDS_MAX)
         task.activity.records_came(topic)
@@ -222,26 +222,32 @@ class Worker:
         status, states = self.status, [task.state for task in self.tasks.values()]
         status.store_trouble = self._outages["store"].trouble
         status.source_trouble = self._source_trouble()
-        status.registry_trouble = self._registry_trouble()
+        status.reader_trouble = self._reader_trouble()
         status.group_conflict = self.runner.rivals.conflict(self.clock.monotonic()) or self.source.health.conflict
         status.quota = self.source.health.quota
         status.client_rebuilds = self.source.health.rebuilds
         is_standby = not states and status.beat_seconds - status.started_seconds > self.rules.fenced_wait_seconds
         all_claimed = bool(states) and all(state is not None for state in states)
-        has_trouble = status.store_trouble or status.source_trouble or status.registry_trouble
+        has_trouble = status.store_trouble or status.source_trouble or status.reader_trouble
         status.ready = not has_trouble and (all_claimed or is_standby)
         status.cached_users = sum(len(state.sessions.users) for state in states if state is not None)
         self._lag.update(self.tasks.values(), self.source.ends())
 
-    def _registry_trouble(self) -> Trouble | None:
-        """Return why records wait for their schemas; None while the registry answers."""
-        wait = self.source.health.schemas
-        if wait is None or not (wait.inputs and wait.failures):
-            return None
+    def _reader_trouble(self) -> Trouble | None:
+        """Return why inputs wait for their reader; None if none does."""
+        waits = [
+            Trouble(wait.since_seconds, wait.tries, f"{task.inputs[topic].topic} [{task.number}] waits: {wait.reason}")
+            for task in self.tasks.values()
+            for topic, wait in task.backlog.waits.items()
+        ]
+        schemas = self.source.health.schemas
+        if schemas is not None and schemas.inputs and schemas.failures:
+            waits.append(Trouble(schemas.since, schemas.failures, schemas.error))
+        trouble = min(waits, key=lambda each: each.since_seconds, default=None)
         limit = self.rules.retry_seconds_max
-        if limit and self.clock.monotonic() - wait.since > limit:
-            raise GaveUp(f"inputs have waited for schemas for more than worker.retry_seconds_max = {limit} s: {wait.error}")
-        return Trouble(wait.since, wait.failures, wait.error)
+        if trouble is not None and limit and self.clock.monotonic() - trouble.since_seconds > limit:
+            raise GaveUp(f"inputs have waited for more than worker.retry_seconds_max = {limit} s: {trouble.message}")
+        return trouble
 
     def _source_trouble(self) -> Trouble | None:
         """Return what is wrong with the source. If it is unreachable, that is the cause of all other failures."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streammetrics.connectors.clock import Clock
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.runtime.consume.owned_task import OwnedTask
 from streammetrics.runtime.status import ProcessStatus
 
@@ -22,7 +22,7 @@ class LagTracker:
         self._fresh_seconds: dict[Input, float] = {}
         """Monotonic time when the last record read was written, or when the input was last seen at its end."""
 
-    def records_came(self, origin: Input, last: Record) -> None:
+    def records_came(self, origin: Input, last: InputRecord) -> None:
         """Note the last record that was read of an input."""
         stamp = last.timestamp_ms
         age_seconds = max(0.0, (self._clock.wall_ms() - stamp) / 1_000) if stamp >= 0 else 0.0

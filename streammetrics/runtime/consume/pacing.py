@@ -1,4 +1,4 @@
-"""Which inputs of a task must wait: all while it cannot use records, and those too far ahead of a slower one. Pure."""
+"""Which inputs of a task must wait: all while it cannot use records, and those too far ahead or not readable yet. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def inputs_to_pause(task: OwnedTask, skew_ms_max: int) -> frozenset[Input]:
     """Return the inputs of a task that must be paused now."""
     if task.retry.is_failing or task.state is None:
         return frozenset(task.inputs)
-    return frozenset(_too_far_ahead(task, task.state, skew_ms_max))
+    return frozenset([*_too_far_ahead(task, task.state, skew_ms_max), *[task.inputs[topic] for topic in task.backlog.waits]])
 
 
 def _too_far_ahead(task: OwnedTask, state: TaskState, skew_ms_max: int) -> list[Input]:

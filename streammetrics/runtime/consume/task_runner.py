@@ -7,6 +7,7 @@ flight at most; later events are processed meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
@@ -16,10 +17,12 @@ import structlog
 
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.dead_letters import DeadLetterSink
-from streammetrics.connectors.source import LogIds, Record, Source
+from streammetrics.connectors.source import InputRecord, LogIds, Source
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
+from streammetrics.engine.batch import Decoded
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import StoreError
+from streammetrics.events.record import Later
 from streammetrics.events.sharding import RecordDecoder
 from streammetrics.runtime.consume.chunk import Chunk
 from streammetrics.runtime.consume.claims import Claims
@@ -94,8 +97,9 @@ class TaskRunner:
         if task.state is None:
             self._claim(task)
             return True
+        task.backlog.try_again()
         while task.backlog:
-            chunk: Chunk | None = self._next_chunk(task)
+            chunk = self._next_chunk(task)
             while chunk is not None:
                 chunk = self._process(task, chunk)
                 if chunk is not None:
@@ -165,14 +169,35 @@ class TaskRunner:
             self._commit(task)
         log.info("task claimed", task=task.number, epoch=epoch, seq=seq, offsets=state.progress.offsets)
 
-    def _next_chunk(self, task: OwnedTask) -> Chunk:
-        """Return the first chunk of the backlog, which may have been decoded early."""
-        return task.backlog.decoded_head() or self._decode(*task.backlog.records[0])
+    def _next_chunk(self, task: OwnedTask) -> Chunk | None:
+        """Return the first chunk of the backlog, which may have been decoded early. None if its input must wait for its reader."""
+        topic, records = task.backlog.records[0]
+        early = task.backlog.decoded_head()
+        if early is not None:
+            task.backlog.read(topic)
+            return early
+        decoded, later = self._decode(topic, records)
+        if later is None:
+            task.backlog.read(topic)
+        else:
+            task.backlog.wait(len(decoded), str(later), self.clock.monotonic())
+        return Chunk.of(topic, records[: len(decoded)], decoded) if decoded else None
 
-    def _decode(self, topic: int, records: Sequence[Record]) -> Chunk:
-        """Decode records just before they are needed: raw bytes take less memory than events, and events stay in the CPU cache."""
+    def _decode(self, topic: int, records: Sequence[InputRecord]) -> tuple[list[Decoded], Later | None]:
+        """Decode records just before they are needed: raw bytes take less memory than events, and events stay in the CPU cache.
+
+        If a record cannot be read yet, the records before it are returned, and why.
+        """
         decode = self._topic_decoders.get(topic, self.decode)
-        return Chunk.of(topic, records, [(offset, stamp, decode(value)) for offset, stamp, value in records])
+        try:
+            return [(offset, stamp, decode(value)) for offset, stamp, value in records], None
+        except Later as later:
+            found = later
+        decoded: list[Decoded] = []
+        with contextlib.suppress(Later):
+            for offset, stamp, value in records:
+                decoded.append((offset, stamp, decode(value)))
+        return decoded, None if len(decoded) == len(records) else found
 
     def _prefetch(self, task: OwnedTask) -> None:
         """Request the users of later chunks, before the current one is processed."""
@@ -181,7 +206,10 @@ class TaskRunner:
         for topic, records in task.backlog.to_prefetch(PREFETCH_CHUNKS_MAX):
             if decoded_bytes > PREFETCH_BYTES_MAX:
                 return
-            chunk = self._decode(topic, records)
+            decoded, later = self._decode(topic, records)
+            if later is not None:
+                return
+            chunk = Chunk.of(topic, records, decoded)
             decoded_bytes += chunk.total_bytes
             self._users.prefetch(task, chunk, self.engine.needs(task.state, chunk.batch))
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streammetrics.connectors.registry.client import RegistryError, UnknownSchemaError
-from streammetrics.connectors.source import Input, PollResult, Record, SourceHealth
+from streammetrics.connectors.source import Input, InputRecord, PollResult, SourceHealth
 from streammetrics.events.encodings.frames import SchemaRef
 from streammetrics.events.encodings.schema_text import SchemaText
 
@@ -72,5 +72,5 @@ def framed(number: int, body: bytes = b"\x02") -> bytes:
     return b"\x00" + number.to_bytes(4) + body
 
 
-def records(first: int, values: Sequence[bytes | None]) -> list[Record]:
-    return [Record(first + at, 0, value) for at, value in enumerate(values)]
+def records(first: int, values: Sequence[bytes | None]) -> list[InputRecord]:
+    return [InputRecord(first + at, 0, value) for at, value in enumerate(values)]

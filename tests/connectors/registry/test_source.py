@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors.registry.schemas import Schemas
 from streammetrics.connectors.registry.source import SchemaSource, loaded
-from streammetrics.connectors.source import Input, PollResult, Record
+from streammetrics.connectors.source import Input, InputRecord, PollResult
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events.encodings.schema_text import MissingPackageError, SchemaText
 from streammetrics.events.sent_value import SentValue
@@ -28,9 +28,9 @@ class Bench:
         self.inner = FakeSource()
         self.schemas = Schemas(cast(Any, self.registry))
         self.source = SchemaSource(self.inner, self.schemas, ["a", "b"])
-        self.got: dict[Input, list[Record]] = {A: [], B: []}
+        self.got: dict[Input, list[InputRecord]] = {A: [], B: []}
 
-    def send(self, **by_topic: list[Record]) -> None:
+    def send(self, **by_topic: list[InputRecord]) -> None:
         self.inner.results.append(PollResult({Input(topic, 0): sent for topic, sent in by_topic.items()}))
 
     def poll(self) -> PollResult:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.runtime.consume.backlog import Backlog, Prefetched
 from streammetrics.runtime.consume.chunk import Chunk
 
 
-def records(first: int, count: int) -> list[Record]:
-    return [Record(offset, -1, b"{}") for offset in range(first, first + count)]
+def records(first: int, count: int) -> list[InputRecord]:
+    return [InputRecord(offset, -1, b"{}") for offset in range(first, first + count)]
 
 
-def decoded(topic: int, some: list[Record]) -> Chunk:
+def decoded(topic: int, some: list[InputRecord]) -> Chunk:
     return Chunk.of(topic, some, [(record.offset, -1, ()) for record in some])
 
 

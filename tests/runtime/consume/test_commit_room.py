@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.connectors.store import READ_SLICE
 from streammetrics.engine.batch import users_of
 from streammetrics.enrolment.rules import ExperimentRules
@@ -32,7 +32,7 @@ LARGE = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(LARGE_BYTES, 2 
 def chunk_of(records: list[tuple[list[Event | MalformedEvent], int]]) -> Chunk:
     return Chunk.of(
         0,
-        [Record(offset, -1, bytes(size) or None) for offset, (_, size) in enumerate(records)],
+        [InputRecord(offset, -1, bytes(size) or None) for offset, (_, size) in enumerate(records)],
         [(offset, -1, events) for offset, (events, _) in enumerate(records)],
     )
 

@@ -11,8 +11,10 @@ from structlog.testing import capture_logs
 
 from streammetrics.connectors.source import Input
 from streammetrics.engine.task_state import decode_control
-from streammetrics.errors import SourceError, StoreError
+from streammetrics.errors import GaveUp, MalformedEvent, SourceError, StoreError
+from streammetrics.events import Event
 from streammetrics.events.model import Impression
+from streammetrics.events.record import Later
 from streammetrics.runtime.consume.consumer import REPLY_SECONDS
 from tests.support.faults import FaultyStore, HandClock, KeptLetters, Logs, LogSource, SlowNetwork
 from tests.support.machine import engine_of
@@ -26,6 +28,7 @@ from tests.support.worker_bench import (
     Bench,
     NothingArrives,
     assert_exact,
+    decode,
     worker_over,
 )
 
@@ -235,3 +238,87 @@ class TestOutages:
         with pytest.raises(fault):
             bench.turn(100, seconds=1.0)
         assert bench.clock.monotonic() - before > 30
+
+
+class TestRecordsThatCannotBeReadYet:
+    """A reader raises `Later` for some records: their inputs wait there, in order, and others go on."""
+
+    def setup_method(self) -> None:
+        self.blocked: set[bytes] = set()
+        self.bench = Bench()
+        self.bench.replace_worker(topic_decoders=dict.fromkeys(SETTINGS.inputs, self.decode))
+
+    def decode(self, value: bytes | None) -> Sequence[Event | MalformedEvent]:
+        if value in self.blocked:
+            raise Later("the registry is away")
+        return decode(value)
+
+    def block(self, topic: int, offset: int) -> None:
+        self.blocked = {self.bench.logs.of[Input(SETTINGS.inputs[topic], 0)][offset].value or b""}
+
+    def test_the_input_waits_and_says_why(self) -> None:
+        bench = self.bench
+        bench.show(0, 1, 2, 3)
+        bench.click(4, 5)
+        self.block(0, 2)
+        bench.turn(20)
+        assert bench.offsets == [2, 2]
+        trouble = bench.worker.status.reader_trouble
+        assert trouble is not None
+        assert trouble.message == f"{SETTINGS.inputs[0]} [0] waits: the registry is away"
+        assert trouble.failures > 1
+        assert not bench.worker.status.ready
+        assert bench.source.paused == {Input(SETTINGS.inputs[0], 0)}
+
+    def test_when_the_record_can_be_read_the_results_are_those_without_the_wait(self) -> None:
+        bench = self.bench
+        for turn in range(6):
+            bench.show(*range(10 * turn, 10 * turn + 5))
+            bench.click(*range(10 * turn + 5, 10 * turn + 8))
+            self.block(0, 5 * turn + 3)
+            bench.turn(2, seconds=1.0)
+        assert bench.offsets[0] == 28
+        self.blocked = set()
+        bench.turn(20)
+        assert bench.worker.status.reader_trouble is None
+        assert bench.worker.status.ready
+        assert not bench.source.paused
+        assert bench.offsets == [30, 18]
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_a_waiting_input_is_not_idle(self) -> None:
+        bench = self.bench
+        bench.show(0, 1)
+        bench.turn()
+        self.block(0, 1)
+        bench.turn(100, seconds=1.0)
+        assert bench.worker.tasks[0].activity.idle <= {1}
+
+    def test_shutdown_commits_what_was_read_before(self) -> None:
+        bench = self.bench
+        bench.show(0, 1, 2)
+        self.block(0, 1)
+        bench.turn()
+        bench.worker.finish()
+        assert bench.offsets[0] == 1
+
+    def test_a_store_that_fails_meanwhile_loses_no_record(self) -> None:
+        bench = self.bench
+        bench.show(0, 1, 2, 3)
+        self.block(0, 2)
+        bench.store.failures = 1.0
+        bench.turn(5)
+        bench.store.calm()
+        self.blocked = set()
+        bench.turn(10, seconds=5.0)
+        assert bench.offsets[0] == 4
+        assert_exact(bench.store, bench.logs, bench.engine)
+
+    def test_the_worker_gives_up_after_retry_seconds_max(self) -> None:
+        bench = Bench(retry_seconds_max=60.0)
+        bench.replace_worker(topic_decoders=dict.fromkeys(SETTINGS.inputs, self.decode))
+        bench.show(0)
+        self.blocked = {bench.logs.of[Input(SETTINGS.inputs[0], 0)][0].value or b""}
+        bench.turn(10)
+        with pytest.raises(GaveUp, match=r"waited for more than worker.retry_seconds_max = 60.0 s: .* the registry is away"):
+            bench.turn(10, seconds=10.0)

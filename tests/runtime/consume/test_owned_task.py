@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.connectors.store import Claim
 from streammetrics.runtime.consume.commit_room import CommitRoom
 from streammetrics.runtime.consume.owned_task import Assignment, InputActivity, OwnedTask
@@ -31,7 +31,7 @@ def test_a_claim_starts_every_part_again(task: OwnedTask) -> None:
 
 
 def test_dropping_uncommitted_work_keeps_the_assignment(task: OwnedTask) -> None:
-    task.backlog.add(0, [Record(0, -1, b"{}")], 1)
+    task.backlog.add(0, [InputRecord(0, -1, b"{}")], 1)
     task.letters.letters.append(DeadLetter("bad_json", "", INPUTS[0], 0, b"{"))
     assert task.has_uncommitted
     task.drop_uncommitted()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pytest
 
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.connectors.source import Input, Record
+from streammetrics.connectors.source import Input, InputRecord
 from streammetrics.connectors.store import READ_SLICE, Commit, DueQuery, LoadedUsers, PendingUsers
 from streammetrics.engine.engine import Needs
 from streammetrics.runtime.consume.backlog import Prefetched
@@ -21,7 +21,7 @@ from streammetrics.state.tables import StateChanges
 
 STATES = {name: name.encode() * 10 for name in "abc"}
 CHUNK, LATER = (
-    Chunk.of(0, [Record(first, -1, b""), Record(first + 1, -1, b"")], [(first, -1, ()), (first + 1, -1, ())]) for first in (0, 2)
+    Chunk.of(0, [InputRecord(first, -1, b""), InputRecord(first + 1, -1, b"")], [(first, -1, ()), (first + 1, -1, ())]) for first in (0, 2)
 )
 
 

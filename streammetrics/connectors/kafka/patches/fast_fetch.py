@@ -1,4 +1,4 @@
-"""Read fetched records as `Record` tuples, several times faster than the client.
+"""Read fetched records as `InputRecord` tuples, several times faster than the client.
 
 Works around: the client decodes each record field by field and builds an object of thirteen fields. We use three of them.
 Without it: results are the same, and reading takes about four times the processor time per record.
@@ -23,22 +23,22 @@ from kafka.structs import TopicPartition
 
 from streammetrics.connectors.kafka.patches.limited_batches import BatchTooLargeError
 from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.events.sent_value import Headers, SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 
 
-def as_record(read: Any, whole: bool = False) -> Record:
+def as_record(read: Any, whole: bool = False) -> InputRecord:
     """Convert a record that the client read. Records of format 0 have no timestamp and get -1. `whole`: see `FastPartitionRecords`."""
     stamp, value = -1 if read.timestamp is None else read.timestamp, read.value
     if whole:
         value = SentValue.of(value or b"", dict(read.headers or ()), key=read.key, timestamp_ms=stamp)
-    return Record(read.offset, stamp, value)
+    return InputRecord(read.offset, stamp, value)
 
 
 class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # the client has no types
-    """The client's reader of one fetched chunk, which yields `Record`.
+    """The client's reader of one fetched chunk, which yields `InputRecord`.
 
     `whole` reads values as `SentValue`, with key, headers and timestamp. `next_fetch_offset` must be right after every record: a poll may
     stop within a batch.
@@ -46,13 +46,13 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
 
     whole = False
 
-    def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[Record]:
+    def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[InputRecord]:
         try:
             yield from self._unpacked(tp, records)
         except BatchTooLargeError:
             raise BatchTooLargeError(f"the batch of {tp.topic} [{tp.partition}] from offset {self.next_fetch_offset} on") from None
 
-    def _unpacked(self, tp: Any, records: Any) -> Iterator[Record]:
+    def _unpacked(self, tp: Any, records: Any) -> Iterator[InputRecord]:
         last = None
         while (batch := records.next_batch()) is not None:
             last = batch
@@ -97,7 +97,7 @@ class WholePartitionRecords(FastPartitionRecords):
 
 
 def install(consumer: KafkaConsumer, whole: bool = False) -> bool:
-    """Make the consumer's `poll` return `Record`s. Where that is not safe, log why and return False."""
+    """Make the consumer's `poll` return `InputRecord`s. Where that is not safe, log why and return False."""
     try:
         _check()
         fetcher = consumer._fetcher
@@ -124,7 +124,7 @@ def _check() -> None:
     for first in (0, 1):
         stock = Fetcher.PartitionRecords(first, partition, MemoryRecords(data))
         fast = FastPartitionRecords(first, partition, MemoryRecords(data))
-        expected = [Record(record.offset, record.timestamp, record.value) for record in stock.take(2)]
+        expected = [InputRecord(record.offset, record.timestamp, record.value) for record in stock.take(2)]
         if fast.take(2) != expected or not expected or fast.next_fetch_offset != stock.next_fetch_offset:
             raise ValueError(f"the fast reader differs from the client, which reads {expected}")
     for wanted in (False, True):
@@ -134,6 +134,6 @@ def _check() -> None:
                 raise ValueError(f"the fast decoders differ from the client, which reads {expected}")
 
 
-def _rest(record: Record) -> tuple[Headers, bytes | None, int] | None:
+def _rest(record: InputRecord) -> tuple[Headers, bytes | None, int] | None:
     value = record.value
     return (value.headers, value.key, value.timestamp_ms) if type(value) is SentValue else None

@@ -20,7 +20,7 @@ from kafka.errors import CorruptRecordError
 from numpy.typing import NDArray
 
 from streammetrics.connectors.kafka.varints import read_varint, read_varints_at
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from streammetrics.events.sent_value import SentValue
 
 LOG_APPEND_TIME = 1
@@ -28,7 +28,7 @@ COLUMNS_FROM = 128
 """From this number of records on, reading one field of all records at a time is faster than reading record by record."""
 
 
-def records_of(batch: Any, whole: bool = False) -> Iterable[Record]:
+def records_of(batch: Any, whole: bool = False) -> Iterable[InputRecord]:
     """Return the records of a batch. Raises CorruptRecordError at a broken record, after the records before it."""
     if batch.records_count >= COLUMNS_FROM:
         with contextlib.suppress(IndexError, ValueError, CorruptRecordError):  # `walk` finds the broken record and raises
@@ -54,7 +54,7 @@ def whole_value(value: bytes, data: bytes, position: int, key: bytes | None, sta
     return SentValue.of(value, headers, key=key, timestamp_ms=stamp)
 
 
-def columns(batch: Any, whole: bool = False) -> list[Record]:
+def columns(batch: Any, whole: bool = False) -> list[InputRecord]:
     """Decode one field of all records at a time. Raises IndexError, ValueError or CorruptRecordError for a broken batch."""
     batch._maybe_uncompress()
     data = bytes(batch._buffer)
@@ -77,8 +77,8 @@ def columns(batch: Any, whole: bool = False) -> list[Record]:
         keys = [data[first : first + size] if size >= 0 else None for first, size in places]
         rest = zip(values, last.tolist(), keys, stamps, strict=True)
         values = [whole_value(value or b"", data, end, key, stamp) for value, end, key, stamp in rest]
-    make = tuple.__new__  # `Record(…)` ends in this call
-    return [make(Record, fields) for fields in zip((batch.base_offset + deltas).tolist(), stamps, values, strict=True)]
+    make = tuple.__new__  # `InputRecord(…)` ends in this call
+    return [make(InputRecord, fields) for fields in zip((batch.base_offset + deltas).tolist(), stamps, values, strict=True)]
 
 
 def _bounds(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -101,7 +101,7 @@ def _bounds(data: bytes, position: int, count: int) -> tuple[NDArray[np.int64], 
     return np.array(starts), np.array(ends)
 
 
-def walk(batch: Any, whole: bool = False) -> Iterator[Record]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
+def walk(batch: Any, whole: bool = False) -> Iterator[InputRecord]:  # noqa: PLR0912, PLR0915  (a call per number doubles the time)
     """Decode record by record. Each number is first tried with its usual length in bytes. Raises CorruptRecordError."""
     batch._maybe_uncompress()
     data, position, count = bytes(batch._buffer), batch._pos, batch.records_count
@@ -109,7 +109,7 @@ def walk(batch: Any, whole: bool = False) -> Iterator[Record]:  # noqa: PLR0912,
     fixed_ms = batch.max_timestamp if batch.timestamp_type == LOG_APPEND_TIME else None
     if position + count > len(data):
         raise CorruptRecordError(f"the batch at offset {base_offset} claims {count} records in {len(data) - position} bytes")
-    make = tuple.__new__  # `Record(…)` ends in this call
+    make = tuple.__new__  # `InputRecord(…)` ends in this call
     try:
         for _ in range(count):
             raw, more = data[position], data[position + 1]
@@ -158,7 +158,7 @@ def walk(batch: Any, whole: bool = False) -> Iterator[Record]:  # noqa: PLR0912,
                 key = data[key_at : key_at + key_size] if key_size >= 0 else None
                 value = whole_value(value or b"", data, position, key, stamp)
             position = end
-            yield make(Record, (base_offset + delta, stamp, value))
+            yield make(InputRecord, (base_offset + delta, stamp, value))
     except ValueError as error:
         raise CorruptRecordError(str(error)) from error
     except IndexError as error:

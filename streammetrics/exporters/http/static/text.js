@@ -25,7 +25,7 @@ const METRICS = {
   fallback_share: "Lists from a fallback",
 };
 const REASONS = {
-  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", bad_encoding: "does not fit its schema",
+  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", reader: "not readable by its reader", bad_encoding: "does not fit its schema",
   unknown_schema: "its schema is not in the registry",
   bad_type: "no type of event that is read", missing_field: "a field is missing", bad_id: "an id is not usable",
   bad_ts: "the time is not usable", bad_value: "the value is not a number", bad_position: "the positions contradict each other",

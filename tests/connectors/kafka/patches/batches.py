@@ -1,4 +1,4 @@
-"""Record batches of every shape and codec, for the tests of `record_batches` and `fast_fetch`."""
+"""Batches of records of every shape and codec, for the tests of `record_batches` and `fast_fetch`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka import codec as codecs
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 
 PLACE = TopicPartition("events", 0)
 CODECS = [0, 1] + [number for number, has in ((2, codecs.has_snappy), (3, codecs.has_lz4), (4, codecs.has_zstd)) if has()]
@@ -47,7 +47,7 @@ def read_all(reader: type, data: bytes, first: int, at_once: int) -> tuple[list[
     next_offsets = []
     while part:
         for record in part.take(at_once):
-            stamp = record.timestamp_ms if isinstance(record, Record) else record.timestamp
+            stamp = record.timestamp_ms if isinstance(record, InputRecord) else record.timestamp
             records.append((record.offset, stamp, record.value))
         next_offsets.append(part.next_fetch_offset)
     return records, next_offsets

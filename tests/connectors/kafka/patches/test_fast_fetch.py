@@ -15,7 +15,7 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from streammetrics.connectors.kafka.patches import fast_fetch, record_batches
 from streammetrics.connectors.kafka.patches.fast_fetch import FastPartitionRecords, as_record
-from streammetrics.connectors.source import Record
+from streammetrics.connectors.source import InputRecord
 from tests.connectors.kafka.patches.batches import CODECS, PLACE, RecordFields, batch_of, read_all, record_lists
 
 
@@ -78,7 +78,7 @@ class TestEquality:
         data = bytes(builder.records()._buffer)
         stock = Fetcher.PartitionRecords(7, PLACE, MemoryRecords(data))
         stamps = [1_000 + number if magic else -1 for number in range(5)]  # format 0 has no timestamps
-        expected = [Record(7 + number, stamps[number], b"v%d" % number) for number in range(5)]
+        expected = [InputRecord(7 + number, stamps[number], b"v%d" % number) for number in range(5)]
         assert FastPartitionRecords(7, PLACE, MemoryRecords(data)).take(10) == expected
         assert [as_record(record) for record in stock.take(10)] == expected
 
@@ -101,7 +101,7 @@ class TestInstall:
 
     @pytest.mark.parametrize("way", ["records_of", "columns"])
     def test_a_client_that_reads_something_else_stays_unchanged(self, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(fast_fetch, way, lambda batch: [Record(0, 0, b"something else")])
+        monkeypatch.setattr(fast_fetch, way, lambda batch: [InputRecord(0, 0, b"something else")])
         consumer = self.Consumer()
         assert not fast_fetch.install(consumer)
         assert "PartitionRecords" not in vars(consumer._fetcher)

@@ -1,0 +1,120 @@
+"""Loads readers: Python functions that `events.reader` names. This is the only place that runs code of the configuration's.
+
+A reader is in a file beside the configuration (`reader.py:read`), in an installed module (`package.module:read`), or ships with the
+package (`segment`). Its digest is that of its file, so it changes with each change of the reader.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+from streammetrics.config import Settings
+from streammetrics.config.results import NATIVE
+from streammetrics.errors import ConfigError, Problem, StreammetricsError
+from streammetrics.events.reader import Reader
+
+KEY = "events.reader"
+SHIPPED = "streammetrics.readers"
+NOT_READERS = ("__init__", "times", "registry")
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSource:
+    """Where a reader is, and its source if it is a file: processes of other machines need nothing else.
+
+    `module` is empty for a file.
+    """
+
+    where: str
+    path: str
+    content: bytes
+    module: str
+    function: str
+
+    @property
+    def digest(self) -> str:
+        return f"{self.function}:{hashlib.sha256(self.content).hexdigest()[:12]}"
+
+
+def shipped_readers() -> list[str]:
+    """Return the names of the readers that ship with the package."""
+    folder = Path(__file__).parent.parent / "readers"
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in NOT_READERS and not path.stem.startswith("_"))
+
+
+def reader_source(settings: Settings, topic: str) -> ReaderSource | None:
+    """Return the source of the reader of a topic, or of a file by its path; None for native events. Raises ConfigError."""
+    where = settings.events.reader_of(topic)
+    return None if where == NATIVE else _source(where)
+
+
+def load_reader(source: ReaderSource) -> Reader:
+    """Return the function of a reader. Its file runs once in a process. Raises ConfigError."""
+    try:
+        module = importlib.import_module(source.module) if source.module else _module(source.path, source.content)
+        read: Reader = getattr(module, source.function)
+        if not callable(read):
+            raise TypeError(f"{source.function} is no function")
+    except StreammetricsError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _problem(source.where, f"cannot be loaded: {_text(error, source.path)}") from error
+    return read
+
+
+def _source(where: str) -> ReaderSource:
+    place, _, function = where.rpartition(":")
+    if not place:
+        if where not in shipped_readers():
+            names = ", ".join([*shipped_readers(), NATIVE])
+            raise _problem(where, f"is no reader; write reader.py:read, package.module:read, or one of {names}")
+        place, function = f"{SHIPPED}.{where}", "read"
+    is_file = place.endswith(".py")
+    path = place if is_file else _module_path(where, place)
+    try:
+        return ReaderSource(where, path, Path(path).read_bytes(), "" if is_file else place, function)
+    except OSError as error:
+        raise _problem(where, f"cannot be read: {error.strerror or error}; a path is taken from the folder of the configuration") from None
+
+
+def _module_path(where: str, module: str) -> str:
+    try:
+        spec = importlib.util.find_spec(module)
+    except (Exception, SystemExit) as error:
+        raise _problem(where, f"cannot be loaded: {type(error).__name__}: {error}") from error
+    if spec is None or not spec.has_location or spec.origin is None:
+        raise _problem(where, f"there is no module {module}; install it, or name a file that ends in .py")
+    return spec.origin
+
+
+@lru_cache(maxsize=64)
+def _module(path: str, content: bytes) -> ModuleType:
+    """Run the file of a reader. No file of bytecode is written, because an old one could be used by mistake."""
+    module = ModuleType(f"streammetrics_reader_{hashlib.sha256(content).hexdigest()[:12]}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # dataclasses look there
+    exec(compile(content, path, "exec"), module.__dict__)
+    return module
+
+
+def _text(error: BaseException, path: str) -> str:
+    """Return an error, and the line of the reader's file that raised it."""
+    line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else None
+    step = error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == path:
+            line = step.tb_lineno
+        step = step.tb_next
+    what = error.msg if isinstance(error, SyntaxError) else error
+    return f"{type(error).__name__}: {what}" + (f", {Path(path).name}:{line}" if line else "")
+
+
+def _problem(where: str, rule: str) -> ConfigError:
+    return ConfigError([Problem(KEY, where, rule)])
