@@ -57,14 +57,7 @@ export const roundCountText = (value) => (!isNumber(value) ? MISSING : value < 1
 /** A count with its noun. The plural ends in s. */
 export const countedText = (count, what) => `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
 const twoDigits = new Intl.NumberFormat("en", { maximumSignificantDigits: 2 });
-/** A count with two digits, for what is not known better. */
-export const roundedText = (value) => twoDigits.format(value);
 export const percentText = (share) => `${twoDigits.format(100 * share)}\u00a0%`;
-/** A time to wait, in minutes, hours or days, with two digits. */
-export function hoursText(hours) {
-  const [amount, unit] = hours < 1 ? [60 * hours, "minutes"] : hours < 48 ? [hours, "hours"] : [hours / 24, "days"];
-  return `${twoDigits.format(amount)} more ${unit}`;
-}
 const WORDS_OF = { name: (text) => new Name(text), measure: (text) => metricText(...text.split("@")), number: (text) => text.replace(/ (?=%)/g, "\u00a0") };
 export const valueText = (value) => (isNumber(value) ? value.toFixed(4) : MISSING);
 
