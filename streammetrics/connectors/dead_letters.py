@@ -31,6 +31,10 @@ class DeadLetter(NamedTuple):
         return f"{self.input.topic}:{self.input.partition}:{self.offset}"
 
 
+def ignored(letter: DeadLetter) -> None:
+    """Do nothing with a letter."""
+
+
 class DeadLetterSink(Protocol):
     """Where dead letters are kept."""
 

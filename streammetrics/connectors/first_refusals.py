@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink
+from streammetrics.connectors.dead_letters import DeadLetter, DeadLetterSink, ignored
 
 REFUSALS_MAX: Final = 1_000
 """Pairs of topic and reason that are remembered."""
 
 
-def _nothing(letter: DeadLetter) -> None:
-    """Do nothing."""
-
-
 class FirstRefusals:
     """Passes letters on to a sink. `on_first` is called once for each topic and reason, in the order of the letters."""
 
-    def __init__(self, sink: DeadLetterSink, on_first: Callable[[DeadLetter], None] = _nothing) -> None:
+    def __init__(self, sink: DeadLetterSink, on_first: Callable[[DeadLetter], None] = ignored) -> None:
         self._sink, self._on_first = sink, on_first
         self.letters: dict[tuple[str, str], DeadLetter] = {}
         """The first letters by topic and reason, without their raw bytes."""

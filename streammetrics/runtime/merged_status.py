@@ -18,6 +18,7 @@ def snapshot(status: ProcessStatus) -> ProcessStatus:
         commit_times=CommitTimes(times.count, times.sum_seconds, list(times.buckets)),
         commits=Counter(dict(status.commits)),
         records=Counter(dict(status.records)),
+        dead_letters_lost=Counter(dict(status.dead_letters_lost)),
         lag_records=dict(status.lag_records),
         lag_seconds=dict(status.lag_seconds),
     )
@@ -36,6 +37,7 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
     merged.rebalances = sum(each.rebalances for each in everyone)
     merged.client_rebuilds = sum(each.client_rebuilds for each in everyone)
     merged.dead_letters = sum(each.dead_letters for each in everyone)
+    merged.dead_letters_lost = sum((each.dead_letters_lost for each in everyone), Counter())
     merged.commit_times = _sum([each.commit_times for each in everyone])
     merged.paused_inputs = sum(each.paused_inputs for each in running)
     merged.cached_users = sum(each.cached_users for each in running)

@@ -93,6 +93,8 @@ class ProcessStatus:
     rebalances: int = 0
     client_rebuilds: int = 0
     dead_letters: int = 0
+    dead_letters_lost: Counter[str] = field(default_factory=Counter)
+    """Dead letters that their topic refuses in every form, by the topic of their records."""
     results: Counter[str] = field(default_factory=Counter)
     """Records of results: sent, and failed writes; empty without a topic for them."""
     records: Counter[str] = field(default_factory=Counter)

@@ -67,6 +67,47 @@ def test_a_letter_too_large_for_the_topic_is_cut_and_marked(kafka_broker: KafkaB
     assert found[b"clicks:0:2"].value == b"small"
 
 
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("refused", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("configs", "value", "timestamp_ms"),
+    [
+        ({"message.timestamp.before.max.ms": str(DAY_MS)}, b"old", 1),
+        ({"message.timestamp.after.max.ms": str(DAY_MS)}, b"ahead", 4_000_000_000_000),
+        ({"max.message.bytes": "100000"}, b"x" * 200_000, -1),
+        ({"max.message.bytes": "100000", "message.timestamp.before.max.ms": str(DAY_MS)}, b"x" * 200_000, 1),
+    ],
+    ids=["a time before", "a time after", "a size", "both"],
+)
+def test_letters_that_a_topic_refuses_as_they_are_are_written_in_another_form(
+    kafka_broker: KafkaBroker, topic_name: str, configs: Mapping[str, str], value: bytes, timestamp_ms: int, refused: int
+) -> None:
+    kafka_broker.create_topic(topic_name, configs=dict(configs))
+    lost: list[DeadLetter] = []
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name, lost.append)
+    bad = [DeadLetter("late", "", Input("clicks", 0), offset, value, timestamp_ms) for offset in range(refused)]
+    good = [DeadLetter("late", "", Input("clicks", 0), offset, b"good") for offset in range(refused, 5)]
+    letters.write(bad + good)
+    records = {int(record.key.split(b":")[-1]): record.value for record in read_letters(kafka_broker, topic_name, 5)}
+    letters.close()
+    assert records == {**dict.fromkeys(range(refused), value[:CUT_VALUE_BYTES]), **dict.fromkeys(range(refused, 5), b"good")}
+    assert lost == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_letters_that_a_topic_refuses_in_every_form_are_lost_and_counted(kafka_broker: KafkaBroker, topic_name: str, count: int) -> None:
+    kafka_broker.create_topic(topic_name, configs={"max.message.bytes": "1000"})
+    lost: list[DeadLetter] = []
+    letters = KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name, lost.append)
+    bad = [DeadLetter("late", "", Input("clicks", 0), offset, b"x" * 20_000) for offset in range(count)]
+    letters.write([*bad, DeadLetter("late", "", Input("clicks", 0), count, b"good")])
+    assert [record.value for record in read_letters(kafka_broker, topic_name, 1)] == [b"good"]
+    letters.close()
+    assert lost == bad
+
+
 def test_a_missing_topic_and_an_input_topic_are_refused(kafka_broker: KafkaBroker, topic_name: str) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         KafkaDeadLetters(settings_for(kafka_broker, "input"), topic_name)

@@ -20,6 +20,7 @@ def worker(place: Input, *, ready: bool = True, beat: float = 50.0, commits: int
     status.paused_inputs, status.cached_users = 1, 7
     status.lag_records, status.lag_seconds = {place: 5}, {place: 0.5}
     status.records[place.topic] = 100
+    status.dead_letters_lost[place.topic] = 1
     status.commits["written"] = commits
     for _ in range(commits):
         status.commit_times.observe(0.02)
@@ -30,7 +31,7 @@ def test_counters_of_running_and_ended_processes_are_summed() -> None:
     merged = ProcessStatus()
     update_merged(merged, [worker(ONE), worker(OTHER)], [worker(ONE)], expected=2)
     assert (merged.rebalances, merged.client_rebuilds, merged.dead_letters) == (3, 6, 9)
-    assert (merged.commits["written"], merged.records["events"]) == (6, 300)
+    assert (merged.commits["written"], merged.records["events"], merged.dead_letters_lost["events"]) == (6, 300, 3)
     assert merged.commit_times.count == merged.commit_times.buckets[-1] == 6
     assert merged.commit_times.sum_seconds == pytest.approx(0.12)
 

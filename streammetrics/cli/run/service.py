@@ -16,6 +16,7 @@ from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.run.startup import Startup, Stopped
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
+from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.first_refusals import FirstRefusals
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.partitioner import misplaced_keys
@@ -132,7 +133,7 @@ class _Process:
             stack.callback(source.close)
             reading = with_schemas(source, settings)
             stack.callback(reading.close)
-            letters = startup.reached("source", lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic))
+            letters = startup.reached("source", lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic, self._count_lost))
             stack.callback(letters.close)
             partitions = source.partitions
             startup.announce(store, partitions)
@@ -157,3 +158,6 @@ class _Process:
                 )
             )
             worker.run(self.stop)
+
+    def _count_lost(self, letter: DeadLetter) -> None:
+        self.status.dead_letters_lost[letter.input.topic] += 1

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import structlog
-from kafka.errors import InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from kafka.errors import InvalidRecordError, InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from streammetrics.connectors.dead_letters import DeadLetter
+from streammetrics.connectors.dead_letters import DeadLetter, ignored
 from streammetrics.connectors.kafka.client import KafkaConnection, describe_error, require_reachable
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.producer import new_producer
@@ -32,8 +32,11 @@ UNKNOWN_TIME = -1
 """The client then takes the time of this machine."""
 
 
-SENT_TOGETHER = "part of a batch"
-"""The client says this of valid records that were sent together with an invalid one."""
+REFUSALS: Final = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidTimestampError, InvalidRecordError)
+"""Errors of single records. A topic that refuses a record refuses all that were sent with it. The client gives most of them another
+error than the topic meant, so the errors of a batch do not say which record is wrong, nor why."""
+SENT_TOGETHER: Final = "part of a batch"
+"""The client says this, in an error of no class of its own, of valid records that were sent together with an invalid one."""
 
 
 class _Part(NamedTuple):
@@ -53,24 +56,18 @@ class _Part(NamedTuple):
         return self._replace(timestamp_ms=timestamp_ms)
 
 
-class _Refused(NamedTuple):
-    """Letters that the topic refuses."""
-
-    too_large: list[_Part]
-    wrong_time: list[_Part]
-
-
 class KafkaDeadLetters:
     """A `DeadLetterSink` that writes to a topic. With an empty topic name it writes nothing.
 
     A letter's key is `topic:partition:offset` and its value is the raw bytes. Its headers are `reason`, `detail`, `topic`, `partition`
     and `offset` as UTF-8 text, and those of its record if that was read with them. It has the timestamp of its record, unless the topic
-    refuses that one. A value that is too large for the topic is cut, so that one record cannot stop the stream. The header `value_bytes`
-    then gives its full length. The constructor raises SourceError, or ConfigError when the topic is missing.
+    refuses that one. A value that is too large for the topic is cut. The header `value_bytes` then gives its full length. A letter that
+    the topic refuses in every form is lost, so that one record cannot stop the stream: `on_lost` is called with it, and the log says why.
+    The constructor raises SourceError, or ConfigError when the topic is missing.
     """
 
-    def __init__(self, settings: KafkaConnection, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, settings: KafkaConnection, topic: str, on_lost: Callable[[DeadLetter], None] = ignored) -> None:
+        self._topic, self._on_lost = topic, on_lost
         self._producer: Any = None
         if not topic:
             return
@@ -98,39 +95,35 @@ class KafkaDeadLetters:
         if self._producer is None:
             return
         for batch in _batches(letters):
-            refused = self._send([_Part(letter, _headers(letter), _plain(letter.value), letter.timestamp_ms) for letter in batch])
-            if refused.too_large:
-                log.warning("dead letters that are too large for their topic were cut", letters=len(refused.too_large), topic=self._topic)
-                cut = self._send([part.cut() for part in refused.too_large])
-                if cut.too_large:
-                    raise SourceError(
-                        f"topic {self._topic!r} does not accept dead letters of {CUT_VALUE_BYTES} bytes", "raise its max.message.bytes"
-                    )
-                refused.wrong_time.extend(cut.wrong_time)
-            if refused.wrong_time:
-                self._send_at_other_times(refused.wrong_time)
+            parts = [_Part(letter, _headers(letter), _plain(letter.value), letter.timestamp_ms) for letter in batch]
+            for part, _ in self._send(parts):
+                self._send_alone(part)
 
-    def _send_at_other_times(self, parts: Iterable[_Part]) -> None:
-        """Write letters with timestamps that the topic refuses. One of them makes the topic refuse all that were sent with it.
-
-        So each is sent alone: with its record's own time, then with the time of this machine, then with 0.
-        """
-        for part in parts:
-            for timestamp_ms in (part.timestamp_ms, UNKNOWN_TIME, 0):
-                refused = self._send([part.at(timestamp_ms)])
-                if refused.too_large:
-                    refused = self._send([part.cut().at(timestamp_ms)])
-                if not (refused.too_large or refused.wrong_time):
+    def _send_alone(self, part: _Part) -> None:
+        """Send a letter of a refused batch: with the time of its record, then with that of this machine, then with 0; cut if need be."""
+        error: KafkaError | None = None
+        for timestamp_ms in (part.timestamp_ms, UNKNOWN_TIME, 0):
+            for form in (part, part.cut()):
+                refused = self._send([form.at(timestamp_ms)])
+                if not refused:
+                    return
+                ((_, error),) = refused
+                if not isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
                     break
-            else:
-                raise SourceError(
-                    f"topic {self._topic!r} accepts no timestamp of a dead letter",
-                    "raise its message.timestamp.before.max.ms and message.timestamp.after.max.ms",
-                )
+        letter = part.letter
+        log.error(
+            "a dead letter is lost: its topic refuses it",
+            topic=self._topic,
+            reason=describe_error(error),
+            record=letter.key,
+            refused_because=letter.reason,
+            fix=f"raise max.message.bytes of the topic to {2 * CUT_VALUE_BYTES} or more, and its message.timestamp.before.max.ms",
+        )
+        self._on_lost(letter)
 
-    def _send(self, parts: Iterable[_Part]) -> _Refused:
-        """Send letters and wait for the acknowledgements. Returns those that the topic refuses."""
-        sent, refused = [], _Refused([], [])
+    def _send(self, parts: Iterable[_Part]) -> list[tuple[_Part, KafkaError]]:
+        """Send letters and wait for the acknowledgements. Returns those that the topic refuses. Raises SourceError."""
+        sent, refused = [], []
         try:
             for part in parts:
                 packed = [(name, text.encode("utf-8", "backslashreplace")) for name, text in part.headers.items()] + _own_headers(part)
@@ -141,12 +134,10 @@ class KafkaDeadLetters:
             for part, future in sent:
                 try:
                     future.get(timeout=WRITE_MS_MAX / 1_000)
-                except (MessageSizeTooLargeError, RecordListTooLargeError):
-                    refused.too_large.append(part)
                 except KafkaError as error:
-                    if not isinstance(error, InvalidTimestampError) and SENT_TOGETHER not in str(error):
+                    if not isinstance(error, REFUSALS) and SENT_TOGETHER not in str(error):
                         raise
-                    refused.wrong_time.append(part)
+                    refused.append((part, error))
         except (KafkaError, AssertionError) as error:
             raise SourceError(f"dead letters cannot be written to topic {self._topic!r}: {describe_error(error)}") from error
         return refused

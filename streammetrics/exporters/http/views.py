@@ -70,6 +70,7 @@ class Pulse(Published, frozen=True):
     rebalances: Count
     client_rebuilds: Count
     dead_letters: Count
+    dead_letters_lost: Count
 
 
 def _wall_ms() -> int:
@@ -181,6 +182,7 @@ class HttpViews:
             rebalances=status.rebalances,
             client_rebuilds=status.client_rebuilds,
             dead_letters=status.dead_letters,
+            dead_letters_lost=status.dead_letters_lost.total(),
         )
 
     def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START, stage: str | None = None) -> GateAnswer | None:

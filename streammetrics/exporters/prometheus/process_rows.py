@@ -45,6 +45,8 @@ def _loop_rows(status: ProcessStatus) -> Iterator[SampleRow]:
     yield SampleRow("streammetrics_rebalances_total", (), status.rebalances)
     yield SampleRow("streammetrics_client_rebuilds_total", (), status.client_rebuilds)
     yield SampleRow("streammetrics_dead_letters_total", (), status.dead_letters)
+    for topic in sorted({*dict(status.records), *dict(status.dead_letters_lost)}):
+        yield SampleRow("streammetrics_dead_letters_lost_total", (topic,), status.dead_letters_lost[topic])
     yield SampleRow("streammetrics_cached_users", (), status.cached_users)
     yield SampleRow("streammetrics_paused_inputs", (), status.paused_inputs)
     for outcome in COMMIT_STATUSES:

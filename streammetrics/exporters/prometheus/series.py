@@ -105,6 +105,12 @@ TABLE: tuple[Series, ...] = (
     counter("rebalances", "Rebalances: changes of the tasks that this worker owns.", origin="loop"),
     counter("client_rebuilds", "Kafka clients replaced because they stalled.", origin="loop"),
     counter("dead_letters", "Refused records written to the dead-letter topic. After a crash some are written again.", origin="loop"),
+    counter(
+        "dead_letters_lost",
+        "Refused records that the dead-letter topic refuses too. They are in the input topic only.",
+        "topic",
+        origin="loop",
+    ),
     gauge("cached_users", "Users cached in memory.", origin="loop"),
     gauge("paused_inputs", "Inputs that are paused.", origin="loop"),
     gauge("source_up", "1 if the event source answers, 0 while this process retries it.", origin="loop"),

@@ -66,6 +66,7 @@ def busy_status() -> ProcessStatus:
     )
     status.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     status.commits["written"] = 3
+    status.records["impressions"] = 9
     status.results["sent"] = 2
     status.results["sent"] = 5
     for seconds in (0.0005, 0.003, 60.0):

@@ -61,8 +61,8 @@ function ageTile(view, name, end, note) {
 function processTile(pulse) {
   if (!pulse || pulse.lag === null) return null;
   const failed = Object.entries(pulse.commits).filter(([status]) => !["written", "already"].includes(status));
-  const note = `${countText(total(failed))} failed or refused; ${countedText(pulse.rebalances, "rebalance")}; ${countedText(pulse.dead_letters, "dead letter")}`;
-  return tile("Commits", roundCountText(pulse.commits.written ?? 0), note, "");
+  const note = `${countText(total(failed))} failed or refused; ${countedText(pulse.rebalances, "rebalance")}; ${countedText(pulse.dead_letters, "dead letter")}, ${countText(pulse.dead_letters_lost)} lost`;
+  return tile("Commits", roundCountText(pulse.commits.written ?? 0), note, pulse.dead_letters_lost ? "warned" : "");
 }
 
 function total(counts) {
