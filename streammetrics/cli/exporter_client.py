@@ -12,6 +12,7 @@ from streammetrics.config.outgoing import ClientSettings
 from streammetrics.connectors.http_client import HttpAnswer, HttpClient
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError
+from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
 from streammetrics.reports.text import fit
 from streammetrics.reports.time_text import span_text
@@ -48,8 +49,8 @@ class ExporterClient:
             raise UnknownExperimentError(error)
         self._require_content(answer)
         try:
-            return msgspec.json.decode(answer.body, type=GateAnswer)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            return decode_json(answer.body, GateAnswer)
+        except JsonError as error:
             raise StreammetricsError(f"{self.url} did not answer as a gate ({error}); is it an exporter of this version?") from error
 
     def report(self) -> Any:
@@ -57,16 +58,16 @@ class ExporterClient:
         answer = self._get("/api/report")
         self._require_content(answer)
         try:
-            return msgspec.json.decode(answer.body)
-        except (msgspec.DecodeError, RecursionError) as error:
+            return decode_json(answer.body, object)
+        except JsonError as error:
             raise StreammetricsError(f"{self.url}/api/report is not JSON ({error}); is it an exporter?") from error
 
     def age_line(self, up_to_ms: int | None, now_ms: int) -> str:
         """Say how old the numbers of the exporter are, in event time, and since when no worker has committed. Empty if it does not know."""
         answer = self._get("/api/pulse")
         try:
-            pulse = msgspec.json.decode(answer.body, type=_Pulse) if answer.status == 200 else _Pulse()
-        except (msgspec.DecodeError, msgspec.ValidationError):
+            pulse = decode_json(answer.body, _Pulse) if answer.status == 200 else _Pulse()
+        except JsonError:
             pulse = _Pulse()
         parts = [] if up_to_ms is None else [f"the numbers end {span_text(max(0, now_ms - up_to_ms))} ago"]
         if pulse.commit_age_seconds is not None:
@@ -93,7 +94,7 @@ class ExporterClient:
 def _error_of(answer: HttpAnswer) -> str | None:
     """Return the message of an error of the exporter; None if the answer is from something else."""
     try:
-        found = msgspec.json.decode(answer.body, type=dict[str, str]).get("error")
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        found = decode_json(answer.body, dict[str, str]).get("error")
+    except JsonError:
         return None
     return found if found is None else fit(found)

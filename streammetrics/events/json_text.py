@@ -140,6 +140,29 @@ def iso_ms(text: str) -> int | None:
     return minutes * 60_000 + int(second) * 1000 + int(fraction[:3].ljust(3, "0"))
 
 
+class JsonError(ValueError):
+    """Bytes that are no JSON of the shape that is read. The text says why."""
+
+
+def decode_json(content: bytes, shape: type[ParsedT]) -> ParsedT:
+    """Return the value that JSON text holds. Raises JsonError for anything else: other bytes, another shape, too many levels.
+
+    >>> decode_json(b'{"a": [1]}', dict[str, list[int]])
+    {'a': [1]}
+    >>> decode_json(b'{"a": "\\xff"}', dict[str, str])
+    Traceback (most recent call last):
+    streammetrics.events.json_text.JsonError: byte 0xff is no UTF-8 text
+    """
+    try:
+        return msgspec.json.decode(content, type=shape)
+    except UnicodeDecodeError as error:
+        raise JsonError(f"byte {error.object[error.start]:#04x} is no UTF-8 text") from None
+    except RecursionError:
+        raise JsonError("it is nested too deeply") from None
+    except msgspec.DecodeError as error:
+        raise JsonError(str(error)) from None
+
+
 def read_document(value: bytes) -> dict[str, msgspec.Raw]:
     """Return the unparsed fields of one JSON object. The last of duplicate keys wins.
 

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-import msgspec
-
 from streammetrics.config import Settings
 from streammetrics.config.assessment import AssessmentSettings
 from streammetrics.connectors.file_formats.reader import FileReader
 from streammetrics.errors import ConfigError, Problem, SourceError
+from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.metrics import MetricError
 from streammetrics.metrics.assessment import AssessmentLayout, CatalogueItem, ItemCatalogue
 
@@ -75,11 +74,9 @@ def _rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         while not reader.ended:
             for record in reader.take(_ROWS_AT_ONCE):
                 try:
-                    row = msgspec.json.decode(record.value or b"")
-                except (msgspec.DecodeError, RecursionError):
-                    row = None
-                if not isinstance(row, dict):
-                    raise _problem(path, f"row {record.offset} is not an object with columns")
+                    row = decode_json(record.value or b"", dict[str, Any])
+                except JsonError as error:
+                    raise _problem(path, f"row {record.offset} is not an object with columns: {error}") from None
                 yield record.offset, row
     finally:
         reader.close()

@@ -29,7 +29,7 @@ def settings(path: Path, **given: object) -> AssessmentSettings:
 
 
 def written(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
     return path
 
 
@@ -59,6 +59,7 @@ def test_every_form_gives_the_same_catalogue(tmp_path: Path, form: str) -> None:
     [
         ("", "has no items"),
         ("[1]", "row 1 is not an object with columns"),
+        ('{"item_id": "\udcff"}', "row 1 is not an object with columns: byte 0xff is no UTF-8 text"),
         (100_000 * '{"a":', "row 1 is not an object with columns"),
         ('{"id": "a"}', "row 1 has no id in column 'item_id', but None; its columns are id"),
         ('{"item_id": "a"}', "no row has a column 'genre'; the columns are item_id"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from streammetrics.cli.output.report_reader import REPORT_ADVICE
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.connectors.simulated import Regression, Traffic, generate
 from streammetrics.events.model import TS_MAX
@@ -98,6 +99,8 @@ def test_unreadable_files_are_reported(saved: Path, tmp_path: Path) -> None:
     assert "none.json: cannot be read: No such file" in missing.stderr
     broken = called("report", "-", stdin=b"{")
     assert (broken.returncode, "standard input is not a report: it is not JSON" in broken.stderr) == (1, True)
+    other_text = called("report", "-", stdin=b'{"experiments":"\xff"}')
+    assert (other_text.returncode, other_text.stderr.count("it is not JSON (byte 0xff is no UTF-8 text)")) == (1, 1)
     events = called("report", "-", stdin=b'{"type":"impression"}\n{"type":"feedback"}\n')
     assert (events.returncode, "give a file from `replay --report` or from /api/report" in events.stderr) == (1, True)
     other = called("report", "-", stdin=b'{"windows":[]}')
@@ -142,7 +145,7 @@ def test_json_that_is_nested_too_deeply_is_rejected(before: str, tmp_path: Path)
     path.write_text(before + "[" * 200_000)
     done = called("report", path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "streammetrics: deep.json is not a report: its JSON is nested too deeply\n"
+    assert done.stderr == f"streammetrics: deep.json is not a report: it is not JSON (it is nested too deeply); {REPORT_ADVICE}\n"
 
 
 def test_an_unavailable_store_is_named(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-import msgspec
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
@@ -23,6 +22,7 @@ from streammetrics.config import Settings
 from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.file_formats.reader import standard_input
 from streammetrics.errors import ConfigError, Problem, StoreError, StreammetricsError
+from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.pane_lines import pane_lines
 from streammetrics.reports.published import plain, published
@@ -111,11 +111,9 @@ def _read(file: Path, where: str) -> object:
     except OSError as error:
         raise ConfigError([Problem("FILE", str(file), f"cannot be read: {error.strerror or error}")]) from error
     try:
-        return msgspec.json.decode(content)
-    except msgspec.DecodeError as error:
+        return decode_json(content, object)
+    except JsonError as error:
         raise StreammetricsError(f"{where} is not a report: it is not JSON ({error}); {REPORT_ADVICE}") from error
-    except RecursionError:
-        raise StreammetricsError(f"{where} is not a report: its JSON is nested too deeply") from None
 
 
 def _print(results: ExperimentResults, all_measures: bool, age: str) -> None:
