@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
-from streammetrics.errors import UnfitStateError
+from streammetrics.errors import MalformedEvent, UnfitStateError
 
 START_AGAIN: Final = "start again with a new redis.namespace"
 
@@ -19,11 +19,35 @@ class Input(NamedTuple):
 
 
 class InputRecord(NamedTuple):
-    """One record of an input: its offset, the timestamp of the log (epoch ms, -1 if unknown), and its bytes."""
+    """One record of an input: its offset, the timestamp of the log (epoch ms, -1 if unknown), and its bytes.
+
+    A value of the type UnreadBatch stands for all records up to this offset that were in one batch.
+    """
 
     offset: int
     timestamp_ms: int
     value: bytes | None
+
+
+class UnreadBatch(bytes):
+    """The value of a record that stands for a whole batch, which is too large to be read. It has no bytes.
+
+    >>> batch = UnreadBatch.of(17, 166, 150, "it has more than 128 MiB when it is decompressed")
+    >>> len(batch.refusals), batch.refusals[0].reason
+    (150, 'oversized')
+    >>> print(batch.refusals[0].detail)
+    the batch of the offsets 17 to 166 is not read: it has more than 128 MiB when it is decompressed; find out which producer sends it
+    """
+
+    refusals: tuple[MalformedEvent, ...]
+    """One for each record of the batch, so that all of them are counted. There is one dead letter for the batch."""
+
+    @classmethod
+    def of(cls, first_offset: int, last_offset: int, records: int, reason: str) -> UnreadBatch:
+        unread = cls()
+        detail = f"the batch of the offsets {first_offset} to {last_offset} is not read: {reason}; find out which producer sends it"
+        unread.refusals = (MalformedEvent("oversized", detail),) * records
+        return unread
 
 
 @dataclass(frozen=True, slots=True)

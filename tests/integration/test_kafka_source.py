@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.connectors.kafka.patches import limited_batches
 from streammetrics.connectors.kafka.source import KafkaSource
-from streammetrics.connectors.source import Input
+from streammetrics.connectors.source import Input, UnreadBatch
 from streammetrics.errors import ConfigError, SourceError
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import free_port
@@ -85,6 +86,26 @@ class TestReading:
             assert [(record.offset, record.value) for record in member.got[place]] == [(0, b"one"), (1, None), (2, b""), (3, b"four")]
             assert all(before <= record.timestamp_ms <= time.time() * 1_000 for record in member.got[place])
             assert member.source.ends()[place] == 4
+
+    def test_a_batch_that_opens_to_more_than_the_limit_is_passed(
+        self, kafka_broker: KafkaBroker, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(limited_batches, "BATCH_BYTES_MAX", 1 << 20)
+        place = Input(topics[0], 2)
+        send(kafka_broker, place, [b"before"])
+        with KafkaProducer(
+            bootstrap_servers=kafka_broker.bootstrap, compression_type="gzip", batch_size=1 << 22, linger_ms=5_000, max_request_size=1 << 23
+        ) as producer:
+            for _ in range(20):
+                producer.send(place.topic, partition=place.partition, value=bytes(100_000))
+        send(kafka_broker, place, [b"after"])
+        with running(settings_for(kafka_broker, *topics)) as member:
+            turn_until(lambda: bool(member.got[place]) and member.got[place][-1].value == b"after", member)
+            before, unread, after = member.got[place]
+        assert (before.offset, unread.offset, after.offset) == (0, 20, 21)
+        assert isinstance(unread.value, UnreadBatch)
+        assert len(unread.value.refusals) == 20
+        assert unread.value.refusals[0].detail.startswith("the batch of the offsets 1 to 20 is not read: it has more than 1 MiB")
 
     def test_each_input_starts_at_its_stored_offset(self, kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
         places = [Input(topic, 1) for topic in topics]

@@ -101,7 +101,7 @@ class KafkaDeadLetters:
 
     def _send_alone(self, part: _Part) -> None:
         """Send a letter of a refused batch: with the time of its record, then with that of this machine, then with 0; cut if need be."""
-        error: KafkaError | None = None
+        error = KafkaError()
         for timestamp_ms in (part.timestamp_ms, UNKNOWN_TIME, 0):
             for form in (part, part.cut()):
                 refused = self._send([form.at(timestamp_ms)])

@@ -17,7 +17,7 @@ import structlog
 
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.dead_letters import DeadLetterSink
-from streammetrics.connectors.source import InputRecord, LogIds, Source
+from streammetrics.connectors.source import InputRecord, LogIds, Source, UnreadBatch
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.batch import Decoded
 from streammetrics.engine.engine import Engine
@@ -190,13 +190,13 @@ class TaskRunner:
         """
         decode = self._topic_decoders.get(topic, self.decode)
         try:
-            return [(offset, stamp, decode(value)) for offset, stamp, value in records], None
+            return [(offset, ms, value.refusals if type(value) is UnreadBatch else decode(value)) for offset, ms, value in records], None
         except Later as later:
             found = later
         decoded: list[Decoded] = []
         with contextlib.suppress(Later):
-            for offset, stamp, value in records:
-                decoded.append((offset, stamp, decode(value)))
+            for offset, ms, value in records:
+                decoded.append((offset, ms, value.refusals if type(value) is UnreadBatch else decode(value)))
         return decoded, None if len(decoded) == len(records) else found
 
     def _prefetch(self, task: OwnedTask) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from streammetrics.connectors.source import Input, UnreadBatch
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.engine import Needs
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Feedback
+from streammetrics.reports.report import counts_by_reason
 from streammetrics.runtime.consume import consumer, task_runner
 from streammetrics.runtime.consume.chunk import Chunk
 from streammetrics.runtime.consume.owned_task import OwnedTask
@@ -57,6 +59,23 @@ class TestPrefetch:
         assert max(seen) == most
         assert len(seen) == 11, "each chunk after the first, once"
         assert_exact(bench.store, bench.logs, bench.engine)
+
+
+def test_a_batch_that_is_not_read_is_counted_by_its_records_and_the_next_records_are_used() -> None:
+    bench = Bench()
+    lists = Input(bench.settings.inputs[0], 0)
+    bench.show(0)
+    bench.logs.append(lists, UnreadBatch.of(1, 150, 150, "it is too large"))
+    bench.show(1)
+    bench.turn(2)
+    bench.worker.finish()
+    _, report = builder_of(bench.store, bench.engine, 1)
+    counts = counts_by_reason(report.counts)
+    assert (counts["oversized"], counts["events"]) == (150, 152)
+    assert bench.offsets == [3, 0]
+    assert [(letter.reason, letter.offset, letter.detail.split(";")[0]) for letter in bench.letters.kept] == [
+        ("oversized", 1, "the batch of the offsets 1 to 150 is not read: it is too large")
+    ]
 
 
 class TestCommits:

@@ -23,7 +23,7 @@ from kafka.structs import TopicPartition
 
 from streammetrics.connectors.kafka.patches.limited_batches import BatchTooLargeError
 from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
-from streammetrics.connectors.source import InputRecord
+from streammetrics.connectors.source import InputRecord, UnreadBatch
 from streammetrics.events.sent_value import Headers, SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -47,12 +47,6 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
     whole = False
 
     def _unpack_records(self, tp: Any, records: Any, key_deserializer: Any, value_deserializer: Any) -> Iterator[InputRecord]:
-        try:
-            yield from self._unpacked(tp, records)
-        except BatchTooLargeError:
-            raise BatchTooLargeError(f"the batch of {tp.topic} [{tp.partition}] from offset {self.next_fetch_offset} on") from None
-
-    def _unpacked(self, tp: Any, records: Any) -> Iterator[InputRecord]:
         last = None
         while (batch := records.next_batch()) is not None:
             last = batch
@@ -64,9 +58,14 @@ class FastPartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # t
                     self.next_fetch_offset = batch.next_offset
                     continue
                 self.bytes_read += batch.size_in_bytes
-                for record in records_of(batch, self.whole):
-                    self.next_fetch_offset = record[0] + 1
-                    yield record
+                try:
+                    for record in records_of(batch, self.whole):
+                        self.next_fetch_offset = record[0] + 1
+                        yield record
+                except BatchTooLargeError as error:
+                    first_offset, self.next_fetch_offset = self.next_fetch_offset, batch.next_offset
+                    unread = UnreadBatch.of(first_offset, batch.last_offset, batch.records_count, error.reason)
+                    yield InputRecord(batch.last_offset, batch.max_timestamp, unread)
             else:
                 self.bytes_read += 1
                 for old in batch:

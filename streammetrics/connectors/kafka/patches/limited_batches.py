@@ -31,9 +31,9 @@ _XERIAL: Final = b"\x82SNAPPY\x00"
 class BatchTooLargeError(KafkaError):  # type: ignore[misc]  # the client has no types
     """A batch becomes larger than the limit. The client must not try again."""
 
-    def __init__(self, place: str = "a batch") -> None:
-        size = f"more than {BATCH_BYTES_MAX >> 20} MiB when it is decompressed"
-        super().__init__(f"{place} has {size}, so it is not read; find out which producer sends it")
+    def __init__(self) -> None:
+        self.reason = f"it has more than {BATCH_BYTES_MAX >> 20} MiB when it is decompressed"
+        super().__init__(self.reason)
 
 
 def install() -> None:

@@ -87,12 +87,16 @@ def test_a_size_that_snappy_only_claims_takes_no_memory() -> None:
 
 @pytest.mark.usefixtures("installed", "small")
 @pytest.mark.parametrize("number", [number for number in CODECS if number])
-def test_the_place_of_a_batch_that_is_too_large_is_named_after_the_records_before_it(number: int) -> None:
-    data = batch_of([(1, None, b"small", [])], number, first=7) + batch_of([(1, None, b"x" * (LIMIT + 9), [])], number, first=8)
+def test_a_batch_that_is_too_large_is_one_unread_record_between_the_others(number: int) -> None:
+    small, large = (1, None, b"small", []), (5, None, b"x" * LIMIT, [])
+    data = batch_of([small], number, first=7) + batch_of([large, large], number, first=8) + batch_of([small], number, first=10)
     reader = FastPartitionRecords(7, PLACE, MemoryRecords(data))
-    assert [record.offset for record in reader.take(1)] == [7]
-    with pytest.raises(BatchTooLargeError, match=r"the batch of events \[0\] from offset 8 on has more than 0 MiB when it is decompressed"):
-        reader.take(1)
+    records = reader.take(9)
+    assert [record.offset for record in records] == [7, 9, 10]
+    assert [record.value for record in records] == [b"small", b"", b"small"]
+    assert [refusal.reason for refusal in records[1].value.refusals] == ["oversized"] * 2
+    assert "offsets 8 to 9 is not read: it has more than 0 MiB when it is decompressed" in records[1].value.refusals[0].detail
+    assert reader.next_fetch_offset == 11
 
 
 @pytest.mark.usefixtures("small")
