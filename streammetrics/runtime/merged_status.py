@@ -21,6 +21,7 @@ def snapshot(status: ProcessStatus) -> ProcessStatus:
         dead_letters_lost=Counter(dict(status.dead_letters_lost)),
         lag_records=dict(status.lag_records),
         lag_seconds=dict(status.lag_seconds),
+        standstills=dict(status.standstills),
     )
 
 
@@ -42,6 +43,7 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
     merged.paused_inputs = sum(each.paused_inputs for each in running)
     merged.cached_users = sum(each.cached_users for each in running)
     merged.lag_records, merged.lag_seconds = _lags(running)
+    merged.standstills = {origin: standstill for status in running for origin, standstill in status.standstills.items()}
     if running:
         merged.beat_seconds = min(max(each.beat_seconds, each.started_seconds) for each in running)
     merged.ready = len(running) == expected and all(each.ready for each in running)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
@@ -63,6 +64,14 @@ class Trouble:
     message: str
 
 
+class Standstill(NamedTuple):
+    """An input that has records and does not move: its next offset, since when (monotonic seconds), and what holds it."""
+
+    offset: int
+    since_seconds: float
+    reason: str
+
+
 @dataclass(slots=True)
 class ProcessStatus:
     """Status of one process. Times are monotonic seconds unless the name says otherwise."""
@@ -103,3 +112,5 @@ class ProcessStatus:
     cached_users: int = 0
     lag_records: dict[Input, int] = field(default_factory=dict)
     lag_seconds: dict[Input, float] = field(default_factory=dict)
+    standstills: dict[Input, Standstill] = field(default_factory=dict)
+    """Inputs that have not moved for STANDSTILL_SECONDS although they have records."""

@@ -247,6 +247,12 @@ class HttpViews:
                 yield f"{where}: {self._problem_text(trouble)}"
         for name, trouble in sorted(dict(status.down).items()):
             yield f"{name}: {self._problem_text(trouble)}"
+        for origin, standstill in sorted(dict(status.standstills).items()):
+            stood = span_text(int(1_000 * (self._monotonic() - standstill.since_seconds)))
+            yield (
+                f"worker: {origin.topic} [{origin.partition}] has stood at offset {standstill.offset} for {stood} although it has more "
+                f"records: {' '.join(standstill.reason.split())}; see StreammetricsPartitionStandsStill in the runbooks"
+            )
         if self._exposition.loop and not status.ready and not status.down and not any(trouble for _, trouble in troubles):
             yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
         if status.group_conflict:

@@ -58,6 +58,8 @@ def _loop_rows(status: ProcessStatus) -> Iterator[SampleRow]:
         yield SampleRow("streammetrics_lag_records", (origin.topic, str(origin.partition)), records)
     for origin, seconds in sorted(dict(status.lag_seconds).items()):
         yield SampleRow("streammetrics_lag_seconds", (origin.topic, str(origin.partition)), seconds)
+    for origin, standstill in sorted(dict(status.standstills).items()):
+        yield SampleRow("streammetrics_standstill_offset", (origin.topic, str(origin.partition)), standstill.offset)
 
 
 def _commit_times(status: ProcessStatus) -> Iterator[SampleRow]:

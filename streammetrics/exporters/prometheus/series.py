@@ -99,6 +99,13 @@ TABLE: tuple[Series, ...] = (
     gauge("users_open", "Users with an open session."),
     gauge("lag_records", "Records that this worker has not read yet.", "topic", "partition", origin="loop", unit="records"),
     gauge("lag_seconds", "Age of the last record read; 0 at the end of the input.", "topic", "partition", origin="loop", unit="seconds"),
+    gauge(
+        "standstill_offset",
+        "The next offset of a partition that has not moved for a minute although it has records. Absent for all others.",
+        "topic",
+        "partition",
+        origin="loop",
+    ),
     Series("streammetrics_commit_seconds", "histogram", "Duration of a commit.", unit="seconds", origin="loop"),
     counter("commits", "Commits by result: written, already, fenced, conflict or failed.", "status", origin="loop"),
     counter("state_written_bytes", "Bytes of state that commits wrote, without names and keys.", origin="loop"),

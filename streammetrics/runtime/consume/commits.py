@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from streammetrics.connectors.source import Input
@@ -43,12 +43,14 @@ class CommitProgress:
     """Monotonic time of the last written commit, or of the claim."""
     has_written: bool = False
     """Whether a commit was written since the claim."""
+    offsets: Mapping[Input, int] = field(default_factory=dict)
+    """The next offset of each input, as the last written commit has it."""
     was_behind: bool = False
     """Whether records waited to be read when the last commit was made."""
 
-    def restart(self, now_seconds: float) -> None:
-        """Begin again, after a claim."""
-        self.written_seconds, self.has_written, self.was_behind = now_seconds, False, False
+    def restart(self, now_seconds: float, offsets: Mapping[Input, int]) -> None:
+        """Begin again, after a claim that returned these offsets."""
+        self.written_seconds, self.has_written, self.was_behind, self.offsets = now_seconds, False, False, offsets
 
     @property
     def awaits_reply(self) -> bool:
@@ -60,8 +62,8 @@ class CommitProgress:
         """Users that the commit in flight deletes. The store returns them until that commit is written."""
         return frozenset() if self.in_flight is None else self.in_flight.users_gone
 
-    def written(self, now_seconds: float) -> None:
-        self.written_seconds, self.has_written = now_seconds, True
+    def written(self, now_seconds: float, offsets: Mapping[Input, int]) -> None:
+        self.written_seconds, self.has_written, self.offsets = now_seconds, True, offsets
 
     def is_due(self, rules: WorkerRules, now_seconds: float, is_behind: bool) -> bool:
         """Return whether enough time has passed for the next commit.

@@ -122,13 +122,17 @@ class OwnedTask:
             ends.get(origin, 0) > (offset or 0) for origin, offset in zip(self.inputs, self.state.progress.offsets, strict=True)
         )
 
+    def next_offsets(self, state: TaskState) -> dict[Input, int]:
+        """Return the next offset of each input that has one."""
+        return {origin: offset for origin, offset in zip(self.inputs, state.progress.offsets, strict=True) if offset is not None}
+
     def claimed(self, claim: Claim, state: TaskState, now_seconds: float) -> None:
         """Start from the state of a new claim."""
         self.assignment.claimed(claim)
         self.state, self.room = state, CommitRoom(self.room.rules)
         self.backlog.clear()
         self.letters.clear()
-        self.commits.restart(now_seconds)
+        self.commits.restart(now_seconds, self.next_offsets(state))
         self.activity.restart(len(self.inputs), now_seconds)
 
     def drop_uncommitted(self) -> None:

@@ -267,9 +267,8 @@ class TaskRunner:
         self._users.forget_written(task, {*changes.users, *changes.pieces, *changes.users_gone})
         assignment = task.assignment
         commit = Commit(task.number, assignment.epoch, assignment.token, assignment.seq + 1, changes)
-        offsets = {origin: offset for origin, offset in zip(task.inputs, task.state.progress.offsets, strict=True) if offset is not None}
         task.commits.was_behind = task.is_behind(self.source.ends())
-        task.commits.in_flight = InFlightCommit(commit, offsets, frozenset(changes.users_gone))
+        task.commits.in_flight = InFlightCommit(commit, task.next_offsets(task.state), frozenset(changes.users_gone))
         self._take_reply(task, wait=False)
 
     def _write_letters(self, task: OwnedTask) -> None:
@@ -312,7 +311,7 @@ class TaskRunner:
     def _committed(self, task: OwnedTask, sent: InFlightCommit) -> None:
         """Note a written commit, evict users beyond the cache limits, and acknowledge the offsets."""
         assert task.state is not None
-        task.commits.written(self.clock.monotonic())
+        task.commits.written(self.clock.monotonic(), sent.offsets)
         task.assignment.seq = sent.commit.seq
         tasks = max(1, len(self.tasks))
         self.engine.forget(task.state, self.rules.cached_users_max // tasks)

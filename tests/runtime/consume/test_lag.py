@@ -6,6 +6,7 @@ import pytest
 
 from streammetrics.connectors.source import Input
 from streammetrics.events.model import Impression
+from streammetrics.runtime.consume.lag import STANDSTILL_SECONDS
 from tests.support.native_json import native_json
 from tests.support.worker_bench import SETTINGS, START_MS, Bench
 
@@ -33,3 +34,29 @@ class TestLag:
         bench.logs.append(shown, value, bench.clock.wall_ms())
         bench.turn()
         assert lag[shown] < 1.0, "a new record has not waited since the one before it"
+
+
+class TestStandstill:
+    def test_an_input_that_has_records_and_does_not_move_is_named_with_the_reason_until_it_moves(self) -> None:
+        bench = Bench()
+        lists, status = Input(SETTINGS.inputs[0], 0), bench.worker.status
+        bench.show(0)
+        bench.turn(3)
+        bench.store.failures = 1.0
+        bench.show(1)
+        bench.turn(5, seconds=STANDSTILL_SECONDS / 6)
+        assert status.standstills == {}
+        bench.turn(3, seconds=STANDSTILL_SECONDS / 6)
+        assert list(status.standstills) == [lists]
+        assert status.standstills[lists].offset == 1
+        assert status.store_trouble is not None
+        assert status.standstills[lists].reason == status.store_trouble.message
+        bench.store.failures = 0.0
+        bench.turn(4, seconds=10.0)
+        assert (bench.offsets, status.standstills) == ([2, 0], {})
+
+    def test_an_input_at_its_end_does_not_stand_still(self) -> None:
+        bench = Bench()
+        bench.show(0)
+        bench.turn(4, seconds=STANDSTILL_SECONDS)
+        assert bench.worker.status.standstills == {}
