@@ -726,6 +726,8 @@ MEMORY, MEMORY_LIMIT = one("streammetrics_store_memory_bytes", node=NODE), one("
 EVICTS, FORGETS = one("streammetrics_store_evicts", node=NODE), one("streammetrics_store_forgets", node=NODE)
 SAFE = {MEMORY: "100+0x60", MEMORY_LIMIT: "200+0x60", EVICTS: "0+0x60", FORGETS: "0+0x60"}
 REBALANCES = one("streammetrics_rebalances_total", instance=WORKER)
+STANDSTILL = one("streammetrics_standstill_offset", instance=WORKER, topic="clicks", partition="3")
+LETTERS_LOST = one("streammetrics_dead_letters_lost_total", instance=WORKER, topic="clicks")
 REBUILDS = one("streammetrics_client_rebuilds_total", instance=WORKER)
 SHOWN, LIMIT, FOLDED = one("streammetrics_series"), one("streammetrics_series_limit"), one("streammetrics_series_left_out")
 STALLED = (
@@ -827,6 +829,41 @@ PIPELINE = (
     Case("StreammetricsLagGrowing", "not for a backlog that shrinks", {LAG_SECONDS: "3600-30x60"}, "60m"),
     Case("StreammetricsLagGrowing", "not while the backlog of an outage shrinks", {LAG_SECONDS: "0+0x20 7200-120x60"}, "45m"),
     Case("StreammetricsLagGrowing", "not for a short one", {LAG_SECONDS: "0+2x60"}, "60m"),
+    Case(
+        "StreammetricsPartitionStandsStill",
+        "for a partition that does not move while all servers answer",
+        {STANDSTILL: "_x5 17+0x60", STORE_UP_WORKER: "1+0x60", SOURCE_UP: "1+0x60"},
+        "10m",
+        (
+            fired(
+                "critical",
+                "clicks [3] stands still at offset 17",
+                "It has more records, and its worker commits none. Final numbers of all variants wait for it. /readyz of the worker says "
+                "what holds it.",
+                topic="clicks",
+                partition="3",
+            ),
+        ),
+    ),
+    Case("StreammetricsPartitionStandsStill", "not while Redis is away", {STANDSTILL: "17+0x60", STORE_UP_WORKER: "0+0x60"}, "10m"),
+    Case("StreammetricsPartitionStandsStill", "not while Kafka is away", {STANDSTILL: "17+0x60", SOURCE_UP: "0+0x60"}, "10m"),
+    Case("StreammetricsPartitionStandsStill", "no longer when it moves", {STANDSTILL: "17+0x20 _x60", STORE_UP_WORKER: "1+0x60"}, "30m"),
+    Case(
+        "StreammetricsDeadLettersLost",
+        "for letters that their topic refuses",
+        {LETTERS_LOST: "0+0x10 4+0x60"},
+        "20m",
+        (
+            fired(
+                "warning",
+                "The dead-letter topic refuses letters of clicks",
+                "4 refused events of the last hour are counted, but they are only in their input topic. The log of the worker has the "
+                "offset of each and the reason.",
+                topic="clicks",
+            ),
+        ),
+    ),
+    Case("StreammetricsDeadLettersLost", "no longer after an hour", {LETTERS_LOST: "0+0x10 4+0x120"}, "100m"),
     Case(
         "StreammetricsCommitsFailing",
         "for one in four that fails",
