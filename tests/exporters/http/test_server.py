@@ -25,7 +25,7 @@ from streammetrics.exporters.prometheus.exposition import Exposition
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.history import History
 from streammetrics.reports.published import plain, published
-from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
 from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS, Now, Pipeline, served, shown, two_variants
 from tests.support.sockets import read_until_closed
@@ -182,6 +182,17 @@ class TestReadiness:
             "store: connection refused (for 3 s, 2 tries)",
             "publisher: timeout (for 0 s, 1 try)",
         ]
+
+    def test_a_partition_that_stands_still_is_named_with_its_offset_and_the_reason(self, worker_port: Port) -> None:
+        worker_port.status.ready = True
+        since = worker_port.now.seconds - 75.0
+        worker_port.status.standstills[Input("clicks", 3)] = Standstill(17, since, "the batch has a\nwrong checksum")
+        answer = worker_port.ask("/readyz")
+        assert answer.status == 503
+        assert answer.text == (
+            "worker: clicks [3] has stood at offset 17 for 75 s although it has more records: the batch has a wrong checksum; "
+            "see StreammetricsPartitionStandsStill in the runbooks\n"
+        )
 
     def test_a_conflict_of_consumer_groups_makes_a_worker_not_ready(self, worker_port: Port) -> None:
         worker_port.status.ready = True

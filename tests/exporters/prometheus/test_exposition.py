@@ -26,7 +26,7 @@ from streammetrics.exporters.prometheus.series import SERIES, TABLE
 from streammetrics.reports.published import report_state
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
-from streammetrics.runtime.status import ProcessStatus, Trouble
+from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
 from tests.experiments.stage_samples import rollout
@@ -67,7 +67,7 @@ def busy_status() -> ProcessStatus:
     status.store_nodes = (StoreNode("redis:6379", 1 << 20, 1 << 21, evicts=False, forgets=True),)
     status.commits["written"] = 3
     status.records["impressions"] = 9
-    status.results["sent"] = 2
+    status.standstills[Input("impressions", 0)] = Standstill(5, 1.0, "no reason")
     status.results["sent"] = 5
     for seconds in (0.0005, 0.003, 60.0):
         status.commit_times.observe(seconds)
