@@ -78,5 +78,5 @@ class LagTracker:
     def _reason(self, task: OwnedTask) -> str:
         status = self._status
         troubles = {"store": status.store_trouble, "source": status.source_trouble}
-        trouble = troubles.get(task.retry.waits_for) or status.source_trouble or status.registry_trouble
+        trouble = troubles.get(task.retry.waits_for) or status.source_trouble or status.reader_trouble
         return trouble.message if trouble is not None else UNKNOWN_REASON
