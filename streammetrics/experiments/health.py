@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.name_order import in_order
-from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.policy import Policy, probable_control
 from streammetrics.experiments.proposals import Changed, propose
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.share_words import facts_and_advice
@@ -149,14 +149,18 @@ def check_split(
 
 
 def control_setting(policy: Policy, experiment: str, variants: Collection[str]) -> str:
-    """Return the setting for the control, with the first of the variants as an example.
+    """Return the setting for the control. Its value is the variant whose name means a control; without one, the owner has to name it.
 
-    >>> control_setting(Policy(), "ranker", ["a", "b"])
-    'control of ranker (or one of: b)'
+    >>> control_setting(Policy(), "ranker", ["candidate", "production"]), control_setting(Policy(), "ranker", ["x", "y"])
+    ('control of ranker (or one of: candidate)', 'control of ranker, with the name of the one that you compare with: x, y')
     """
-    first, *others = in_order(variants)
-    more = f" (or one of: {', '.join(others)})" if others else ""
-    return f"{policy.settings_text(experiment, {'control': first})}{more}"
+    able = in_order({*variants} - {policy.holdout})
+    first = probable_control(able)
+    if first is None:
+        setting = policy.settings_text(experiment, {"control": "NAME"})
+        return f"{setting}, with the name of the one that you compare with: {', '.join(able)}"
+    others = ", ".join(name for name in able if name != first)
+    return policy.settings_text(experiment, {"control": first}) + (f" (or one of: {others})" if others else "")
 
 
 def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,10 +18,15 @@ from streammetrics.experiments.stages import ExperimentUnit, Stage, check_stages
 CONTROL_NAMES: Final = ("control", "baseline")
 """Names of the control when none is configured, in upper or lower case: a variant, or a team of interleaved lists. The first one that is
 present counts."""
+CONTROL_WORDS: Final = ("control", "production", "prod", "old", "off", "original", "baseline", "default", "false", "0", "a")
+"""What a control may be called, the surest first. Such a variant is proposed as the control; the owner decides."""
 DECIDING_MEASURES: Final = ("ndcg@10", "item_hit_rate@10")
 """The deciding measures when none are configured, as far as they are measured: one of order, one of reward."""
 
 
+_WORDS: Final = re.compile(r"[^\W_]+")
+_WORD_CHARS_MIN: Final = 3
+"""A shorter word, such as the a of "plan a b", says nothing unless it is the whole name."""
 _LABEL_SHARE_MIN: Final = 0.01
 """A variant with a smaller share of the users is taken for a misspelt label, unless it has `min_users` users."""
 
@@ -145,6 +151,18 @@ def known_control(names: Iterable[str]) -> str | None:
     """Return the variant, or the team of interleaved lists, that is called as controls are: see CONTROL_NAMES. None if there is none."""
     known = sorted(names)
     return next((each for name in CONTROL_NAMES for each in known if each.casefold() == name), None)
+
+
+def probable_control(names: Iterable[str]) -> str | None:
+    """Return the one variant whose name, or a word of it, is in CONTROL_WORDS. None if there is none, or if several have the same word.
+
+    >>> probable_control(["candidate", "production"]), probable_control(["new ranker", "Old ranker"]), probable_control(["x", "y"])
+    ('production', 'Old ranker', None)
+    """
+    words = {name: {name.casefold(), *(word for word in _WORDS.findall(name.casefold()) if len(word) >= _WORD_CHARS_MIN)} for name in names}
+    named = (found for word in CONTROL_WORDS if (found := [name for name in words if word in words[name]]))
+    found = next(named, [])
+    return found[0] if len(found) == 1 else None
 
 
 def _check(name: str, value: object, fine: bool, allowed: str) -> None:

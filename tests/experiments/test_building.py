@@ -164,9 +164,27 @@ def test_the_experiment_has_the_worst_verdict_of_its_deciding_measures() -> None
     ]
     assert report_of(Policy(), stored({name: moments[name] for name in ("control", "good")})).verdict.word == "improved"
     unknown = report_of(Policy(), stored({"x": moments["control"], "y": moments["good"]}))
-    assert unknown.verdict.reason == 'no variant is the control. Set under [experiments.named.ranker]: control = "x" (or one of: y)'
+    assert unknown.verdict.reason == (
+        'no variant is the control. Set under [experiments.named.ranker]: control = "NAME", '
+        "with the name of the one that you compare with: x, y"
+    )
     alone = report_of(Policy(), stored({"x": moments["control"]}))
     assert alone.verdict.reason == "only x has users so far; a comparison needs a control, too"
+
+
+@pytest.mark.parametrize(
+    ("variants", "setting"),
+    [
+        (("candidate", "production"), 'control = "production" (or one of: candidate)'),
+        (("false", "true"), 'control = "false" (or one of: true)'),
+        (("b", "a", "holdout"), 'control = "a" (or one of: b)'),
+        (("a new one", "ranker, original"), 'control = "ranker, original" (or one of: a new one)'),
+        (("old 1", "old 2"), 'control = "NAME", with the name of the one that you compare with: old 1, old 2'),
+    ],
+)
+def test_the_control_is_proposed_by_what_names_mean(variants: tuple[str, ...], setting: str) -> None:
+    found = report_of(Policy(holdout="holdout"), stored({name: arm(200, 0.5, number) for number, name in enumerate(variants, 1)}))
+    assert found.verdict.reason.endswith(f"Set under [experiments.named.ranker]: {setting}")
 
 
 def test_a_control_that_nobody_saw_is_reported_with_its_setting_and_the_variants_seen() -> None:
@@ -175,7 +193,7 @@ def test_a_control_that_nobody_saw_is_reported_with_its_setting_and_the_variants
     assert found.verdict.word == "inconclusive"
     assert found.verdict.reason == (
         "no user saw the control 'controll'. Variants seen: new, old. "
-        'Correct the setting under [experiments.named.ranker]: control = "new" (or one of: old)'
+        'Correct the setting under [experiments.named.ranker]: control = "old" (or one of: new)'
     )
     assert found.variants[0].measures[0].verdict is not None
     assert found.variants[0].measures[0].verdict.reason == "no user saw the control 'controll'"
@@ -468,11 +486,11 @@ def test_teams_are_shown_against_the_control_or_else_the_first_team(pair: tuple[
 @pytest.mark.parametrize(
     ("control", "reason"),
     [
-        (None, 'no team is the control. Set under [experiments.named.ranker]: control = "new" (or one of: old)'),
+        (None, 'no team is the control. Set under [experiments.named.ranker]: control = "old" (or one of: new)'),
         (
             "prod",
             "no team is the control 'prod'. Teams seen: new, old. Send one of them as 'prod', or correct the setting under"
-            ' [experiments.named.ranker]: control = "new" (or one of: old)',
+            ' [experiments.named.ranker]: control = "old" (or one of: new)',
         ),
     ],
 )
