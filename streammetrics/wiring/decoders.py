@@ -47,7 +47,7 @@ def _build_decoder(settings: Settings, topic: str, *, is_watched: bool) -> Decod
 
 
 def _reading_decoder(settings: Settings, topic: str, source: ReaderSource) -> Decoder:
-    limits = settings.event_limits
+    limits = structs.replace(settings.event_limits, numeric_ids=True)  # whole numbers of Python are exact
     return reader_decoder(load_reader(source), native_decoder(limits, of_reader=True), limits, topic, source.path)
 
 

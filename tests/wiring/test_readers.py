@@ -70,6 +70,11 @@ class TestPlaces:
         settings = by_flags({"events.reader": "a_package_of_readers:read"}).settings
         assert events_of(settings, "", b"u7 b") == [Feedback("u7", 5, "b", "click")]
 
+    def test_whole_numbers_that_a_reader_yields_as_ids_are_their_decimal_text(self, folder: Path) -> None:
+        (folder / "reader.py").write_text(READER.replace("click.user,", "2**63 + 1,"))
+        settings = configured(folder, '[events]\nreader = "reader.py:read"').settings
+        assert events_of(settings, "", b"u7 b") == [Feedback("9223372036854775809", 5, "b", "click")]
+
     def test_readers_by_topic(self, folder: Path) -> None:
         settings = configured(folder, BY_TOPIC).settings
         assert events_of(settings, "clicks", b"u7 b") == [Feedback("u7", 5, "b", "click")]
