@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from streammetrics.config.addresses import http_parts, is_this_machine
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
     Conflict,
@@ -31,19 +30,7 @@ LINGER_MS_MAX: Final = 1_000
 """Checks of the brokers wait behind a fetch on the same connection, and a check fails after two seconds."""
 
 
-def _token_url(url: str | None) -> str | None:
-    """Check the URL of a token endpoint. The client's secret is sent there, so it must not travel in clear text."""
-    if url is None:
-        return None
-    parts = http_parts(url)
-    if "@" in parts.netloc or not (parts.scheme == "https" or is_this_machine(parts.hostname)):
-        raise ValueError("must be an https:// URL without a user; http:// is allowed on this machine only")
-    return url
-
-
-Extension = Annotated[Text, Field(pattern=r"^[A-Za-z]+=[\x21-\x7e]+$")]
-"""An extension of an OAUTHBEARER login (RFC 7628): a name of letters, and a printable value."""
-_TOKEN_SOURCES: Final = ("oauth_token_url", "oauth_token_file", "oauth_aws_region")
+ProviderName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)]
 
 
 class KafkaSettings(Section):
@@ -110,37 +97,19 @@ class KafkaSettings(Section):
     ssl_certfile: OptionalText = setting(None, "Client certificate (PEM), if the brokers require one.", PATH_OR_EMPTY)
     ssl_keyfile: OptionalText = setting(None, "Private key of the client certificate (PEM).", PATH_OR_EMPTY)
     ssl_password: OptionalSecret = setting(None, "Password of that private key.", "a text, or empty for none")
-    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = setting(
+    sasl_mechanism: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] = setting(
         "",
-        "Login mechanism, for a SASL_ protocol. OAUTHBEARER takes its tokens from one of oauth_token_url, oauth_token_file and"
-        " oauth_aws_region; all others need a user and a password.",
+        "Login mechanism, for a SASL_ protocol. OAUTHBEARER takes its tokens from sasl_oauth_token_provider. AWS_MSK_IAM takes the"
+        " credentials and the region of the environment, as the AWS command line does, and needs the extra: pip install"
+        " 'streammetrics[aws]'. All others need a user and a password.",
     )
     sasl_username: OptionalText = setting(None, "User to log in as.", "a name, or empty for none")
     sasl_password: OptionalSecret = setting(None, "Password to log in with.", "a text, or empty for none")
-    oauth_token_url: Annotated[OptionalText, AfterValidator(_token_url)] = setting(
-        None,
-        "With OAUTHBEARER: the token endpoint, which gives tokens for the client credentials below. They are renewed before they expire.",
-        "an https:// URL (http:// only on this machine), or empty for none",
-    )
-    oauth_client_id: OptionalText = setting(None, "Client id for the token endpoint.", "a name, or empty for none")
-    oauth_client_secret: OptionalSecret = setting(None, "Client secret for the token endpoint.", "a text, or empty for none")
-    oauth_scope: OptionalText = setting(None, "Scope to ask the token endpoint for.", "a text, or empty for none")
-    oauth_cafile: OptionalText = setting(
-        None, "Certificate authorities to trust at the token endpoint (PEM). Empty: those of the system.", PATH_OR_EMPTY
-    )
-    oauth_token_file: OptionalText = setting(
-        None,
-        "With OAUTHBEARER: a file with the current token, which another program renews. It is read for every connection.",
-        PATH_OR_EMPTY,
-    )
-    oauth_aws_region: OptionalText = setting(
-        None,
-        "With OAUTHBEARER: the region of an AWS MSK cluster. Tokens are signed with the AWS credentials of the environment. This needs the"
-        " extra: pip install 'streammetrics[aws]'.",
-        "a region such as eu-west-1, or empty for none",
-    )
-    oauth_extensions: Listed[Extension] = setting(
-        (), "With OAUTHBEARER: extensions that the brokers ask for, such as logicalCluster=lkc-1.", "a list of name=value"
+    sasl_oauth_token_provider: Literal[""] | ProviderName = setting(
+        "",
+        "With OAUTHBEARER: the class that gives tokens, as module:Class. Its method token() returns a token that has not expired. The"
+        " module must be on Python's path (PYTHONPATH).",
+        "module:Class, or empty for none",
     )
 
     def conflicts(self) -> Iterator[Conflict]:
@@ -157,24 +126,23 @@ class KafkaSettings(Section):
         yield from key_without_certificate("kafka", self.ssl_certfile, self.ssl_keyfile)
 
     def _login_conflicts(self) -> Iterator[Conflict]:
-        if self.sasl_mechanism != "OAUTHBEARER":
-            for name in ("sasl_mechanism", "sasl_username", "sasl_password"):
-                if not getattr(self, name):
-                    yield Conflict(
-                        (f"kafka.{name}", "kafka.security_protocol"), f"is required with security_protocol {self.security_protocol}"
-                    )
-            return
-        given = [f"kafka.{name}" for name in _TOKEN_SOURCES if getattr(self, name)]
-        if len(given) != 1:
-            keys = (*given, "kafka.sasl_mechanism") if given else ("kafka.oauth_token_url", "kafka.sasl_mechanism")
-            yield Conflict(keys, f"OAUTHBEARER needs exactly one of {', '.join(f'kafka.{name}' for name in _TOKEN_SOURCES)}")
-        for name in ("oauth_client_id", "oauth_client_secret"):
-            if self.oauth_token_url and not getattr(self, name):
-                yield Conflict((f"kafka.{name}", "kafka.oauth_token_url"), "is required with kafka.oauth_token_url")
+        needed: tuple[str, ...] = ("sasl_mechanism", "sasl_username", "sasl_password")
+        if self.sasl_mechanism == "OAUTHBEARER":
+            needed = ("sasl_oauth_token_provider",)
+        elif self.sasl_mechanism == "AWS_MSK_IAM":
+            needed = ()
+            if self.security_protocol != "SASL_SSL":
+                yield Conflict(("kafka.security_protocol", "kafka.sasl_mechanism"), "must be SASL_SSL with sasl_mechanism AWS_MSK_IAM")
+        because = ("kafka.security_protocol", f"security_protocol {self.security_protocol}")
+        if self.sasl_mechanism == "OAUTHBEARER":
+            because = ("kafka.sasl_mechanism", "sasl_mechanism OAUTHBEARER")
+        for name in needed:
+            if not getattr(self, name):
+                yield Conflict((f"kafka.{name}", because[0]), f"is required with {because[1]}")
 
     def advice(self) -> Iterator[str]:
         """Yield warnings: settings that are valid but probably not intended."""
-        if self.sasl_mechanism != "OAUTHBEARER" and (unused := non_empty(self, "kafka", "oauth_")):
+        if self.sasl_mechanism != "OAUTHBEARER" and (unused := non_empty(self, "kafka", "sasl_oauth_")):
             yield f"{unused}: ignored, because kafka.sasl_mechanism is not OAUTHBEARER"
         for prefix, protocols in (("sasl_", ("SASL_PLAINTEXT", "SASL_SSL")), ("ssl_", ("SSL", "SASL_SSL"))):
             if self.security_protocol not in protocols and (unused := non_empty(self, "kafka", prefix)):

@@ -77,8 +77,8 @@ class SourceHealth:
     """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
     `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
-    is what its records wait for; None: it uses no schema registry. `conflict` names what keeps it from reading, and `quota` what slows it
-    down; both are empty if nothing does.
+    is what its records wait for; None: it uses no schema registry. `conflict` names what keeps it from reading; it is
+    empty if nothing does.
     """
 
     reachable: bool = True
@@ -88,7 +88,6 @@ class SourceHealth:
     ends_asked: float | None = None
     schemas: SchemaWait | None = None
     conflict: str = ""
-    quota: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,6 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
         merged.beat_seconds = min(max(each.beat_seconds, each.started_seconds) for each in running)
     merged.ready = len(running) == expected and all(each.ready for each in running)
     merged.group_conflict = next((each.group_conflict for each in running if each.group_conflict), "")
-    merged.quota = next((each.quota for each in running if each.quota), "")
     merged.source_trouble = _longest(each.source_trouble for each in running)
     merged.store_trouble = _longest(each.store_trouble for each in running)
     merged.reader_trouble = _longest(each.reader_trouble for each in running)

@@ -88,8 +88,6 @@ class ProcessStatus:
     publish_trouble: Trouble | None = None
     group_conflict: str = ""
     """What is wrong while workers of another consumer group take tasks of this namespace."""
-    quota: str = ""
-    """Says that the brokers slow the reading down by a quota; empty if they do not. The process is ready all the same."""
     down: dict[str, Trouble] = field(default_factory=dict)
     """Worker processes that do not run, by name, with the reason; always empty for a single process."""
     store_nodes: tuple[StoreNode, ...] = ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.fields import MaskedUrl
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.state.tables import StateChanges
@@ -20,7 +21,7 @@ WARM_UP = 10
 def measure(users_each: int, commits: int) -> dict[str, float]:
     """Return the milliseconds of commits. Each writes this many users and their due times, of ten times as many users."""
     with DeployedRedis() as redis:
-        store = RedisStore(RedisConnection(url=redis.url, namespace="commit"))
+        store = RedisStore(RedisSettings(url=MaskedUrl(redis.url), namespace="commit"))
         claim = store.claim(0, "bench")
         taken: list[float] = []
         for number in range(commits + WARM_UP):

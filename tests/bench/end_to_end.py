@@ -29,7 +29,6 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.model import Event
 from streammetrics.metrics.names import ENGAGEMENT_NAMES
 from streammetrics.reports.report import counts_by_reason, refused_counts
-from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
@@ -286,7 +285,7 @@ def run_workers(
 ) -> tuple[dict[str, Any], float, float, Rows]:
     """Let workers of one group commit all events. Returns their figures, those of Redis, and what is stored."""
     settings = Settings.model_validate(given)
-    store = RedisStore(redis_connection(settings))
+    store = RedisStore(settings.redis)
     before = redis_seconds_of(redis)
     children = [parts.start("worker", {"settings": given}, log) for _ in range(workers)]
 

@@ -17,7 +17,6 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, generate
 from streammetrics.engine.task_state import decode_control
-from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, Scene, Size, checkable, produce, run_workers, scene_of, traffic_of
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import Rows, require_equal
@@ -124,7 +123,7 @@ def run(scene: Scene, given: dict[str, Any], records: int) -> tuple[ExposureCost
 
 def labelled_before(settings: Settings) -> int:
     """Return the time before which all lists have their variants."""
-    store = RedisStore(redis_connection(settings))
+    store = RedisStore(settings.redis)
     views = store.view(range(PARTITIONS), {})
     store.close()
     return min(decode_control(view.control).labelled_before for view in views.values())

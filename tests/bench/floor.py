@@ -10,7 +10,7 @@ import time
 from kafka import KafkaConsumer
 
 from streammetrics.config import Settings
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.events import Decoder
 from streammetrics.wiring.decoders import build_decoder
@@ -44,7 +44,7 @@ def with_the_clients_poll(bootstrap: str, topics: list[str], records: int, decod
 
 def with_our_source(bootstrap: str, topics: list[str], records: int, decode: Decoder) -> tuple[float, float]:
     source = KafkaSource(
-        KafkaConnection(bootstrap_servers=(bootstrap,), topics=tuple(topics), group_id=f"floor-{time.time_ns()}", start="earliest")
+        KafkaSettings(bootstrap_servers=(bootstrap,), topics=tuple(topics), group_id=f"floor-{time.time_ns()}", start="earliest")
     )
     seen, began, processor = 0, 0.0, 0.0
     while seen < records:

@@ -21,7 +21,7 @@ from zlib import crc32
 import redis
 
 from streammetrics.config import Settings
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.batch import Batch
 from streammetrics.enrolment.runs import PartName
@@ -150,7 +150,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         aof = None
         if given.get("redis_url"):
-            store = stack.enter_context(contextlib.closing(RedisStore(RedisConnection(url=given["redis_url"], namespace="growth"))))
+            store = stack.enter_context(contextlib.closing(RedisStore(RedisSettings(url=given["redis_url"], namespace="growth"))))
             timed.store, timed.claim = store, store.claim(0, "bench")  # type: ignore[assignment]
             aof = stack.enter_context(redis.from_url(given["redis_url"]))
         marks = feed(timed, events, given["marks"], aof)

@@ -21,7 +21,6 @@ from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.simulated import SimulatedRecord, Traffic, generate
 from streammetrics.engine.task_state import decode_control
-from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, checkable, redis_seconds_of, settings_of, stored_rows, truth
 from tests.bench.parts import WrongAnswerError
 from tests.bench.truth import INPUTS, Rows, require_equal
@@ -96,7 +95,7 @@ def _round(
         broker.create_topic(topic, PARTITIONS, {"retention.ms": "-1"})  # event times are of a fixed day long ago
     given = settings_of(broker, redis.fresh_url(), name, list(topics.values()))
     settings = Settings.model_validate(given)
-    with contextlib.closing(RedisStore(redis_connection(settings))) as store, Product(*as_flags(flat(given)), *as_flags(more)) as worker:
+    with contextlib.closing(RedisStore(settings.redis)) as store, Product(*as_flags(flat(given)), *as_flags(more)) as worker:
         worker.wait_ready()
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap, linger_ms=20, acks="all", enable_idempotence=True)
         _send(producer, sent[: pace.warm_events], topics, pace.rate)

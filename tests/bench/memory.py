@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from streammetrics.config import Settings
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.fields import MaskedUrl
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.batch import Batch
@@ -126,7 +127,7 @@ def main() -> None:
                 "process_mb": int(status.partition("VmRSS:")[2].split()[0]) / 1_024,
             }
 
-        store = RedisStore(RedisConnection(url=redis.url, namespace="memory"))
+        store = RedisStore(RedisSettings(url=MaskedUrl(redis.url), namespace="memory"))
         found = run(users, store, held)
         store.close()
     reply(found)

@@ -14,7 +14,6 @@ from typing import NamedTuple
 from streammetrics.config import Settings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.task_state import decode_control
-from streammetrics.wiring.connections import redis_connection
 from tests.bench.end_to_end import PARTITIONS, SECONDS_MAX, Scene, Size, checkable, redis_seconds_of, scene_of, stored_rows
 from tests.bench.live import cpu_seconds, flat
 from tests.bench.parts import WrongAnswerError
@@ -50,7 +49,7 @@ def _round(scene: Scene, name: str, count: int) -> PoolRound:
     given = scene.settings(name)
     settings, events = Settings.model_validate(given), len(scene.sent)
     flags = as_flags({**flat(given), **PACE, "worker.processes": str(count)})
-    with contextlib.closing(RedisStore(redis_connection(settings))) as store, Product(*flags) as product:
+    with contextlib.closing(RedisStore(settings.redis)) as store, Product(*flags) as product:
         first: tuple[int, float, float] | None = None
         deadline = time.monotonic() + SECONDS_MAX
         while True:

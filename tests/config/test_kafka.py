@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streammetrics.errors import Problem
-from tests.support.settings import SASL, SECRET, by_flags, problem_of, problems_of
+from tests.support.settings import SASL, by_flags, problem_of, problems_of
 from tests.support.tables import for_each
 
 
@@ -51,43 +51,33 @@ def test_all_missing_sasl_settings_are_reported_together():
 
 
 OAUTH = {"kafka.security_protocol": "SASL_SSL", "kafka.sasl_mechanism": "OAUTHBEARER"}
-ENDPOINT = {"kafka.oauth_token_url": "https://sso.test/token", "kafka.oauth_client_id": "sm", "kafka.oauth_client_secret": SECRET}
+PROVIDER = {"kafka.sasl_oauth_token_provider": "tokens:Endpoint"}
 
 
-@pytest.mark.parametrize("source", [ENDPOINT, {"kafka.oauth_token_file": "/run/token"}, {"kafka.oauth_aws_region": "eu-west-1"}])
-def test_oauth_needs_one_source_of_tokens_and_no_password(source):
-    loaded = by_flags(OAUTH | source | {"kafka.oauth_extensions": "logicalCluster=lkc-1,identityPoolId=pool-x"})
-    assert loaded.settings.kafka.oauth_extensions == ("logicalCluster=lkc-1", "identityPoolId=pool-x")
+def test_oauth_needs_a_class_and_no_password():
+    loaded = by_flags(OAUTH | PROVIDER)
+    assert loaded.settings.kafka.sasl_oauth_token_provider == "tokens:Endpoint"
     assert loaded.warnings == ()
-    rule = "OAUTHBEARER needs exactly one of kafka.oauth_token_url, kafka.oauth_token_file, kafka.oauth_aws_region"
-    for wrong in ({}, source | {"kafka.oauth_token_file": "/a", "kafka.oauth_aws_region": "b"}):
-        assert rule in [problem.allowed for problem in problems_of(flags=OAUTH | wrong)]
+    (problem,) = problems_of(flags=OAUTH)
+    assert (problem.key, problem.allowed) == ("kafka.sasl_oauth_token_provider", "is required with sasl_mechanism OAUTHBEARER")
 
 
-@pytest.mark.parametrize("missing", ["oauth_client_id", "oauth_client_secret"])
-def test_a_token_endpoint_needs_credentials(missing):
-    (problem,) = problems_of(flags={key: value for key, value in (OAUTH | ENDPOINT).items() if key != f"kafka.{missing}"})
-    assert (problem.key, problem.allowed) == (f"kafka.{missing}", "is required with kafka.oauth_token_url")
+def test_a_class_without_oauth_is_named():
+    (warning,) = by_flags(SASL | PROVIDER).warnings
+    assert warning == "kafka.sasl_oauth_token_provider: ignored, because kafka.sasl_mechanism is not OAUTHBEARER"
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["http://sso.test/token", "https://sm:word@sso.test/token", "sso.test/token", "file:///etc/passwd", "https:///x", "https://x:99999"],
-)
-def test_the_client_secret_is_sent_over_tls_only(url):
-    assert problem_of(kafka__oauth_token_url=url).key == "kafka.oauth_token_url"
-    assert by_flags({"kafka.oauth_token_url": "http://127.0.0.1:1/token"}).settings.kafka.oauth_token_url == "http://127.0.0.1:1/token"
+@pytest.mark.parametrize("name", ["tokens", "tokens:", ":Endpoint", "tokens.Endpoint", "tokens:End point", "a-b:Endpoint"])
+def test_another_name_of_a_class_is_rejected(name):
+    problem = problem_of(kafka__sasl_oauth_token_provider=name)
+    assert (problem.key, problem.allowed) == ("kafka.sasl_oauth_token_provider", "must be module:Class, or empty for none")
 
 
-def test_oauth_settings_without_oauth_are_named():
-    (warning,) = by_flags(SASL | ENDPOINT).warnings
-    assert warning.endswith("ignored, because kafka.sasl_mechanism is not OAUTHBEARER")
-    assert SECRET not in warning
-
-
-@pytest.mark.parametrize("extension", ["lkc-1", "logical.cluster=x", "auth=", "a=\x01b"])
-def test_a_malformed_oauth_extension_is_rejected(extension):
-    assert problem_of(kafka__oauth_extensions=[extension]).key == "kafka.oauth_extensions"
+def test_aws_needs_tls_and_no_password():
+    aws = {"kafka.sasl_mechanism": "AWS_MSK_IAM"}
+    assert by_flags(aws | {"kafka.security_protocol": "SASL_SSL"}).warnings == ()
+    (problem,) = problems_of(flags=aws | {"kafka.security_protocol": "SASL_PLAINTEXT"})
+    assert (problem.key, problem.allowed) == ("kafka.security_protocol", "must be SASL_SSL with sasl_mechanism AWS_MSK_IAM")
 
 
 def test_a_client_key_requires_its_certificate():

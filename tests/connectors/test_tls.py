@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.kafka.topics import describe_topics
-from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import ConfigError, Problem, SourceError
@@ -30,11 +30,11 @@ def identity(authority: Authority) -> Identity:
 
 def ask_kafka(**files: str) -> None:
     """Connect to a port without a server: the files are checked first."""
-    describe_topics(KafkaConnection(bootstrap_servers=(f"{HOST}:{free_port()}",), security_protocol="SSL", **files), ["any"])
+    describe_topics(KafkaSettings(bootstrap_servers=(f"{HOST}:{free_port()}",), security_protocol="SSL", **files), ["any"])
 
 
 def make_redis_store(**files: str) -> None:
-    RedisStore(RedisConnection(url=f"rediss://{HOST}", **files)).close()
+    RedisStore(RedisSettings(url=f"rediss://{HOST}", **files)).close()
 
 
 USES = {"kafka": ask_kafka, "redis": make_redis_store}
@@ -88,7 +88,7 @@ def test_an_encrypted_redis_key_is_rejected_because_there_is_no_password_setting
 
 
 def test_files_that_the_protocol_does_not_use_are_not_read() -> None:
-    settings = KafkaConnection(bootstrap_servers=(f"{HOST}:{free_port()}",), ssl_cafile="/nonexistent")
+    settings = KafkaSettings(bootstrap_servers=(f"{HOST}:{free_port()}",), ssl_cafile="/nonexistent")
     with pytest.raises(SourceError, match="no Kafka broker can be reached"):
         describe_topics(settings, ["any"])
 

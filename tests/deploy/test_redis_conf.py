@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from tests.servers.redis import DEPLOYED_CONF, DeployedRedis
 
 
 def test_a_server_with_redis_conf_has_no_problem_and_no_risk() -> None:
     with DeployedRedis() as server:
-        store = RedisStore(RedisConnection(url=server.url))
+        store = RedisStore(RedisSettings(url=server.url))
         try:
             facts = store.server_info()
         finally:

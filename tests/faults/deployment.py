@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from tests.faults.network import Network
 from tests.faults.schedule import BROKERS, CACHES, EXPORTER, WORKERS, Fault
 from tests.servers.feeder import Feeder
@@ -104,7 +104,7 @@ class Deployment(ABC):
             self.services[name].launch()
         for service in self.services.values():
             service.wait_ready()
-        brokers = KafkaConnection(bootstrap_servers=tuple(self.broker.bootstrap.split(",")))
+        brokers = KafkaSettings(bootstrap_servers=tuple(self.broker.bootstrap.split(",")))
         impressions, feedback = self.pipeline.topics
         self.feeder = Feeder(brokers, (impressions, feedback), users=2_000, seed=self._seed, **TRAFFIC)
         undo.enter_context(self.feeder.altered(lambda sent: (sent,) if sent.value else ()))  # a file has no empty records

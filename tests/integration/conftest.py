@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from tests.servers.kafka import KafkaBroker
 from tests.servers.prometheus import PrometheusServer
@@ -103,7 +103,7 @@ def redis_url(redis_server: RedisServer) -> str:
 @pytest.fixture
 def store(redis_url: str, namespace: str) -> Iterator[RedisStore]:
     """A store in an empty database of the shared Redis. It gives up after 500 ms."""
-    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace, socket_timeout_ms=500))
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace, socket_timeout_ms=500))
     yield store
     store.close()
 
@@ -111,7 +111,7 @@ def store(redis_url: str, namespace: str) -> Iterator[RedisStore]:
 @pytest.fixture
 def cluster_store(redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
     """A store in the shared cluster. It gives up after 500 ms."""
-    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True, socket_timeout_ms=500))
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True, socket_timeout_ms=500))
     yield store
     store.close()
 
@@ -120,6 +120,6 @@ def cluster_store(redis_cluster: RedisCluster, namespace: str) -> Iterator[Redis
 def small_redis(namespace: str) -> Iterator[tuple[RedisServer, RedisStore]]:
     """A separate Redis, because the test changes its settings or users."""
     with RedisServer(append_only=False) as server:
-        store = RedisStore(RedisConnection(url=server.url, namespace=namespace))
+        store = RedisStore(RedisSettings(url=server.url, namespace=namespace))
         yield server, store
         store.close()

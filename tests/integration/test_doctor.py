@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from streammetrics.config import load
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.engine.task_state import decode_control
@@ -110,7 +110,7 @@ def test_more_worker_processes_than_partitions_are_a_warning(
 def test_a_namespace_with_another_partition_count_is_a_failure(
     kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
 ) -> None:
-    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
     store.announce(5)
     store.close()
     done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
@@ -123,7 +123,7 @@ def test_a_namespace_with_another_partition_count_is_a_failure(
 def test_state_of_other_settings_is_a_failure(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:
     engine = build_engine(load(None, {}, {}).settings, topics[:2])
     changes = replace(engine.save(engine.open(None)).changes, users={"u7": b"state"}, due={"u7": 1})
-    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
     store.announce(3)
     claim = store.claim(1, "token")
     commit = Commit(1, claim.epoch, "token", claim.seq + 1, changes)
@@ -155,7 +155,7 @@ def test_the_limit_of_series_is_explained_before_it_is_met(
     control = decode_control(engine.save(engine.open(None)).changes.control)
     groups = [*(Group("ranker", f"v{arm}") for arm in range(30)), *(Group("", "", "surface", f"page-{page}") for page in range(100))]
     control.labels.groups = [(group, 0, 0) for group in groups]
-    store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
     store.announce(3)
     claim = store.claim(1, "token")
     changes = replace(engine.save(engine.open(None)).changes, control=encode_json(control))

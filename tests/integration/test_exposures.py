@@ -10,7 +10,6 @@ from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.connectors.simulated.source import SimulatedRecord
 from streammetrics.events.model import Exposure
-from streammetrics.wiring.connections import kafka_connection
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.support.native_json import native_json
@@ -27,7 +26,7 @@ def send(pipeline: Pipeline, start: int) -> None:
         users=80, seed=4, start_ms=start, impressions_per_second=0.3, impressions_topic=lists, feedback_topic=feedback, duplicate_rate=0.05
     )
     chance = Random(4)
-    with KafkaSink(kafka_connection(pipeline.settings), pipeline.topics) as sink:
+    with KafkaSink(pipeline.settings.kafka, pipeline.topics) as sink:
         for sent in generate(traffic, until_ms=start + HOUR_MS):
             event = json.loads(sent.value)
             variants = event.pop("experiments", {})

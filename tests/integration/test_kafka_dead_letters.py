@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.kafka import dead_letters
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.dead_letters import CUT_VALUE_BYTES, KafkaDeadLetters
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
@@ -117,7 +117,7 @@ def test_a_missing_topic_and_an_input_topic_are_refused(kafka_broker: KafkaBroke
 
 def test_without_a_topic_nothing_is_written_and_no_broker_is_contacted() -> None:
     settings: Mapping[str, Any] = {"bootstrap_servers": (f"127.0.0.1:{free_port()}",)}
-    letters = KafkaDeadLetters(KafkaConnection(**settings), "")
+    letters = KafkaDeadLetters(KafkaSettings(**settings), "")
     letters.write([DeadLetter("late", "", Input("clicks", 0), 1, b"")])
     letters.close()
 

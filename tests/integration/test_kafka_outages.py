@@ -14,11 +14,11 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import client as kafka_client
 from streammetrics.connectors.kafka import consumer as kafka_consumer
 from streammetrics.connectors.kafka import liveness
 from streammetrics.connectors.kafka import source as kafka_source
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.client_log import ClientLog
 from streammetrics.connectors.kafka.consumer import new_consumer
 from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX
@@ -112,7 +112,7 @@ def test_brokers_that_accept_connections_without_answering_are_waited_for(
         kafka_broker.kill()
         with accepting_only(kafka_broker.port):
             turn_until(lambda: now.advance(20.0) and member.source.rebuilds == 1, member)
-            attempts: list[KafkaConnection] = []
+            attempts: list[KafkaSettings] = []
             monkeypatch.setattr(kafka_source, "new_consumer", lambda settings: attempts.append(settings) or new_consumer(settings))
             turn_until(lambda: len(attempts) > REBUILDS_WITHOUT_RECORD_MAX, member)
             warnings = [entry["event"] for entry in logs if entry["log_level"] == "warning" and entry["event"] != "kafka client"]
@@ -179,7 +179,7 @@ def test_an_input_paused_within_a_chunk_goes_on_after_resume(kafka_broker: Kafka
     """The client sets the rest of the chunk aside; see `patches.parked_records`."""
     paused, other = Input(topics[0], 0), Input(topics[1], 0)
     send(kafka_broker, paused, numbered(50))
-    with running(settings_for(kafka_broker, *topics, poll_records_max=10)) as member:
+    with running(settings_for(kafka_broker, *topics), poll_records_max=10) as member:
         turn_until(lambda: len(member.got[paused]) >= 10, member)
         member.source.pause([paused])
         send(kafka_broker, other, numbered(50))

@@ -9,8 +9,8 @@ import pytest
 from kafka import KafkaProducer
 from structlog.testing import capture_logs
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import client as kafka_client
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.patches import limited_batches
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.source import Input, UnreadBatch
@@ -50,7 +50,7 @@ class TestStart:
     def test_an_unreachable_broker_is_named_and_no_thread_is_left(self) -> None:
         port, before = free_port(), threading.active_count()
         with pytest.raises(SourceError, match=f"127.0.0.1:{port}.*refused"):
-            KafkaSource(KafkaConnection(bootstrap_servers=(f"127.0.0.1:{port}",), topics=("any",)))
+            KafkaSource(KafkaSettings(bootstrap_servers=(f"127.0.0.1:{port}",), topics=("any",)))
         assert threading.active_count() == before
 
     def test_tls_to_a_plain_port_is_explained_and_no_thread_is_left(
@@ -72,7 +72,7 @@ class TestStart:
             assert member.source.partitions == 4
 
     def test_passwords_are_hidden(self) -> None:
-        settings = KafkaConnection(bootstrap_servers=("b:1",), topics=("t",), ssl_password="hidden-one", sasl_password="hidden-two")
+        settings = KafkaSettings(bootstrap_servers=("b:1",), topics=("t",), ssl_password="hidden-one", sasl_password="hidden-two")
         assert "hidden" not in repr(settings)
 
 
@@ -263,6 +263,6 @@ class TestReading:
             pytest.importorskip({"lz4": "lz4.frame", "zstd": "zstandard"}.get(str(codec), str(codec)))
         send(kafka_broker, place, [*values, None], compression_type=codec, linger_ms=20)
         stock = stock_records(kafka_broker, place, len(values) + 1)
-        with running(settings_for(kafka_broker, *topics, poll_records_max=333)) as member:
+        with running(settings_for(kafka_broker, *topics), poll_records_max=333) as member:
             turn_until(lambda: len(member.got[place]) == len(stock), member)
             assert member.got[place] == stock

@@ -6,13 +6,13 @@ import os
 import pty
 import re
 import subprocess
-from dataclasses import replace
 
 import pytest
 import redis
 
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.blob import RedisBlobStore
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.namespaces import SCAN_COUNT, RedisNamespaces, client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
@@ -27,7 +27,7 @@ KEYS = TASKS * 6 + 3
 USERS = {f"user-{number}": b"x" * 300 for number in range(500)}
 
 
-def fill(settings: RedisConnection) -> None:
+def fill(settings: RedisSettings) -> None:
     """Store the state of a worker and an exporter."""
     store, shelf = RedisStore(settings), RedisBlobStore(settings, "history")
     store.announce(TASKS)
@@ -43,11 +43,11 @@ def fill(settings: RedisConnection) -> None:
     shelf.close()
 
 
-def words(settings: RedisConnection) -> list[str]:
-    return ["--set", f"redis.url={settings.url}", "--set", f"redis.cluster={str(settings.cluster).lower()}"]
+def words(settings: RedisSettings) -> list[str]:
+    return ["--set", f"redis.url={settings.url.get_secret_value()}", "--set", f"redis.cluster={str(settings.cluster).lower()}"]
 
 
-def listed(settings: RedisConnection) -> dict[str, list[str]]:
+def listed(settings: RedisSettings) -> dict[str, list[str]]:
     """The table: namespace -> its other cells."""
     done = streammetrics("namespaces", "list", *words(settings))
     assert (done.returncode, done.stderr) == (0, "")
@@ -56,21 +56,22 @@ def listed(settings: RedisConnection) -> dict[str, list[str]]:
 
 
 @pytest.fixture(params=["standalone", "cluster"])
-def place(request: pytest.FixtureRequest, redis_server: RedisServer) -> RedisConnection:
+def place(request: pytest.FixtureRequest, redis_server: RedisServer) -> RedisSettings:
     """An empty Redis."""
     if request.param == "standalone":
-        return RedisConnection(url=redis_server.fresh_url())
+        return RedisSettings(url=redis_server.fresh_url())
     cluster: RedisCluster = request.getfixturevalue("redis_cluster")
     for node in cluster.nodes:
         with node.client() as client:
             client.flushall()
-    return RedisConnection(url=cluster.url, cluster=True)
+    return RedisSettings(url=cluster.url, cluster=True)
 
 
 @pytest.fixture
-def names(place: RedisConnection, namespace: str) -> tuple[RedisConnection, RedisConnection]:
+def names(place: RedisSettings, namespace: str) -> tuple[RedisSettings, RedisSettings]:
     """Two namespaces, of which one's name begins as the other's whole name and a colon; and keys of another program."""
-    pair = replace(place, namespace=namespace), replace(place, namespace=f"{namespace}:0")
+    one, other = (place.model_copy(update={"namespace": name}) for name in (namespace, f"{namespace}:0"))
+    pair = one, other
     for settings in pair:
         fill(settings)
     with connected(place) as client:
@@ -79,18 +80,18 @@ def names(place: RedisConnection, namespace: str) -> tuple[RedisConnection, Redi
     return pair
 
 
-def connected(settings: RedisConnection) -> redis.Redis | redis.RedisCluster:
+def connected(settings: RedisSettings) -> redis.Redis | redis.RedisCluster:
     kind = redis.RedisCluster if settings.cluster else redis.Redis
-    return kind.from_url(settings.url)
+    return kind.from_url(settings.url.get_secret_value())
 
 
-def all_keys(settings: RedisConnection) -> set[bytes]:
+def all_keys(settings: RedisSettings) -> set[bytes]:
     with connected(settings) as client:
         return set(client.scan_iter(count=1_000))
 
 
 class TestList:
-    def test_it_lists_every_namespace_and_nothing_else(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_it_lists_every_namespace_and_nothing_else(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         found = listed(names[0])
         assert set(found) == {names[0].namespace, names[1].namespace}
         for tasks, keys, size, user in found.values():
@@ -99,21 +100,21 @@ class TestList:
             number, unit = size.split()
             assert TASKS * len(USERS) * 300 < float(number) * {"kB": 1_000, "MB": 1_000_000}[unit] < TASKS * len(USERS) * 300 * 3
 
-    def test_it_shows_the_connected_processes(self, names: tuple[RedisConnection, RedisConnection]) -> None:
-        stores = [RedisStore(replace(names[1], client_name=client_name(role, names[1].namespace))) for role in ("all", "exporter")]
+    def test_it_shows_the_connected_processes(self, names: tuple[RedisSettings, RedisSettings]) -> None:
+        stores = [RedisStore(names[1], client_name(role, names[1].namespace)) for role in ("all", "exporter")]
         for store in stores:
             store.ping()
         assert listed(names[0])[names[1].namespace][-1] == "exporter at 127.0.0.1, worker at 127.0.0.1"
         for store in stores:
             store.close()
 
-    def test_an_empty_store_has_a_message(self, place: RedisConnection) -> None:
+    def test_an_empty_store_has_a_message(self, place: RedisSettings) -> None:
         done = streammetrics("namespaces", "list", *words(place))
-        assert (done.returncode, done.stdout) == (0, f"no namespace in Redis at {place.place}\n")
+        assert (done.returncode, done.stdout) == (0, f"no namespace in Redis at {place_of(place)}\n")
 
 
 class TestDelete:
-    def test_it_deletes_only_the_given_namespace(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_it_deletes_only_the_given_namespace(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         gone, kept = names
         before = all_keys(gone)
         done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
@@ -125,7 +126,7 @@ class TestDelete:
         assert set(listed(kept)) == {kept.namespace}
         assert RedisStore(kept).claim(0, "next").seq == 1
 
-    def test_the_rest_of_an_interrupted_deletion_can_be_deleted(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_the_rest_of_an_interrupted_deletion_can_be_deleted(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         store = RedisNamespaces(names[0])
         (namespace, *_) = [one for one in store.find(lambda *_: None) if one.name == names[0].namespace]
         with connected(names[0]) as client:
@@ -135,7 +136,7 @@ class TestDelete:
         assert streammetrics("namespaces", "delete", names[0].namespace, "--yes", *words(names[0])).returncode == 0
         assert set(listed(names[0])) == {names[1].namespace}
 
-    def test_an_unknown_namespace_exits_with_1_and_lists_the_known_ones(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_an_unknown_namespace_exits_with_1_and_lists_the_known_ones(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         before = all_keys(names[0])
         done = streammetrics("namespaces", "delete", "another", "--yes", *words(names[0]))
         assert done.returncode == 1
@@ -143,9 +144,9 @@ class TestDelete:
         assert streammetrics("namespaces", "delete", "other", "--yes", *words(names[0])).returncode == 1
         assert all_keys(names[0]) == before
 
-    def test_a_namespace_in_use_is_rejected_unless_forced(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_a_namespace_in_use_is_rejected_unless_forced(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         gone = names[0]
-        worker = RedisStore(replace(gone, client_name=client_name("worker", gone.namespace)))
+        worker = RedisStore(gone, client_name("worker", gone.namespace))
         claim = worker.claim(0, "mine")
         before = all_keys(gone)
         done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
@@ -156,7 +157,7 @@ class TestDelete:
         assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, StateChanges(b""))) is CommitOutcome.CONFLICT
         worker.close()
 
-    def test_without_a_terminal_it_requires_yes(self, names: tuple[RedisConnection, RedisConnection]) -> None:
+    def test_without_a_terminal_it_requires_yes(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         before = all_keys(names[0])
         done = streammetrics("namespaces", "delete", names[0].namespace, *words(names[0]))
         assert done.returncode == 2
@@ -188,7 +189,7 @@ def on_a_terminal(answer: bytes, *given: str) -> tuple[int, str]:
 
 
 def test_on_a_terminal_it_asks_and_shows_progress(redis_server: RedisServer, namespace: str) -> None:
-    settings = RedisConnection(url=redis_server.fresh_url(), namespace=namespace)
+    settings = RedisSettings(url=redis_server.fresh_url(), namespace=namespace)
     fill(settings)
     with connected(settings) as client:
         client.mset({f"other-{number}": "1" for number in range(2 * SCAN_COUNT)})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.blob import RedisBlobStore
-from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.errors import StateError, StoreError
 from tests.servers.redis import RedisCluster
 
 
 def test_the_last_write_is_read_and_namespaces_are_separate(redis_url: str) -> None:
-    first, second, separate = (RedisBlobStore(RedisConnection(url=redis_url, namespace=name), "history") for name in ("a", "a", "b"))
+    first, second, separate = (RedisBlobStore(RedisSettings(url=redis_url, namespace=name), "history") for name in ("a", "a", "b"))
     assert first.read() is None
     first.write(b"first")
     second.write(b"\x00\xff")
@@ -21,17 +21,17 @@ def test_the_last_write_is_read_and_namespaces_are_separate(redis_url: str) -> N
 
 
 def test_a_cluster_stores_the_blob(redis_cluster: RedisCluster, namespace: str) -> None:
-    blob = RedisBlobStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True), "history")
+    blob = RedisBlobStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True), "history")
     blob.write(b"kept")
     assert blob.read() == b"kept"
     blob.close()
 
 
 def test_errors_name_the_setting_to_check(redis_url: str) -> None:
-    away = RedisBlobStore(RedisConnection(url="redis://127.0.0.1:1/0"), "history")
+    away = RedisBlobStore(RedisSettings(url="redis://127.0.0.1:1/0"), "history")
     with pytest.raises(StoreError, match=r"redis\.url"):
         away.read()
-    blob = RedisBlobStore(RedisConnection(url=redis_url, namespace="taken"), "history")
+    blob = RedisBlobStore(RedisSettings(url=redis_url, namespace="taken"), "history")
     client = blob._client.get()
     client.execute_command("LPUSH", blob.key, "another program's")  # type: ignore[no-untyped-call]
     with pytest.raises(StateError, match="another program"):

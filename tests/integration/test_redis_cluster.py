@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import CommitOutcome, LoadedUsers
@@ -51,7 +51,7 @@ def test_a_killed_node_is_an_error_until_it_is_back_with_its_state(
 
 def test_a_store_built_before_its_cluster_starts_works_later(namespace: str) -> None:
     cluster = RedisCluster(masters=1)
-    store = RedisStore(RedisConnection(url=cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisSettings(url=cluster.url, namespace=namespace, cluster=True))
     try:
         with pytest.raises(StoreError, match=r"redis\.url"):
             store.claim(0, "a")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StateError, StoreError
@@ -117,9 +117,9 @@ def test_settings_that_a_managed_redis_hides_are_unknown(small_redis: tuple[Redi
 def test_a_wrong_password_names_the_settings_and_hides_the_password(redis_server: RedisServer, in_url: bool) -> None:
     wrong = "wrong-secret"
     if in_url:
-        connection = RedisConnection(url=f"redis://someone:{wrong}@{HOST}:{redis_server.port}/0")
+        connection = RedisSettings(url=f"redis://someone:{wrong}@{HOST}:{redis_server.port}/0")
     else:
-        connection = RedisConnection(url=redis_server.url, username="someone", password=wrong)
+        connection = RedisSettings(url=redis_server.url, username="someone", password=wrong)
     store = RedisStore(connection)
     with pytest.raises(StoreError, match=r"check redis\.username and redis\.password") as caught:
         store.claim(0, "a")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
+from pydantic import SecretStr
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
+from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import CommitOutcome
 from streammetrics.errors import StoreError
@@ -34,8 +35,8 @@ def service() -> Iterator[SentinelService]:
         yield service
 
 
-def connection(service: SentinelService, namespace: str, url: str = "", password: str = PASSWORD) -> RedisConnection:
-    return RedisConnection(
+def connection(service: SentinelService, namespace: str, url: str = "", password: str = PASSWORD) -> RedisSettings:
+    return RedisSettings(
         url=url or service.url,
         namespace=namespace,
         sentinels=service.addresses,
@@ -70,7 +71,7 @@ def test_a_store_follows_a_failover_with_tls_and_logins(namespace: str, tmp_path
     own = authority.client("streammetrics")
     with SentinelService(guard) as service:
         files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
-        store = RedisStore(replace(connection(service, namespace), password="data-word", **files))
+        store = RedisStore(connection(service, namespace).model_copy(update={"password": SecretStr("data-word"), **files}))
         try:
             owner, former = Owner(store, 0), service.primary()
             owner.must_commit(users={"a": b"1"}, due={"a": 1})
@@ -90,7 +91,7 @@ def test_errors_name_what_is_wrong(service: SentinelService, namespace: str) -> 
         store = RedisStore(wrong)
         with pytest.raises(StoreError, match=words) as caught:
             store.ping()
-        assert f"Redis at {wrong.place}" in str(caught.value)
+        assert f"Redis at {place_of(wrong)}" in str(caught.value)
         store.close()
     for sentinel in service.sentinels[:2]:
         sentinel.kill()

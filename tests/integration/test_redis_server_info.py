@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StoreError
 from tests.servers.process import HOST
@@ -77,7 +77,7 @@ def test_the_settings_of_a_cluster_cover_every_primary(cluster_store: RedisStore
 
 
 def test_a_cluster_used_as_a_single_server_names_the_setting(redis_cluster: RedisCluster, namespace: str) -> None:
-    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace))
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace))
     assert [problem.key for problem in store.server_info().problems(cluster=False)] == ["redis.cluster"]
     with pytest.raises(StoreError, match=r"set redis\.cluster to true"):  # noqa: PT012  (the first node has a third of the tasks)
         for task in range(20):
@@ -86,7 +86,7 @@ def test_a_cluster_used_as_a_single_server_names_the_setting(redis_cluster: Redi
 
 
 def test_a_single_server_used_as_a_cluster_names_the_setting(redis_server: RedisServer, namespace: str) -> None:
-    store = RedisStore(RedisConnection(url=redis_server.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisSettings(url=redis_server.url, namespace=namespace, cluster=True))
     with pytest.raises(StoreError, match=r"set redis\.cluster to false"):
         store.ping()
     store.close()

@@ -12,8 +12,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.connectors.redis.client import RedisConnection
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import READ_SLICE, Commit, CommitOutcome, LoadedUsers
@@ -28,7 +28,7 @@ from tests.support.timing import time_bound
 class TestStandalone(StoreContract):
     @pytest.fixture
     def store(self, redis_url: str, namespace: str) -> Iterator[RedisStore]:
-        store = RedisStore(RedisConnection(url=redis_url, namespace=namespace))
+        store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
         yield store
         store.close()
 
@@ -36,7 +36,7 @@ class TestStandalone(StoreContract):
 class TestCluster(StoreContract):
     @pytest.fixture
     def store(self, redis_cluster: RedisCluster, namespace: str) -> Iterator[RedisStore]:
-        store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
+        store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
         yield store
         store.close()
 
@@ -77,7 +77,7 @@ def test_redis_and_memory_give_the_same_replies(redis_server: RedisServer, steps
     """A step is a commit, or a token with which the task is claimed."""
     due = due_before(before_ms, due_max)
     memory, namespace = MemoryStore(), f"alike-{next(EXAMPLES)}"
-    store = RedisStore(RedisConnection(url=redis_server.url, namespace=namespace))
+    store = RedisStore(RedisSettings(url=redis_server.url, namespace=namespace))
     for step in steps:
         if isinstance(step, Commit):
             assert store.commit(step) is memory.commit(step)
@@ -259,7 +259,7 @@ def test_an_interrupted_claim_is_completed_by_the_next(store: RedisStore, redis_
 
 def test_a_store_built_before_its_server_starts_works_later(namespace: str) -> None:
     server = RedisServer()
-    store = RedisStore(RedisConnection(url=server.url, namespace=namespace))
+    store = RedisStore(RedisSettings(url=server.url, namespace=namespace))
     try:
         with pytest.raises(StoreError, match="refused"):
             store.ping()

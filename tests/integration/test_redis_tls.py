@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
 from tests.servers.process import HOST, free_port
@@ -46,7 +46,7 @@ def tls_url(certificates: Path) -> Iterator[str]:
 
 def test_tls_with_certificates_on_both_sides(certificates: Path, tls_url: str, namespace: str) -> None:
     files = {"ssl_cafile": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
-    connection = RedisConnection(url=tls_url, namespace=namespace, **{name: str(certificates / file) for name, file in files.items()})
+    connection = RedisSettings(url=tls_url, namespace=namespace, **{name: str(certificates / file) for name, file in files.items()})
     store = RedisStore(connection)
     Owner(store, 0).must_commit()
     store.close()
@@ -58,14 +58,14 @@ def test_tls_with_certificates_on_both_sides(certificates: Path, tls_url: str, n
     ids=["another CA", "no client certificate", "the system's CAs"],
 )
 def test_failed_tls_names_the_certificate_settings(certificates: Path, tls_url: str, files: dict[str, str]) -> None:
-    store = RedisStore(RedisConnection(url=tls_url, **{name: str(certificates / file) for name, file in files.items()}))
+    store = RedisStore(RedisSettings(url=tls_url, **{name: str(certificates / file) for name, file in files.items()}))
     with pytest.raises(StoreError, match=r"check redis\.ssl_cafile, redis\.ssl_certfile and redis\.ssl_keyfile"):
         store.ping()
     store.close()
 
 
 def test_tls_to_a_server_without_tls_is_explained(redis_server: RedisServer) -> None:
-    store = RedisStore(RedisConnection(url=f"rediss://{HOST}:{redis_server.port}/0", socket_timeout_ms=300))
+    store = RedisStore(RedisSettings(url=f"rediss://{HOST}:{redis_server.port}/0", socket_timeout_ms=300))
     with pytest.raises(StoreError, match=r"redis\.url must begin with redis:// if the server does not use TLS"):
         store.ping()
     store.close()
@@ -73,5 +73,5 @@ def test_tls_to_a_server_without_tls_is_explained(redis_server: RedisServer) -> 
 
 def test_all_unreadable_certificates_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        RedisStore(RedisConnection(url="rediss://localhost", ssl_cafile="/nonexistent/ca", ssl_keyfile="/nonexistent/key"))
+        RedisStore(RedisSettings(url="rediss://localhost", ssl_cafile="/nonexistent/ca", ssl_keyfile="/nonexistent/key"))
     assert [problem.key for problem in caught.value.problems] == ["redis.ssl_cafile", "redis.ssl_keyfile"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.redis.transaction import transact
@@ -43,7 +43,7 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def store(server: RedisServer, namespace: str) -> Iterator[RedisStore]:
-    store = RedisStore(RedisConnection(url=server.url, namespace=namespace, socket_timeout_ms=500))
+    store = RedisStore(RedisSettings(url=server.url, namespace=namespace, socket_timeout_ms=500))
     yield store
     store.close()
 
@@ -131,7 +131,7 @@ def test_a_commit_counts_once_whichever_reply_is_lost(
     server: RedisServer, namespace: str, word: bytes, outcomes: list[CommitOutcome]
 ) -> None:
     with ReplyThief(server.port) as thief:
-        store = RedisStore(RedisConnection(url=f"redis://{HOST}:{thief.port}/0", namespace=namespace))
+        store = RedisStore(RedisSettings(url=f"redis://{HOST}:{thief.port}/0", namespace=namespace))
         owner = Owner(store, 0)
         owner.must_commit(users={"a": b"1", "c": b"1"})
         thief.steal(word)
@@ -147,8 +147,8 @@ def test_a_commit_counts_once_whichever_reply_is_lost(
 def test_a_right_taken_away_after_the_claim_leaves_a_commit_unwritten(server: RedisServer, namespace: str, right: str) -> None:
     with server.client() as operator:
         operator.execute_command("ACL", "SETUSER", "worker", "on", ">word", "~*", "+@all")
-        settings = RedisConnection(url=server.url, namespace=namespace, username="worker", password="word")
-        store, reader = RedisStore(settings), RedisStore(RedisConnection(url=server.url, namespace=namespace))
+        settings = RedisSettings(url=server.url, namespace=namespace, username="worker", password="word")
+        store, reader = RedisStore(settings), RedisStore(RedisSettings(url=server.url, namespace=namespace))
         owner = Owner(store, 0)
         owner.must_commit(users={"c": b"1"}, due={"c": 1}, rows={"panes": {"0": b"p"}})
         before = everything(reader, 0, USERS)
@@ -237,7 +237,7 @@ def test_thousands_of_changes_are_queued_in_small_commands(owner: Owner, server:
 
 
 def test_a_slot_that_moves_before_the_write_is_followed(redis_cluster: RedisCluster, namespace: str) -> None:
-    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 0)
     owner.must_commit(users={"c": b"1"})
     commit = Interrupted(owner.next(**CHANGES), lambda: redis_cluster.move(TaskKeys.of(namespace, 0).ctl))
@@ -250,7 +250,7 @@ def test_a_slot_that_moves_before_the_write_is_followed(redis_cluster: RedisClus
 
 
 def test_a_store_with_an_outdated_slot_map_updates_it(redis_cluster: RedisCluster, namespace: str) -> None:
-    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner = Owner(store, 1)
     for _ in range(3):
         redis_cluster.move(TaskKeys.of(namespace, 1).ctl)
@@ -261,7 +261,7 @@ def test_a_store_with_an_outdated_slot_map_updates_it(redis_cluster: RedisCluste
 @pytest.mark.parametrize("moved", TaskKeys._fields)
 def test_nothing_seems_lost_while_only_some_keys_have_moved(redis_cluster: RedisCluster, namespace: str, moved: str) -> None:
     """Each of the two nodes answers as if the other's keys did not exist."""
-    store = RedisStore(RedisConnection(url=redis_cluster.url, namespace=namespace, cluster=True))
+    store = RedisStore(RedisSettings(url=redis_cluster.url, namespace=namespace, cluster=True))
     owner, keys = Owner(store, 0), TaskKeys.of(namespace, 0)
     owner.must_commit(users={"c": b"1"}, due={"c": 1}, totals={"c": b"1"}, rows={"panes": {"0": b"p"}, "sums": {"1": b"e"}})
     before = everything(store, 0, USERS)
@@ -292,7 +292,7 @@ def test_a_key_deleted_before_the_write_is_an_error(store: RedisStore, owner: Ow
 
 def test_the_clock_is_read_from_the_node_with_the_tasks_keys(namespace: str) -> None:
     with RedisCluster(3, append_only=False, settings={"cluster-require-full-coverage": "no"}) as cluster:
-        store, key = RedisStore(RedisConnection(url=cluster.url, namespace=namespace, cluster=True)), TaskKeys.of(namespace, 0).ctl
+        store, key = RedisStore(RedisSettings(url=cluster.url, namespace=namespace, cluster=True)), TaskKeys.of(namespace, 0).ctl
         owner, former = Owner(store, 0), cluster.node_of(key)
         assert store.clock_ms(0) is not None
         cluster.move(key)

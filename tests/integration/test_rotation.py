@@ -9,7 +9,7 @@ import pytest
 from kafka.admin import ACLOperation, ResourceType, ScramMechanism, UserScramCredentialUpsertion
 
 from streammetrics.config import load
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import StoreError
 from streammetrics.events.model import Impression
@@ -44,7 +44,7 @@ class TestRedis:
         files = {"ssl_cafile": str(authority.cafile), "ssl_certfile": str(own.certfile), "ssl_keyfile": str(own.keyfile)}
 
         def connected(password: str) -> RedisStore:
-            stores.append(RedisStore(RedisConnection(url=server.url, username="streammetrics", password=password, **files)))
+            stores.append(RedisStore(RedisSettings(url=server.url, username="streammetrics", password=password, **files)))
             return stores[-1]
 
         yield connected

@@ -18,7 +18,6 @@ import pytest
 from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
 from streammetrics.events.model import Feedback
-from streammetrics.wiring.connections import kafka_connection
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
@@ -54,7 +53,7 @@ def traffic_for(pipeline: Pipeline) -> Traffic:
 
 
 def send_traffic(pipeline: Pipeline, traffic: Traffic) -> None:
-    with KafkaSink(kafka_connection(pipeline.settings), pipeline.topics) as sink:
+    with KafkaSink(pipeline.settings.kafka, pipeline.topics) as sink:
         for sent in generate(traffic, until_ms=traffic.start_ms + HOUR_MS):
             sink.write(sent, sent.ts)
 

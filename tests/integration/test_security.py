@@ -44,7 +44,6 @@ USER = "scraper"
 SECRETS = {
     "kafka.sasl_password": "kafka-Word-73c1",
     "kafka.ssl_password": "kafka-Key-2f9e",
-    "kafka.oauth_client_secret": "kafka-Client-90ab",
     "redis.password": "redis-Word-b81d",
     "redis.sentinel_password": "redis-Sentinel-5e1c",
     "http.ssl_password": "http-Key-5a07",
@@ -128,7 +127,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
                 "sasl_mechanism": "SCRAM-SHA-512",
                 "sasl_username": "reader",
                 "sasl_password": SECRETS["kafka.sasl_password"],
-                "oauth_client_secret": SECRETS["kafka.oauth_client_secret"],
                 "ssl_cafile": str(authority.cafile),
                 "ssl_certfile": str(kafka_own.certfile),
                 "ssl_keyfile": str(kafka_own.locked_keyfile),
@@ -305,17 +303,16 @@ class TestSecrets:
             "import sys, structlog\n"
             "from pathlib import Path\n"
             "from streammetrics.config import load\n"
-            "from streammetrics.wiring.connections import kafka_connection, redis_connection\n"
             "from streammetrics.wiring.logs import configure_logs\n"
             "configure_logs('debug', 'console')\n"
             "def crash(settings, kafka, redis, word):\n"
             "    raise RuntimeError(f'{settings} {kafka} {redis}')\n"
             "settings = load(Path(sys.argv[1]), {}, {}).settings\n"
             "try:\n"
-            "    crash(settings, kafka_connection(settings), redis_connection(settings), redis_connection(settings).password)\n"
+            "    crash(settings, settings.kafka, settings.redis, settings.redis.password)\n"
             "except RuntimeError:\n"
             "    structlog.get_logger().exception('crashed')\n"
-            "crash(settings, kafka_connection(settings), redis_connection(settings), redis_connection(settings).password)\n"
+            "crash(settings, settings.kafka, settings.redis, settings.redis.password)\n"
         )
         (_, config) = configured(tmp_path, world.settings)
         done = subprocess.run([sys.executable, script, config], capture_output=True, text=True, env=environment(), cwd=ROOT, check=False)

@@ -27,7 +27,6 @@ from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics
 from streammetrics.connectors.source import Input, LogIds
 from streammetrics.errors import ConfigError, SourceError
 from streammetrics.events.model import Impression
-from streammetrics.wiring.connections import kafka_connection
 from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
 from tests.servers.process import HOST, wait_until
@@ -179,7 +178,7 @@ def passwords(given: Mapping[str, object]) -> dict[str, str]:
 @pytest.mark.parametrize("way", WAYS)
 def test_every_kind_of_login_reads_topics_and_writes_dead_letters(broker: SecureKafkaBroker, authority: Authority, way: str) -> None:
     settings = settings_of(WAYS[way](broker, authority))
-    source = KafkaSource(kafka_connection(settings))
+    source = KafkaSource(settings.kafka)
     try:
         tasks: set[int] = set()
 
@@ -191,7 +190,7 @@ def test_every_kind_of_login_reads_topics_and_writes_dead_letters(broker: Secure
         assert set(source.start(0, {})) == {Input(topic, 0) for topic in TOPICS}
     finally:
         source.close()
-    letters = KafkaDeadLetters(kafka_connection(settings), LETTERS)
+    letters = KafkaDeadLetters(settings.kafka, LETTERS)
     try:
         letters.write([DeadLetter("bad_json", way, Input(TOPICS[0], 0), 0, b"raw")])
     finally:
@@ -213,7 +212,7 @@ def test_doctor_finds_no_problem_and_shows_no_password(broker: SecureKafkaBroker
 def test_a_wrong_password_is_explained_and_hidden(broker: SecureKafkaBroker, authority: Authority, mechanism: str) -> None:
     given = by_password(mechanism)(broker, authority) | {"sasl_password": WRONG}
     with pytest.raises(SourceError) as caught:
-        describe_topics(kafka_connection(settings_of(given)), TOPICS)
+        describe_topics(settings_of(given).kafka, TOPICS)
     assert "Authentication failed" in str(caught.value) or "the broker may have refused the login" in str(caught.value)
     assert "check kafka.security_protocol (now SASL_SSL), certificates and credentials" in str(caught.value)
     assert WRONG not in str(caught.value)
@@ -223,7 +222,7 @@ def test_a_wrong_password_is_explained_and_hidden(broker: SecureKafkaBroker, aut
 def test_a_broker_with_a_certificate_of_another_ca_is_refused(broker: SecureKafkaBroker, authority: Authority, tmp_path: Path) -> None:
     given = by_password("PLAIN")(broker, authority) | {"ssl_cafile": str(Authority(tmp_path).cafile)}
     with pytest.raises(SourceError, match="CERTIFICATE_VERIFY_FAILED"):
-        describe_topics(kafka_connection(settings_of(given)), TOPICS)
+        describe_topics(settings_of(given).kafka, TOPICS)
 
 
 @pytest.mark.usefixtures("_short_bootstrap")
@@ -240,7 +239,7 @@ def test_a_broker_with_a_certificate_for_another_name_is_refused(tmp_path: Path)
             "ssl_cafile": str(elsewhere.cafile),
         }
         with pytest.raises(SourceError, match=r"CERTIFICATE_VERIFY_FAILED.*IP address mismatch"):
-            describe_topics(kafka_connection(settings_of(given)), TOPICS)
+            describe_topics(settings_of(given).kafka, TOPICS)
     assert received == []
 
 
@@ -248,13 +247,13 @@ def test_a_broker_with_a_certificate_for_another_name_is_refused(tmp_path: Path)
 def test_a_missing_client_certificate_is_explained(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = {key: value for key, value in by_certificate(broker, authority).items() if key not in ("ssl_certfile", "ssl_keyfile")}
     with pytest.raises(SourceError, match=r"(?i)certificate"):
-        describe_topics(kafka_connection(settings_of(given)), TOPICS)
+        describe_topics(settings_of(given).kafka, TOPICS)
 
 
 def test_a_key_of_another_certificate_is_explained(broker: SecureKafkaBroker, authority: Authority) -> None:
     given = by_certificate(broker, authority) | {"ssl_keyfile": str(authority.client("another").keyfile)}
     with pytest.raises(ConfigError, match=r"kafka\.ssl_keyfile.*it holds another"):
-        describe_topics(kafka_connection(settings_of(given)), TOPICS)
+        describe_topics(settings_of(given).kafka, TOPICS)
 
 
 def test_a_run_with_mismatched_files_exits_and_names_the_setting(broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
@@ -280,13 +279,13 @@ class TestMissingRights:
             assert f"topic {topic} may not be described by this user, so it is unknown whether it exists" in done.stdout
         assert "fix: grant DESCRIBE on it" in done.stdout
         with pytest.raises(ConfigError, match=r"kafka\.topics = secure-impressions: may not be described by this user"):
-            KafkaSource(kafka_connection(settings_of(given)))
+            KafkaSource(settings_of(given).kafka)
 
     def test_topics_that_do_not_exist(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
         broker.allow(USER, ResourceType.TOPIC, "secure-nowhere", ACLOperation.READ)
         given = self.given(broker, authority, USER)
         with pytest.raises(ConfigError, match=r"kafka\.dead_letter_topic = secure-nowhere: does not exist; create it .*, or leave"):
-            KafkaDeadLetters(kafka_connection(settings_of(given)), "secure-nowhere")
+            KafkaDeadLetters(settings_of(given).kafka, "secure-nowhere")
         done = streammetrics(
             "doctor", *flags(given, redis_url), "--set", "kafka.topics=secure-nowhere,secure-unnamed", environ=passwords(given)
         )
@@ -297,12 +296,12 @@ class TestMissingRights:
     def test_a_user_without_rights_sees_no_topic(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         """Existing and missing topics look the same."""
         names = [*TOPICS, LETTERS, "secure-missing"]
-        described = describe_topics(kafka_connection(settings_of(self.given(broker, authority, "nobody"))), names)
+        described = describe_topics(settings_of(self.given(broker, authority, "nobody")).kafka, names)
         assert (described.found, described.absent) == ({}, dict.fromkeys(names, MissingTopic.HIDDEN))
 
     def test_a_revoked_right_is_not_a_deleted_topic(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         """An operator who reads that a topic was deleted starts again, and loses the counts."""
-        settings = kafka_connection(settings_of(self.given(broker, authority, "fickle")))
+        settings = settings_of(self.given(broker, authority, "fickle")).kafka
         grant(broker, "fickle")
         known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
         assert known.keys() == set(TOPICS)
@@ -314,7 +313,7 @@ class TestMissingRights:
         identity.require_same_topics()
 
     def test_letters_that_may_not_be_written(self, broker: SecureKafkaBroker, authority: Authority) -> None:
-        letters = KafkaDeadLetters(kafka_connection(settings_of(self.given(broker, authority, "without-write"))), LETTERS)
+        letters = KafkaDeadLetters(settings_of(self.given(broker, authority, "without-write")).kafka, LETTERS)
         try:
             with pytest.raises(
                 SourceError, match=r"dead letters cannot be written to topic 'secure-refused': TopicAuthorizationFailedError"

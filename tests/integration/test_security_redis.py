@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.namespaces import client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, StoreError
@@ -69,8 +69,8 @@ def access(authority: Authority, user: str = "streammetrics") -> dict[str, objec
     }
 
 
-def settings(url: str, authority: Authority, **other: object) -> RedisConnection:
-    return RedisConnection(**{"url": url, **access(authority), **other})  # type: ignore[arg-type]
+def settings(url: str, authority: Authority, **other: object) -> RedisSettings:
+    return RedisSettings.model_validate({"url": url, **access(authority), **other})
 
 
 def send_events(pipeline: Pipeline) -> None:
@@ -201,8 +201,8 @@ class TestNamespaces:
             with node.client() as client:
                 client.flushall()
                 client.acl_log_reset()
-        worker = settings(nodes[0].url, authority, cluster=of_cluster, client_name=client_name("worker", NAMESPACE))
-        store = RedisStore(worker)
+        worker = settings(nodes[0].url, authority, cluster=of_cluster)
+        store = RedisStore(worker, client_name("worker", NAMESPACE))
         store.announce(3)
         for task in range(3):
             store.claim(task, "token")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.errors import StoreError
@@ -26,7 +26,7 @@ def valkey() -> Iterator[ValkeyServer]:
 
 
 def test_its_settings_are_read_as_those_of_valkey(valkey: ValkeyServer) -> None:
-    store = RedisStore(RedisConnection(url=valkey.url))
+    store = RedisStore(RedisSettings(url=valkey.url))
     info = store.server_info()
     store.close()
     assert (info.product, info.mode, info.role, info.unknown) == ("Valkey", "standalone", "master", ())
@@ -42,7 +42,7 @@ def test_doctor_finds_no_fault_with_it(valkey: ValkeyServer) -> None:
 
 
 def test_what_was_committed_survives_its_death(valkey: ValkeyServer) -> None:
-    store = RedisStore(RedisConnection(url=valkey.url, namespace="valkey"))
+    store = RedisStore(RedisSettings(url=valkey.url, namespace="valkey"))
     store.try_commit()
     claim = store.claim(0, "mine")
     changes = StateChanges(b"control", {"panes": {"0": b"pane"}}, users={"u1": b"state"}, due={"u1": 5})
@@ -80,7 +80,7 @@ class Lacking(RedisServer):
 @pytest.mark.parametrize("gone", [("WATCH",), ("EVAL",), ("EVALSHA",), ("MULTI",), ("EXEC",), ("ZADD",), ("HINCRBY",), ("CLIENT",)])
 def test_a_command_that_every_commit_needs_is_missed_before_the_first_commit(gone: tuple[str, ...]) -> None:
     with Lacking(*gone) as server:
-        store = RedisStore(RedisConnection(url=server.url))
+        store = RedisStore(RedisSettings(url=server.url))
         with pytest.raises(StoreError, match=rf"unknown command .{gone[0]}.*every worker needs this command"):
             store.try_commit()
         store.close()
@@ -89,7 +89,7 @@ def test_a_command_that_every_commit_needs_is_missed_before_the_first_commit(gon
 def test_a_user_without_the_right_to_a_command_is_told_which(redis_server: RedisServer) -> None:
     with redis_server.client() as client:
         client.execute_command("ACL SETUSER", "short", "on", ">word", "~*", "+@all", "-zrem")
-    own = RedisConnection(url=redis_server.url, username="short", password="word")
+    own = RedisSettings(url=redis_server.url, username="short", password="word")
     store = RedisStore(own)
     with pytest.raises(StoreError, match=r"zrem.*grant redis\.username this command"):
         store.try_commit()
@@ -97,7 +97,7 @@ def test_a_user_without_the_right_to_a_command_is_told_which(redis_server: Redis
 
 
 def test_trying_changes_nothing(redis_server: RedisServer) -> None:
-    store = RedisStore(RedisConnection(url=redis_server.fresh_url(), namespace="untouched"))
+    store = RedisStore(RedisSettings(url=redis_server.fresh_url(), namespace="untouched"))
     store.try_commit()
     assert store.partitions() is None
     with redis_server.client() as client:

@@ -18,7 +18,6 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_worker_rules
 from tests.servers.kafka import KafkaBroker
@@ -67,7 +66,7 @@ def counted(pipeline: Pipeline, reason: str) -> int:
 def test_a_machine_a_day_ahead_makes_no_event_late(kafka_broker: KafkaBroker, redis_server: RedisServer) -> None:
     join = {"idle_ms": 300, "out_of_orderness_ms": 200, "lateness_ms": 1_000}
     pipeline = Pipeline(kafka_broker, redis_server.fresh_url(), "day-ahead", TOPICS, join=join)
-    connection = kafka_connection(pipeline.settings)
+    connection = pipeline.settings.kafka
     with pipeline.producer() as producer, pipeline.store() as store:
         source = KafkaSource(connection, time.monotonic)
         store.announce(source.partitions)

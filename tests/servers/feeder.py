@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Self
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Regression, SimulatedRecord, Traffic, Variant, generate
 from streammetrics.connectors.simulated.source import time_lapse
@@ -36,7 +36,7 @@ class Feeder:
     """Sends each record at its time. `rate` is lists per second. `traffic` is passed on. While the broker is away, it retries."""
 
     def __init__(
-        self, settings: KafkaConnection, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7, **traffic: Any
+        self, settings: KafkaSettings, topics: tuple[str, str], *, rate: float = 40.0, users: int = 4_000, seed: int = 7, **traffic: Any
     ) -> None:
         self._settings, self._topics = settings, topics
         self.traffic = Traffic(

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import Self
 
 from streammetrics.config import load, render_effective
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.feeder import Feeder
 from tests.servers.kafka import KafkaBroker
@@ -93,7 +93,7 @@ class Stack:
             process.launch()
         self.webhook = undo.enter_context(Webhook())
         self.alertmanager = undo.enter_context(AlertmanagerServer(quick_routes(self.webhook.receivers("page", "ticket"))))
-        self.feeder = undo.enter_context(Feeder(KafkaConnection(bootstrap_servers=(self.broker.bootstrap,)), TOPICS))
+        self.feeder = undo.enter_context(Feeder(KafkaSettings(bootstrap_servers=(self.broker.bootstrap,)), TOPICS))
         for process in self.processes:
             process.wait_ready()
         self.prometheus = self._prometheus(undo)

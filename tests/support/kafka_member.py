@@ -12,8 +12,8 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection
-from streammetrics.connectors.kafka.source import KafkaSource
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.source import POLL_RECORDS_MAX, KafkaSource
 from streammetrics.connectors.source import Input, InputRecord
 from tests.servers.kafka import KafkaBroker
 
@@ -42,12 +42,16 @@ class Member:
     """A source and its loop, which claims each assigned task and seeks to the offsets in `stored`, a store shared by members."""
 
     def __init__(
-        self, settings: KafkaConnection, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        settings: KafkaSettings,
+        stored: dict[Input, int] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        poll_records_max: int = POLL_RECORDS_MAX,
     ) -> None:
         self.stored: dict[Input, int] = {} if stored is None else stored
         self.tasks: set[int] = set()
         self.got: dict[Input, list[InputRecord]] = defaultdict(list)
-        self.source = KafkaSource(settings, clock)
+        self.source = KafkaSource(settings, clock, poll_records_max=poll_records_max)
 
     def turn(self, timeout_s: float = 0.05) -> None:
         polled = self.source.poll(timeout_s)
@@ -81,18 +85,21 @@ def turn_forever(*members: Member) -> None:
 
 @contextmanager
 def running(
-    settings: KafkaConnection, stored: dict[Input, int] | None = None, clock: Callable[[], float] = time.monotonic
+    settings: KafkaSettings,
+    stored: dict[Input, int] | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    poll_records_max: int = POLL_RECORDS_MAX,
 ) -> Iterator[Member]:
-    member = Member(settings, stored, clock)
+    member = Member(settings, stored, clock, poll_records_max)
     try:
         yield member
     finally:
         member.source.close()
 
 
-def settings_for(broker: KafkaBroker, *topics: str, **options: Any) -> KafkaConnection:
-    options = {"group_id": f"group-{topics[0]}", "session_timeout_ms": SESSION_MS, **options}
-    return KafkaConnection(bootstrap_servers=(broker.bootstrap,), topics=topics, **options)
+def settings_for(broker: KafkaBroker, *topics: str, **options: Any) -> KafkaSettings:
+    usual = {"bootstrap_servers": (broker.bootstrap,), "group_id": f"group-{topics[0]}", "session_timeout_ms": SESSION_MS}
+    return KafkaSettings(topics=topics, **{**usual, **options})
 
 
 def send(broker: KafkaBroker, place: Input, values: Sequence[bytes | None], **options: Any) -> None:

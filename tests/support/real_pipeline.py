@@ -29,7 +29,6 @@ from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.unique_users import UNIQUE_USERS, UniqueUserWindows
 from streammetrics.windows.user_counts import UserCountLayout
-from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.reports import build_report_builder
@@ -158,7 +157,7 @@ class Pipeline:
 
     @contextmanager
     def store(self) -> Iterator[RedisStore]:
-        store = RedisStore(redis_connection(self.settings))
+        store = RedisStore(self.settings.redis)
         try:
             yield store
         finally:

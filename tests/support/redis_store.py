@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.errors import StoreError
@@ -38,7 +38,7 @@ def limited(server: RedisServer, namespace: str, rights: Collection[str] = RIGHT
         client.execute_command(
             "ACL", "SETUSER", "limited", "reset", "on", f">{PASSWORD}", f"~{{{namespace}:*}}:*", "-@all", *(f"+{right}" for right in rights)
         )
-    return RedisStore(RedisConnection(url=server.url, namespace=namespace, username="limited", password=PASSWORD))
+    return RedisStore(RedisSettings(url=server.url, namespace=namespace, username="limited", password=PASSWORD))
 
 
 def commit_when_served(store: Store, commit: Commit) -> CommitOutcome:

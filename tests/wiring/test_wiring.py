@@ -11,11 +11,12 @@ import pytest
 from streammetrics.config import (
     render_effective,
 )
+from streammetrics.config.times import epoch_ms
+from streammetrics.connectors.kafka.start_offsets import start_text
 from streammetrics.enrolment.rules import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.json_text import iso_ms
 from streammetrics.windows.unique_users import UniqueUserRules
-from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from tests.support.settings import NAMED, by_flags, configured
@@ -75,7 +76,7 @@ def test_a_time_is_the_same_number_in_every_setting(tmp_path, text, ms):
     assert rules.span("begins") == (ms, None)
     assert rules.span("ends") == (None, ms)
     assert rules.earlier == (("begins", ms - 86_400_000, ms),)
-    assert kafka_connection(settings).start == ms == iso_ms(text)
+    assert epoch_ms(settings.kafka.start) == ms == iso_ms(text)
 
 
 @for_each(
@@ -91,14 +92,15 @@ def test_a_time_is_the_same_number_in_every_setting(tmp_path, text, ms):
 )
 def test_reading_can_start_at_a_time(case: tuple[Any, Any]) -> None:
     given, ms = case
-    assert kafka_connection(by_flags({"kafka.start": given}).settings).start == ms
+    start = by_flags({"kafka.start": given}).settings.kafka.start
+    assert (start if isinstance(start, str) else epoch_ms(start)) == ms
 
 
 def test_a_start_time_from_a_file_is_shown_as_toml(tmp_path):
     for text in ("2026-01-31T09:00:00.250Z", '"2026-01-31T09:00:00.250Z"', "1769850000250", '"1769850000250"'):
         loaded = configured(tmp_path, f"[kafka]\nstart = {text}\n")
         assert tomllib.loads(render_effective(loaded))["kafka"]["start"] == loaded.settings.kafka.start
-        assert kafka_connection(loaded.settings).start_text == "2026-01-31T09:00:00.250+00:00"
+        assert start_text(loaded.settings.kafka) == "2026-01-31T09:00:00.250+00:00"
 
 
 def test_the_days_before_an_experiment_become_a_covariate_period(tmp_path):

@@ -32,7 +32,6 @@ from streammetrics.events.unknown_names import ACTION
 from streammetrics.reports.path_counts import counted_paths, path_sentences
 from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import merge_names
-from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_watched_decoder, is_mapped
 from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.wiring.registry import build_schemas
@@ -134,9 +133,8 @@ def _topic_records(settings: Settings, topic: str, limit: int) -> Iterator[Sampl
     from streammetrics.connectors.kafka.recent_records import recent_records  # noqa: PLC0415  slow import
     from streammetrics.connectors.kafka.topics import describe_topics  # noqa: PLC0415
 
-    connection = kafka_connection(settings)
-    described = describe_topics(connection, [topic]).require_all("kafka.topics")
-    found = recent_records(connection, {topic: described[topic].partitions})[topic]
+    described = describe_topics(settings.kafka, [topic]).require_all("kafka.topics")
+    found = recent_records(settings.kafka, {topic: described[topic].partitions})[topic]
     for record in found[-limit:]:
         yield SampleRecord(topic, f"partition {record.partition} offset {record.offset}", record.value)
 

@@ -17,17 +17,17 @@ from streammetrics.cli.exit_codes import with_exit_codes
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.terminal import FittingTable, output_console
 from streammetrics.config import Settings
+from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.namespaces import Namespace, Progress, RedisNamespaces
 from streammetrics.errors import StreammetricsError
 from streammetrics.reports.text import counted
-from streammetrics.wiring.connections import redis_connection
 from streammetrics.wiring.logs import configure_quiet_logs
 
 
 def list_namespaces(settings: Settings) -> None:
     """Print every namespace with its tasks, keys, memory and connected processes. Raises StoreError."""
     configure_quiet_logs(settings.log.level, settings.log.format)
-    with closing(RedisNamespaces(redis_connection(settings))) as store:
+    with closing(RedisNamespaces(settings.redis)) as store:
         found = _find(store)
         with _progress("measure") as update:
             for number, namespace in enumerate(found, 1):
@@ -35,7 +35,7 @@ def list_namespaces(settings: Settings) -> None:
                 update(number, len(found))
         processes = store.processes()
     if not found:
-        click.echo(f"no namespace in Redis at {store.settings.place}")
+        click.echo(f"no namespace in Redis at {place_of(store.settings)}")
         return
     table = FittingTable(("namespace",), ("tasks", "keys", "memory"), ("in use by",), apart=False)
     for one in found:
@@ -54,14 +54,14 @@ def delete_namespace(settings: Settings, name: str, *, yes: bool, force: bool) -
     if not yes and (sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("cannot ask for confirmation without a terminal; give --yes to delete the namespace for good")
     configure_quiet_logs(settings.log.level, settings.log.format)
-    with closing(RedisNamespaces(redis_connection(settings))) as store:
-        namespace = _named(_find(store), name, store.settings.place)
+    with closing(RedisNamespaces(settings.redis)) as store:
+        namespace = _named(_find(store), name, place_of(store.settings))
         if not force:
             _require_unused(store, name)
         store.measure(namespace)
         keys, size = counted(len(namespace.all_keys), "key"), decimal(namespace.size_bytes)
         if not yes:
-            click.confirm(f"Delete namespace {name} ({keys}, {size}) from Redis at {store.settings.place}?", abort=True, err=True)
+            click.confirm(f"Delete namespace {name} ({keys}, {size}) from Redis at {place_of(store.settings)}?", abort=True, err=True)
             if not force:  # a process may have started in the meantime
                 _require_unused(store, name)
         with _progress("delete") as update:

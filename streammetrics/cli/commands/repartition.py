@@ -22,7 +22,6 @@ from streammetrics.connectors.source import InputRecord
 from streammetrics.errors import StreammetricsError
 from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.reports.text import counted
-from streammetrics.wiring.connections import kafka_connection
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.wiring.registry import build_schemas
@@ -36,7 +35,7 @@ def copy_topics(settings: Settings, *, suffix: str, partitions: int | None, inst
     Raises ConfigError and SourceError, and StreammetricsError if records without a readable user were copied with the key that they had.
     """
     configure_quiet_logs(settings.log.level, settings.log.format)
-    connection = kafka_connection(settings)
+    connection = settings.kafka
     with stop_on_signals() as stop:
         plan = prepare_outputs(connection, suffix, partitions, instance)
         _say(f"copying {', '.join(f'{source} to {output}' for source, output in plan.outputs.items())}")

@@ -81,13 +81,12 @@ def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
     from streammetrics.runtime.publish.committed_state import read_committed  # noqa: PLC0415
     from streammetrics.runtime.publish.history_store import HISTORY_KEY, decode_history  # noqa: PLC0415
-    from streammetrics.wiring.connections import redis_connection  # noqa: PLC0415
     from streammetrics.wiring.engine import build_engine  # noqa: PLC0415
     from streammetrics.wiring.reports import build_report_builder  # noqa: PLC0415
 
     engine = build_engine(settings, settings.kafka.topics)
     builder = build_report_builder(settings, engine)
-    store, history_blob = RedisStore(redis_connection(settings)), RedisBlobStore(redis_connection(settings), HISTORY_KEY)
+    store, history_blob = RedisStore(settings.redis), RedisBlobStore(settings.redis, HISTORY_KEY)
     try:
         tasks = store.partitions()
         if tasks is None:

@@ -136,9 +136,8 @@ def _to_files(paths: tuple[Path, ...]) -> Iterator[Sink]:
 @contextmanager
 def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
     from streammetrics.connectors.kafka.sink import KafkaSink  # noqa: PLC0415  files need no Kafka client
-    from streammetrics.wiring.connections import kafka_connection  # noqa: PLC0415
 
-    with KafkaSink(kafka_connection(settings), sorted(plan.topics)) as sink:
+    with KafkaSink(settings.kafka, sorted(plan.topics)) as sink:
         yield sink
 
 

@@ -9,14 +9,13 @@ import errno
 import socket
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streammetrics.cli.doctor.data import data_findings
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
 from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
-from streammetrics.connectors.kafka.quotas import QUOTA_FIX, READ_QUOTA, read_quotas
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import LogIds
@@ -32,7 +31,6 @@ from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.consume.rival_groups import group_of_token
 from streammetrics.windows.panes import Group
-from streammetrics.wiring.connections import kafka_connection, redis_connection
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
 from streammetrics.wiring.series_estimate import expected_series, series_of
@@ -58,28 +56,25 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
     if settings.worker.role == "exporter":
         yield DoctorFinding("ok", "skipped, because worker.role is exporter: an exporter does not use Kafka")
         return
-    kafka, connection = settings.kafka, kafka_connection(settings)
-    require_login(connection)
+    kafka = settings.kafka
+    require_login(kafka)
     reasons = [reason for server in kafka.bootstrap_servers if (reason := unreachable_reason([server], CONNECT_SECONDS))]
     all_unreachable = len(reasons) == len(kafka.bootstrap_servers)
     for reason in reasons:
         yield DoctorFinding("fail" if all_unreachable else "warn", reason, "start that broker, or correct kafka.bootstrap_servers")
     if all_unreachable:
         return
-    cluster = read_cluster(connection)
+    cluster = read_cluster(kafka)
     version = f"version {cluster.version} or newer, " if cluster.version else ""
     yield DoctorFinding("ok", f"{version}{counted(cluster.brokers, 'broker')}, cluster id {cluster.cluster_id or 'unknown'}")
-    if others := foreign_members(connection):
+    if others := foreign_members(kafka):
         yield DoctorFinding(
             "fail",
             f"consumer group {kafka.group_id!r} has members that are no workers: {', '.join(others)}",
             "give that program another group id, or set kafka.group_id: members of one group take topics from each other",
         )
-    for quota in read_quotas(connection):
-        fix = f"{QUOTA_FIX}: kafka-configs.sh --alter --add-config {READ_QUOTA}=…"
-        yield DoctorFinding("warn", f"a quota of the brokers limits reading to {quota}", fix)
     letters = kafka.dead_letter_topic
-    described = describe_topics(connection, [*kafka.topics, *([letters] if letters else [])])
+    described = describe_topics(kafka, [*kafka.topics, *([letters] if letters else [])])
     found, absent = described.found, described.absent
     for name in kafka.topics:
         if name in found:
@@ -101,7 +96,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
     else:
         message, fix = absent[letters].message, absent[letters].fix
         yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or set kafka.dead_letter_topic to an empty value")
-    yield from data_findings(settings, connection, {name: found[name].partitions for name in kafka.topics if name in found})
+    yield from data_findings(settings, {name: found[name].partitions for name in kafka.topics if name in found})
 
 
 def _process_findings(processes: int, partitions: int) -> Iterator[DoctorFinding]:
@@ -120,8 +115,8 @@ def _process_findings(processes: int, partitions: int) -> Iterator[DoctorFinding
 
 def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
     """Check the server, its eviction and persistence settings, the stored state of the namespace, and the clock."""
-    connection = redis_connection(settings)
-    store = RedisStore(replace(connection, socket_timeout_ms=min(connection.socket_timeout_ms, REDIS_ANSWER_MS)))
+    redis = settings.redis
+    store = RedisStore(redis.model_copy(update={"socket_timeout_ms": min(redis.socket_timeout_ms, REDIS_ANSWER_MS)}))
     try:
         store.ping()
         began = time.perf_counter()
@@ -132,7 +127,7 @@ def redis_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
             store.try_commit()
             yield DoctorFinding("ok", "the server and its user have every command that a commit needs")
         yield from _namespace_findings(store, settings, context)
-        if not connection.cluster:
+        if not redis.cluster:
             yield from _clock_findings(store)
     finally:
         store.close()

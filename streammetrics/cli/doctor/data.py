@@ -10,21 +10,20 @@ from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
 from streammetrics.cli.doctor.registry import with_schemas
 from streammetrics.config import Settings
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.recent_records import recent_records
 from streammetrics.connectors.kafka.topic_settings import topic_settings
 from streammetrics.wiring.decoders import build_watched_decoder
 
 
-def data_findings(settings: Settings, connection: KafkaConnection, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:
+def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:
     """Check the topics that exist. `partitions` are their partition counts."""
-    found = topic_settings(connection, list(partitions))
+    found = topic_settings(settings.kafka, list(partitions))
     for topic in partitions:
         if topic in found:
             yield from settings_findings(topic, found[topic], settings)
         else:
             yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
-    records, findings = with_schemas(settings, recent_records(connection, partitions))
+    records, findings = with_schemas(settings, recent_records(settings.kafka, partitions))
     yield from findings
     decoded = [decoded_topic(topic, read, build_watched_decoder(settings, topic)) for topic, read in records.items()]
     now_ms = time.time_ns() // 1_000_000

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.run.startup import Startup, Stopped
@@ -37,8 +37,8 @@ from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.publish.settled import Settled
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.wiring.connections import kafka_connection, redis_connection
 from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
+from streammetrics.wiring.encodings import reads_headers
 from streammetrics.wiring.engine import build_worker_rules
 from streammetrics.wiring.gc_tuning import collect_garbage
 from streammetrics.wiring.registry import with_schemas
@@ -59,7 +59,7 @@ def serve(
 ) -> None:
     """Publish and consume, as the role says, until `stop` is set. `consume` does so in place of this process."""
     role = settings.worker.role
-    store = RedisStore(replace(redis_connection(settings), client_name=client_name(role, settings.redis.namespace)))
+    store = RedisStore(settings.redis, client_name(role, settings.redis.namespace))
     startup = Startup(settings, status, clock, stop)
     process = _Process(settings, engine, clock, status, stop, store, startup)
     with contextlib.ExitStack() as stack:
@@ -103,7 +103,7 @@ class _Process:
         stack.callback(history_blob.close)
         takers = [HistoryStore(show, history_blob).take]
         if settings.kafka.results_topic:
-            sink = self.startup.reached("source", lambda: KafkaResults(kafka_connection(settings), settings.kafka.results_topic))
+            sink = self.startup.reached("source", lambda: KafkaResults(settings.kafka, settings.kafka.results_topic))
             stack.callback(sink.close)
             feed = ResultsFeed(builder, sink, status, Settled(self.clock, settings.exporter.gate_stale_ms))
             self.start("results", feed.run, stack)
@@ -124,16 +124,21 @@ class _Process:
         )
         self.start("publisher", publisher.run, stack)
 
+    def _source(self) -> KafkaSource:
+        settings = self.settings
+        records_max, whole_records = settings.worker.batch_events_max, reads_headers(settings)
+        return KafkaSource(settings.kafka, self.clock.monotonic, poll_records_max=records_max, whole_records=whole_records)
+
     def consume(self) -> None:
         """Consume until `stop` is set. Always leaves the consumer group, so that other workers take over without a timeout."""
         settings, store, startup = self.settings, self.store, self.startup
-        kafka = kafka_connection(settings)
+        kafka = settings.kafka
         with contextlib.ExitStack() as stack:
-            source = startup.reached("source", lambda: KafkaSource(kafka, self.clock.monotonic))
+            source = startup.reached("source", self._source)
             stack.callback(source.close)
             reading = with_schemas(source, settings)
             stack.callback(reading.close)
-            letters = startup.reached("source", lambda: KafkaDeadLetters(kafka, settings.kafka.dead_letter_topic, self._count_lost))
+            letters = startup.reached("source", lambda: KafkaDeadLetters(kafka, kafka.dead_letter_topic, self._count_lost))
             stack.callback(letters.close)
             partitions = source.partitions
             startup.announce(store, partitions)
@@ -153,7 +158,7 @@ class _Process:
                     status=self.status,
                     commits=commits,
                     misplaced=lambda task, user_ids: misplaced_keys(user_ids, task, partitions),
-                    group_id=settings.kafka.group_id,
+                    group_id=kafka.group_id,
                     logs=source.logs,
                 )
             )

@@ -12,6 +12,7 @@ import tenacity
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.kafka.client import unreachable_reason
+from streammetrics.connectors.redis.client import place_of
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.errors import ConfigError, Problem, SourceError, StoreError, UnfitStateError
 from streammetrics.reports.text import counted
@@ -98,7 +99,7 @@ def _check_store(store: RedisStore, settings: Settings) -> None:
     server = store.server_info()
     if server.is_replica:
         store.close()  # a new connection may reach the primary
-        place = store.settings.place
+        place = place_of(store.settings)
         raise StoreError(
             f"Redis at {place} is a replica and takes no writes", "set redis.url to the primary, or wait until a failover ends"
         )

@@ -6,20 +6,22 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Final
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 
+from streammetrics.config.fields import secret_text
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.client_log import client_log
-from streammetrics.connectors.kafka.oauth import OAuthLogin, tokens_of
 from streammetrics.connectors.kafka.patches import failed_sockets, large_reads, limited_batches
+from streammetrics.connectors.kafka.token_provider import provider_of, require_botocore
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import SourceError
 
+CLIENT_ID: Final = "streammetrics"
+"""The name that the brokers see. Quotas may be set for it."""
 CONNECT_SECONDS = 3.0
 BOOTSTRAP_MS = 5_000
 REQUEST_MS = 10_000
@@ -28,70 +30,29 @@ RECONNECT_MS_MAX = 1_000
 METADATA_MS_MAX = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaConnection:
-    """How to reach Kafka and what to read. `repr` hides the passwords.
-
-    `start` is where an input without a stored offset begins; a number is a record timestamp (epoch ms).
-    `linger_ms` is how long a broker collects records before it answers a fetch that has few.
-    `bootstrap_servers` are `host:port`, with IPv6 hosts in brackets.
-    """
-
-    bootstrap_servers: tuple[str, ...]
-    topics: tuple[str, ...] = ()
-    group_id: str = "streammetrics"
-    group_instance_id: str | None = None
-    start: Literal["earliest", "latest"] | int = "earliest"
-    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    session_timeout_ms: int = 10_000
-    poll_records_max: int = 20_000
-    partition_fetch_bytes_max: int = 4 << 20
-    linger_ms: int = 100
-    client_id: str = "streammetrics"
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    ssl_password: str | None = field(default=None, repr=False)
-    ssl_check_hostname: bool = True
-    sasl_mechanism: str | None = None
-    sasl_username: str | None = None
-    sasl_password: str | None = field(default=None, repr=False)
-    oauth: OAuthLogin | None = None
-    whole_records: bool = False
-    """Whether records are read with key, headers and timestamp, as `SentValue`."""
-
-    @property
-    def start_text(self) -> str:
-        """`start` as text: a timestamp is shown in ISO-8601."""
-        start = self.start
-        return start if isinstance(start, str) else datetime.fromtimestamp(start / 1_000, UTC).isoformat(timespec="milliseconds")
-
-
-def connection_options(settings: KafkaConnection) -> dict[str, Any]:
+def connection_options(settings: KafkaSettings) -> dict[str, Any]:
     """Return the keyword arguments that consumer, producer and admin client share."""
     options: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap_servers),
-        "client_id": settings.client_id,
+        "client_id": CLIENT_ID,
         "request_timeout_ms": REQUEST_MS,
         "reconnect_backoff_max_ms": RECONNECT_MS_MAX,
         "metadata_max_age_ms": METADATA_MS_MAX,
         "bootstrap_timeout_ms": BOOTSTRAP_MS,
         "security_protocol": settings.security_protocol,
-        "ssl_check_hostname": settings.ssl_check_hostname,
         "ssl_cafile": settings.ssl_cafile,
         "ssl_certfile": settings.ssl_certfile,
         "ssl_keyfile": settings.ssl_keyfile,
-        "ssl_password": settings.ssl_password,
+        "ssl_password": secret_text(settings.ssl_password),
     }
     if settings.sasl_mechanism:
         options |= {
             "sasl_mechanism": settings.sasl_mechanism,
             "sasl_plain_username": settings.sasl_username,
-            "sasl_plain_password": settings.sasl_password,
+            "sasl_plain_password": secret_text(settings.sasl_password),
         }
-    if settings.oauth is not None:
-        options["sasl_oauth_token_provider"] = tokens_of(settings.oauth)
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        options["sasl_oauth_token_provider"] = provider_of(settings.sasl_oauth_token_provider)
     return options
 
 
@@ -118,25 +79,27 @@ def unreachable_reason(servers: Sequence[str], timeout_s: float = CONNECT_SECOND
     return "; ".join(reasons)
 
 
-def require_login(settings: KafkaConnection) -> None:
-    """Raise ConfigError for certificate files that cannot be read or do not match each other, and SourceError without an OAuth token.
+def require_login(settings: KafkaSettings) -> None:
+    """Raise ConfigError for files, packages and classes that cannot be used, and SourceError if the class gives no token.
 
-    The client reads them on its own thread for every connection, and reports any mismatch as "no broker found".
+    The client uses them on its own thread for every connection, and reports any failure as "no broker found".
     """
-    if settings.oauth is not None:
-        tokens_of(settings.oauth).current()
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        provider_of(settings.sasl_oauth_token_provider).current()
+    if settings.sasl_mechanism == "AWS_MSK_IAM":
+        require_botocore()
     if "SSL" in settings.security_protocol:
         files = CertificateFiles(
             section="kafka",
             cafile=settings.ssl_cafile,
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,
-            password=settings.ssl_password,
+            password=secret_text(settings.ssl_password),
         )
         files.check()
 
 
-def require_reachable(settings: KafkaConnection) -> None:
+def require_reachable(settings: KafkaSettings) -> None:
     """Raise ConfigError for unusable certificate files, and SourceError without a token or if no server accepts a TCP connection."""
     require_login(settings)
     if reason := unreachable_reason(settings.bootstrap_servers):
@@ -185,7 +148,7 @@ class Network:
 
 
 @contextlib.contextmanager
-def starting(what: str, settings: KafkaConnection) -> Iterator[Network]:
+def starting(what: str, settings: KafkaSettings) -> Iterator[Network]:
     """Turn a client's failure to start into a SourceError with the cause from the client's log.
 
     Pass the yielded Network to the client. Then a failed start leaves no thread and no descriptor behind.
@@ -210,7 +173,7 @@ def starting(what: str, settings: KafkaConnection) -> Iterator[Network]:
 
 
 @contextlib.contextmanager
-def asking(settings: KafkaConnection, what: str) -> Iterator[Any]:
+def asking(settings: KafkaSettings, what: str) -> Iterator[Any]:
     """Yield an admin client to ask a broker about `what`, such as "its topics".
 
     Raises SourceError when no broker answers, and ConfigError for unusable certificate files.

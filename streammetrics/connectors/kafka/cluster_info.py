@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from kafka.errors import KafkaError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, asking
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import CLIENT_ID, asking
 
 NEWER_PROTOCOL = "consumer"
 """The type of a group whose members use the newer protocol (KIP-848), which this program does not."""
@@ -21,7 +22,7 @@ class ClusterInfo:
     version: str
 
 
-def read_cluster(settings: KafkaConnection) -> ClusterInfo:
+def read_cluster(settings: KafkaSettings) -> ClusterInfo:
     """Ask the cluster. Raises SourceError when no broker answers, and ConfigError for unusable certificate files."""
     with asking(settings, "its cluster") as admin:
         cluster = admin.describe_cluster()
@@ -30,7 +31,7 @@ def read_cluster(settings: KafkaConnection) -> ClusterInfo:
     return ClusterInfo(str(cluster.get("cluster_id") or ""), len(brokers), ".".join(map(str, version)))
 
 
-def foreign_members(settings: KafkaConnection) -> list[str]:
+def foreign_members(settings: KafkaSettings) -> list[str]:
     """Return the members of the consumer group that are other programs, as texts. Empty also where the user may not ask.
 
     Raises SourceError when no broker answers.
@@ -44,4 +45,4 @@ def foreign_members(settings: KafkaConnection) -> list[str]:
             members = admin.describe_groups([group])[group]["members"] if group in kinds else []
         except KafkaError:
             return []
-    return [f"{each['client_id']} at {each['client_host'].lstrip('/')}" for each in members if each["client_id"] != settings.client_id]
+    return [f"{each['client_id']} at {each['client_host'].lstrip('/')}" for each in members if each["client_id"] != CLIENT_ID]

@@ -12,7 +12,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import IllegalStateError, KafkaError, LogTruncationError, UnknownTopicOrPartitionError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection, Network, connection_options, starting
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import Network, connection_options, starting
 from streammetrics.connectors.kafka.patches import join_fix, overdue_heartbeat
 from streammetrics.connectors.source import Input
 
@@ -25,7 +26,7 @@ FETCH_BYTES_MIN = 1 << 20
 """A broker that has this much answers a fetch at once. A worker with a backlog therefore never lingers."""
 
 
-def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[KafkaConsumer, Network]:
+def new_consumer(settings: KafkaSettings, in_group: bool = True) -> tuple[KafkaConsumer, Network]:
     """Build a consumer that has not subscribed. Returns it and its network, which has the metadata of topics and brokers.
 
     The consumer never commits by itself and never chooses a start offset. Without `in_group` it needs no rights for the group. Raises
@@ -44,7 +45,6 @@ def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[Kafk
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=max(100, min(2_000, settings.session_timeout_ms // 5)),
             max_partition_fetch_bytes=settings.partition_fetch_bytes_max,
-            max_poll_records=settings.poll_records_max,
             **fetch_waits(settings),
             allow_auto_create_topics=False,
             metrics_enabled=False,
@@ -54,7 +54,7 @@ def new_consumer(settings: KafkaConnection, in_group: bool = True) -> tuple[Kafk
     return consumer, network
 
 
-def fetch_waits(settings: KafkaConnection) -> dict[str, int]:
+def fetch_waits(settings: KafkaSettings) -> dict[str, int]:
     """Return how long and for how many bytes a broker holds a fetch.
 
     The broker waits, not the client, so a poll returns as before when partitions are reassigned or its timeout ends. No fetch can have

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 import structlog
 from kafka.errors import InvalidRecordError, InvalidTimestampError, KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.dead_letters import DeadLetter, ignored
-from streammetrics.connectors.kafka.client import KafkaConnection, describe_error, require_reachable
+from streammetrics.connectors.kafka.client import describe_error, require_reachable
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topics import describe_topics
@@ -66,7 +67,7 @@ class KafkaDeadLetters:
     The constructor raises SourceError, or ConfigError when the topic is missing.
     """
 
-    def __init__(self, settings: KafkaConnection, topic: str, on_lost: Callable[[DeadLetter], None] = ignored) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, on_lost: Callable[[DeadLetter], None] = ignored) -> None:
         self._topic, self._on_lost = topic, on_lost
         self._producer: Any = None
         if not topic:

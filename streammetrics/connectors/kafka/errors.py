@@ -10,7 +10,8 @@ from typing import Any
 import structlog
 from kafka.errors import FencedInstanceIdError, KafkaError, LogTruncationError, OffsetOutOfRangeError, UnsupportedCodecError
 
-from streammetrics.connectors.kafka.client import BOOTSTRAP_MS, KafkaConnection, describe_error
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import BOOTSTRAP_MS, describe_error
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.consumer import bounds_of
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
@@ -22,7 +23,7 @@ log = structlog.get_logger("streammetrics.kafka")
 
 
 @contextlib.contextmanager
-def explained(consumer: Any, settings: KafkaConnection, identity: LogIdentity, monitor: LivenessMonitor) -> Iterator[None]:
+def explained(consumer: Any, settings: KafkaSettings, identity: LogIdentity, monitor: LivenessMonitor) -> Iterator[None]:
     """Turn the client's errors into ours. Retriable errors are kept in the monitor's `health` and not raised."""
     try:
         yield

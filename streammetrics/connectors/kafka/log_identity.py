@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.topics import MissingTopic, describe_topics, topic_id_text
 from streammetrics.connectors.source import START_AGAIN, Input, LogIds
 from streammetrics.errors import ConfigError, SourceError, StateError
@@ -18,7 +18,7 @@ TOPIC_GONE_SECONDS = 15.0
 class LogIdentity:
     """The logs at start-up: their ids, and the number of partitions of each topic."""
 
-    def __init__(self, settings: KafkaConnection, logs: LogIds, partitions: int) -> None:
+    def __init__(self, settings: KafkaSettings, logs: LogIds, partitions: int) -> None:
         self._settings, self._logs, self._partitions = settings, logs, partitions
         self._gone_since: dict[str, float] = {}
 

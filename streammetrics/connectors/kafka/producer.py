@@ -6,10 +6,11 @@ from typing import Any
 
 from kafka import KafkaProducer
 
-from streammetrics.connectors.kafka.client import KafkaConnection, connection_options, starting
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import connection_options, starting
 
 
-def new_producer(settings: KafkaConnection, what: str, **options: Any) -> Any:
+def new_producer(settings: KafkaSettings, what: str, **options: Any) -> Any:
     """Build a producer. `what` names it in errors. Raises SourceError. A failed start leaves nothing behind."""
     fixed = {"acks": "all", "allow_auto_create_topics": False, "metrics_enabled": False}
     with starting(what, settings) as network:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import describe_error
 from streammetrics.connectors.kafka.consumer import bounds_of, close_consumer, new_consumer, position_of
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.connectors.source import Input
@@ -44,12 +44,13 @@ def chosen_partitions(partitions: int) -> list[int]:
     return [index * partitions // count for index in range(count)]
 
 
-def recent_records(settings: KafkaConnection, partitions: Mapping[str, int]) -> dict[str, list[RecentRecord]]:
+def recent_records(settings: KafkaSettings, partitions: Mapping[str, int]) -> dict[str, list[RecentRecord]]:
     """Return up to RECORDS_PER_TOPIC recent records of each topic, by partition and offset. `partitions` are the counts by topic.
 
     It stops at BYTES_MAX and READ_SECONDS_MAX. Then it returns what it has. Raises SourceError when the broker does not answer.
     """
-    settings = replace(settings, group_instance_id=None, topics=tuple(partitions), partition_fetch_bytes_max=1 << 20)
+    own = {"group_instance_id": None, "topics": tuple(partitions), "partition_fetch_bytes_max": 1 << 20}
+    settings = settings.model_copy(update=own)
     consumer, _ = new_consumer(settings, in_group=False)
     try:
         ends = _seek(consumer, partitions)

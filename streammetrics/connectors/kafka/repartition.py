@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import structlog
@@ -27,7 +27,8 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import describe_error
 from streammetrics.connectors.kafka.consumer import (
     REQUEST_MS,
     await_metadata,
@@ -114,14 +115,15 @@ class Repartitioner:
 
     def __init__(
         self,
-        settings: KafkaConnection,
+        settings: KafkaSettings,
         plan: RepartitionPlan,
         decoder_of: Callable[[str], Decoder],
         value_of: Callable[[InputRecord], bytes | None],
     ) -> None:
         self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
         self._value_of = value_of
-        self._settings = replace(settings, group_id=plan.group_id, group_instance_id=None, isolation_level="read_committed")
+        own = {"group_id": plan.group_id, "group_instance_id": None, "isolation_level": "read_committed"}
+        self._settings = settings.model_copy(update=own)
         self.records = self.unreadable = 0
         self._merge = StepMerge()
         self._paused: set[Input] = set()

@@ -11,7 +11,8 @@ import structlog
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, asking, describe_error
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import asking, describe_error
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem
 
@@ -38,7 +39,7 @@ class RepartitionPlan:
         return f"{self.group_id}-{self.instance}"
 
 
-def prepare_outputs(settings: KafkaConnection, suffix: str, partitions: int | None, instance: str) -> RepartitionPlan:
+def prepare_outputs(settings: KafkaSettings, suffix: str, partitions: int | None, instance: str) -> RepartitionPlan:
     """Create the output topics that are missing, with the retention and sizes of their inputs.
 
     `partitions` None: as many as the largest input topic has. Raises ConfigError when an input is missing, or when an output
@@ -59,7 +60,7 @@ def prepare_outputs(settings: KafkaConnection, suffix: str, partitions: int | No
     return RepartitionPlan(outputs, count, f"{settings.group_id}-repartition", instance)
 
 
-def _create(settings: KafkaConnection, missing: Mapping[str, str], partitions: int) -> None:
+def _create(settings: KafkaSettings, missing: Mapping[str, str], partitions: int) -> None:
     with asking(settings, "topics to create") as admin:
         configs = _configs_of(admin, list(missing))
         topics = [

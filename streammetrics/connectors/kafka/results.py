@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import structlog
 from kafka.errors import KafkaError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import describe_error
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topic_settings import topic_settings
@@ -22,7 +23,7 @@ log = structlog.get_logger("streammetrics.kafka")
 class KafkaResults:
     """A sink for results. The constructor raises ConfigError when the topic is missing, and SourceError when Kafka fails."""
 
-    def __init__(self, settings: KafkaConnection, topic: str) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._topic = topic
         describe_topics(settings, [topic]).require_all("kafka.results_topic", ", or leave the setting empty")
         policy = topic_settings(settings, [topic]).get(topic)

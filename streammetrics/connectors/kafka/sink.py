@@ -9,7 +9,8 @@ from typing import Self
 
 from kafka.errors import KafkaError
 
-from streammetrics.connectors.kafka.client import KafkaConnection, describe_error
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import describe_error
 from streammetrics.connectors.kafka.patches import stuck_producer
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.topics import describe_topics
@@ -24,7 +25,7 @@ WRITE_MS_MAX = 15_000
 class KafkaSink:
     """Writes simulated traffic. Raises ConfigError when a topic is missing, and SourceError when Kafka fails."""
 
-    def __init__(self, settings: KafkaConnection, topics: Sequence[str]) -> None:
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         describe_topics(settings, topics).require_all("kafka.topics")
         self._failure: BaseException | None = None
         self._waiting = 0

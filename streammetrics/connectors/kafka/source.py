@@ -17,8 +17,9 @@ import structlog
 from kafka.errors import FencedInstanceIdError, KafkaError, SaslAuthenticationFailedError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.assignment import TaskAssignment
-from streammetrics.connectors.kafka.client import KafkaConnection, Network, unreachable_reason
+from streammetrics.connectors.kafka.client import Network, unreachable_reason
 from streammetrics.connectors.kafka.client_log import client_log
 from streammetrics.connectors.kafka.consumer import (
     await_done,
@@ -33,7 +34,6 @@ from streammetrics.connectors.kafka.errors import explained
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.patches import fast_fetch, fencing, parked_records
-from streammetrics.connectors.kafka.quotas import QUOTA_FIX
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
 from streammetrics.connectors.source import Input, InputRecord, LogIds, PollResult, SourceHealth
@@ -45,8 +45,10 @@ ACKNOWLEDGED_SECONDS = 1.0
 """How long `close` waits for the last acknowledgement. A static member's client would cancel it and log an error."""
 LATE_ANSWER_SECONDS = 4.0
 """How long after a pause by a quota the answer to an earlier request may come."""
+QUOTA_FIX = "nothing is lost; raise consumer_byte_rate for this client or its user, or let it take its time"
 ADDRESS = "check that Kafka runs, and kafka.bootstrap_servers"
 LOGIN = "check kafka.sasl_username and kafka.sasl_password; a new password needs a restart"
+POLL_RECORDS_MAX = 20_000
 REBUILDS_WITHOUT_RECORD_MAX = 3
 """The limit for clients that stalled while brokers answered. An outage has no such limit."""
 
@@ -55,7 +57,8 @@ class KafkaSource:
     """The `Source` that reads the partitions which the consumer group assigns to this process; see `streammetrics.connectors.source`.
 
     The constructor connects. It raises SourceError when no broker can be reached, and ConfigError when a topic is missing or partition
-    counts differ. It never creates a topic. `clock` returns monotonic seconds.
+    counts differ. It never creates a topic. `clock` returns monotonic seconds. `whole_records`: records are read with
+    key, headers and timestamp, as `SentValue`.
 
     A task that stays with this process through a rebalance is reported as revoked and assigned, and must be started again. While
     brokers are away, `poll` returns nothing and raises nothing; `health` shows the outage. `poll` raises StateError for positions
@@ -63,8 +66,16 @@ class KafkaSource:
     when another process joins with the same `group_instance_id`.
     """
 
-    def __init__(self, settings: KafkaConnection, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        poll_records_max: int = POLL_RECORDS_MAX,
+        whole_records: bool = False,
+    ) -> None:
         self._settings, self._clock = settings, clock
+        self._poll_records_max, self._whole_records = poll_records_max, whole_records
         topics = require_copartitioned(settings)
         self.partitions: int = topics[settings.topics[0]].partitions
         """The number of partitions of every input topic."""
@@ -103,7 +114,7 @@ class KafkaSource:
         with explained(self._consumer, self._settings, self._identity, self._monitor):
             if self._fenced.is_set():
                 raise FencedInstanceIdError()
-            return self._polled(self._consumer.poll(timeout_ms=max(0, int(timeout_s * 1_000)), max_records=self._settings.poll_records_max))
+            return self._polled(self._consumer.poll(timeout_ms=max(0, int(timeout_s * 1_000)), max_records=self._poll_records_max))
         return self._polled({})
 
     def inputs_of(self, task: int) -> tuple[Input, ...]:
@@ -172,8 +183,7 @@ class KafkaSource:
     def health(self) -> SourceHealth:
         """Return whether the brokers answer, and whether another program shares the group; see `SourceHealth`."""
         split, group = sorted(self._assignment.split), self._settings.group_id
-        has_quota = self._monitor.has_quota(self._clock())
-        found = replace(self._monitor.health, quota=f"a quota of the brokers slows reading down: {QUOTA_FIX}" if has_quota else "")
+        found = self._monitor.health
         if not split:
             return found
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
@@ -192,7 +202,7 @@ class KafkaSource:
     def _build(self) -> None:
         """Build a consumer and subscribe. Raises SourceError. A failed start leaves nothing behind."""
         consumer, self._network = new_consumer(self._settings)
-        self._as_records = fast_fetch.install(consumer, self._settings.whole_records)
+        self._as_records = fast_fetch.install(consumer, self._whole_records)
         self._fenced = fencing.install(consumer)
         self._consumer = consumer
         consumer.subscribe(topics=list(self._settings.topics), listener=self._assignment)
@@ -259,7 +269,7 @@ class KafkaSource:
     def _records(self, batch: Sequence[Any]) -> Sequence[InputRecord]:
         if self._as_records:
             return batch
-        return [fast_fetch.as_record(record, self._settings.whole_records) for record in batch]
+        return [fast_fetch.as_record(record, self._whole_records) for record in batch]
 
     def _switch(self, inputs: Iterable[Input], pause: bool) -> None:
         if self._consumer is None:

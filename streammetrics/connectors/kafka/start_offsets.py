@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import structlog
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.config.times import epoch_ms
 from streammetrics.connectors.kafka.consumer import REQUEST_MS, bounds_of
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.source import Input
@@ -35,7 +37,7 @@ class StartOffsets:
     The answers for tasks that have not started yet are kept. Call `forget` when tasks change hands.
     """
 
-    def __init__(self, settings: KafkaConnection, identity: LogIdentity) -> None:
+    def __init__(self, settings: KafkaSettings, identity: LogIdentity) -> None:
         self._settings, self._identity = settings, identity
         self._bounds: dict[Input, tuple[int, int]] = {}
 
@@ -76,7 +78,7 @@ class StartOffsets:
         if not new or isinstance(start, str):
             return {place: bounds[place][start == "latest"] for place in new}
         try:
-            found = consumer.offsets_for_times({TopicPartition(*place): start for place in new}, timeout_ms=REQUEST_MS)
+            found = consumer.offsets_for_times({TopicPartition(*place): epoch_ms(start) for place in new}, timeout_ms=REQUEST_MS)
         except KafkaError as error:
             raise SourceError(f"Kafka does not report the first offsets at or after kafka.start: {error}") from error
         first = {place: found[TopicPartition(*place)] for place in new}
@@ -91,8 +93,14 @@ class StartOffsets:
                     "the store has no state for a task that this group has read before, so it is counted again from the start; "
                     "if the store should not be empty, stop and restore it",
                     was_read=unknown,
-                    begins=self._settings.start_text,
+                    begins=start_text(self._settings),
                 )
+
+
+def start_text(settings: KafkaSettings) -> str:
+    """Return where reading begins without a stored offset, as text. A time is in UTC."""
+    start = settings.start
+    return start if isinstance(start, str) else start.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def _request_bounds(consumer: Any, inputs: Sequence[Input]) -> Mapping[Input, tuple[int, int]]:

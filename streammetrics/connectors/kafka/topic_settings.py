@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from streammetrics.connectors.kafka.client import KafkaConnection, asking
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import asking
 
 NAMES = ("cleanup.policy", "message.timestamp.type", "retention.ms")
 
@@ -20,7 +21,7 @@ class TopicSettings(NamedTuple):
     retention_ms: int
 
 
-def topic_settings(settings: KafkaConnection, topics: Sequence[str]) -> Mapping[str, TopicSettings]:
+def topic_settings(settings: KafkaSettings, topics: Sequence[str]) -> Mapping[str, TopicSettings]:
     """Return the settings of those topics whose settings this user may read. Raises SourceError when the broker does not answer."""
     with asking(settings, "the settings of its topics") as admin:
         resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(NAMES)) for topic in topics]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
-from streammetrics.connectors.kafka.client import KafkaConnection, asking
+from streammetrics.config.kafka import KafkaSettings
+from streammetrics.connectors.kafka.client import asking
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 
@@ -61,7 +62,7 @@ class TopicDescriptions:
         return self.found
 
 
-def describe_topics(settings: KafkaConnection, names: Sequence[str]) -> TopicDescriptions:
+def describe_topics(settings: KafkaSettings, names: Sequence[str]) -> TopicDescriptions:
     """Describe these topics. Raises SourceError when the broker does not answer, or cannot describe one at the moment."""
     with asking(settings, "its topics") as admin:
         found = admin.describe_topics(list(names))
@@ -91,7 +92,7 @@ def topic_id_text(topic_id: object) -> str:
     return text if text.strip("0-") else ""
 
 
-def require_copartitioned(settings: KafkaConnection) -> Mapping[str, Topic]:
+def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
     """Return the input topics. Raises ConfigError, with topics and counts, unless all exist and have equal partition counts."""
     found = describe_topics(settings, settings.topics).require_all("kafka.topics")
     named = ",".join(settings.topics)

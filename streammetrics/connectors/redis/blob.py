@@ -3,7 +3,8 @@ Decodes no value."""
 
 from __future__ import annotations
 
-from streammetrics.connectors.redis.client import LazyClient, RedisConnection, send
+from streammetrics.config.redis import RedisSettings
+from streammetrics.connectors.redis.client import LazyClient, send
 from streammetrics.connectors.redis.errors import explaining_errors
 
 FIELD = "value"
@@ -12,7 +13,7 @@ FIELD = "value"
 class RedisBlobStore:
     """A `BlobStore` in Redis; see `streammetrics.connectors.store`. For one thread. It connects at the first call."""
 
-    def __init__(self, settings: RedisConnection, name: str) -> None:
+    def __init__(self, settings: RedisSettings, name: str) -> None:
         self.settings = settings
         self.key = f"{{{settings.namespace}:meta}}:{name}"
         self._client = LazyClient(settings)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
@@ -14,9 +13,14 @@ from redis.exceptions import ConnectionError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from streammetrics.config.fields import secret_text
+from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.tls import CertificateFiles
 
 Client = redis.Redis | redis.RedisCluster
+
+CLIENT_NAME: Final = "streammetrics"
+"""The name that the server sees of a connection without another."""
 
 RESENDS_MAX = 2
 """How often the client repeats a command after a broken connection. Callers wait out longer outages. A timeout is not repeated: retries of
@@ -24,59 +28,39 @@ the connection multiply with those of the command, and a worker's loop would blo
 RESEND_SECONDS, RESEND_SECONDS_MAX = 0.02, 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedisConnection:
-    """How to reach Redis or a Redis Cluster, and the namespace of the keys. `repr` hides the passwords.
+def place_of(settings: RedisSettings) -> str:
+    """Return the host and port, the path of the socket, or the name of the service, for messages.
 
-    `url` is redis://, rediss:// (TLS) or unix://, and for a cluster the URL of any node. Certificates are paths of PEM files. With
-    `sentinels` (host:port), the host of `url` is the name of the service, and the sentinels say where its primary is.
-
-    >>> RedisConnection(url="redis://:secret@cache:6380/0").place
-    'cache:6380'
-    >>> RedisConnection(url="redis://:secret@Main/0", sentinels=("a:26379",)).place
+    >>> place_of(RedisSettings(url="redis://:secret@cache:6380/0")), place_of(RedisSettings(url="unix:///run/redis.sock"))
+    ('cache:6380', '/run/redis.sock')
+    >>> place_of(RedisSettings(url="redis://:secret@Main/0", sentinels=("a:26379",)))
     'service Main'
     """
-
-    url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
-    cluster: bool = False
-    namespace: str = "sm"
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    sentinels: tuple[str, ...] = ()
-    sentinel_username: str | None = None
-    sentinel_password: str | None = field(default=None, repr=False)
-    socket_timeout_ms: int = 5_000
-    client_name: str = "streammetrics"
-
-    @property
-    def place(self) -> str:
-        """The host and port, the path of the socket, or the name of the service, for messages."""
-        parts = urlsplit(self.url)
-        if self.sentinels:
-            return f"service {self.service}"
-        return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-
-    @property
-    def service(self) -> str:
-        """The name of the service that the sentinels watch."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]  # `hostname` would be in lower case
-
-    def mask(self, text: str) -> str:
-        """Replace the passwords of these settings in a text.
-
-        >>> RedisConnection(url="redis://:p%40ss@cache?password=other", password="third").mask("p@ss other third fourth")
-        '*** *** *** fourth'
-        """
-        parts = urlsplit(self.url)
-        for secret in (self.password, self.sentinel_password, unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
-            text = text.replace(secret, "***") if secret else text
-        return text
+    parts = urlsplit(settings.url.get_secret_value())
+    if settings.sentinels:
+        return f"service {_service_of(settings)}"
+    return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 
 
-def require_files(settings: RedisConnection) -> None:
+def _service_of(settings: RedisSettings) -> str:
+    """Return the name of the service that the sentinels watch."""
+    return urlsplit(settings.url.get_secret_value()).netloc.rpartition("@")[2]  # `hostname` would be in lower case
+
+
+def masked(settings: RedisSettings, text: str) -> str:
+    """Replace the passwords of these settings in a text.
+
+    >>> masked(RedisSettings(url="redis://:p%40ss@cache", password="other"), "p@ss other third")
+    '*** *** third'
+    """
+    parts = urlsplit(settings.url.get_secret_value())
+    given = secret_text(settings.password), secret_text(settings.sentinel_password)
+    for secret in (*given, unquote(parts.password or ""), *parse_qs(parts.query).get("password", ())):
+        text = text.replace(secret, "***") if secret else text
+    return text
+
+
+def require_files(settings: RedisSettings) -> None:
     """Raise ConfigError for certificate files that cannot be read or do not match each other."""
     files = CertificateFiles(
         section="redis",
@@ -88,42 +72,43 @@ def require_files(settings: RedisConnection) -> None:
     files.check()
 
 
-def connect(settings: RedisConnection) -> Client:
+def connect(settings: RedisSettings, client_name: str = CLIENT_NAME) -> Client:
     """Return a client. A cluster's client contacts its nodes at once and may raise errors that `explaining_errors` translates.
 
     Retries are safe: a claim or commit that arrives twice is recognised by its token and seq.
     """
-    seconds = settings.socket_timeout_ms / 1_000
+    url, seconds = settings.url.get_secret_value(), settings.socket_timeout_ms / 1_000
     options: dict[str, Any] = {
         "username": settings.username,
-        "password": settings.password,
+        "password": secret_text(settings.password),
         "socket_timeout": seconds,
         "socket_connect_timeout": seconds,
         "retry": retry_policy(),
-        "client_name": settings.client_name,
+        "client_name": client_name,
         "decode_responses": False,
         "protocol": 2,  # replies have the same shape with every server
     }
-    if settings.url.startswith("rediss:"):
+    if url.startswith("rediss:"):
         files = {"ssl_ca_certs": settings.ssl_cafile, "ssl_certfile": settings.ssl_certfile, "ssl_keyfile": settings.ssl_keyfile}
         options |= {name: path for name, path in files.items() if path is not None}
     if settings.sentinels:
         return _primary_of(settings, options)
-    return redis.RedisCluster.from_url(settings.url, **options) if settings.cluster else redis.Redis.from_url(settings.url, **options)
+    return redis.RedisCluster.from_url(url, **options) if settings.cluster else redis.Redis.from_url(url, **options)
 
 
-def _primary_of(settings: RedisConnection, options: dict[str, Any]) -> redis.Redis:
+def _primary_of(settings: RedisSettings, options: dict[str, Any]) -> redis.Redis:
     """Return a client of the primary that the sentinels name. It asks them for each new connection, so it follows a failover."""
-    given: dict[str, Any] = parse_url(settings.url)  # type: ignore[no-untyped-call]  # untyped in the client
+    url = settings.url.get_secret_value()
+    given: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]  # untyped in the client
     own = {**given, **{name: value for name, value in options.items() if value is not None}}
     own = {name: value for name, value in own.items() if name not in ("host", "port", "connection_class")}
     tls = {name: value for name, value in own.items() if name.startswith("ssl")}
-    tls |= {"ssl": True} if settings.url.startswith("rediss:") else {}
+    tls |= {"ssl": True} if url.startswith("rediss:") else {}
     timeouts = {name: own[name] for name in ("socket_timeout", "socket_connect_timeout", "client_name", "protocol")}
-    login = {"username": settings.sentinel_username, "password": settings.sentinel_password}
+    login = {"username": settings.sentinel_username, "password": secret_text(settings.sentinel_password)}
     addresses = [(host.strip("[]"), int(port)) for host, _, port in (each.rpartition(":") for each in settings.sentinels)]
     sentinel = Sentinel(addresses, sentinel_kwargs={**timeouts, **tls, **login, "retry": None})  # type: ignore[no-untyped-call]
-    primary: redis.Redis = sentinel.master_for(settings.service, **{**own, **tls})  # type: ignore[no-untyped-call]  # untyped in the client
+    primary: redis.Redis = sentinel.master_for(_service_of(settings), **{**own, **tls})  # type: ignore[no-untyped-call]  # untyped in the client
     return primary
 
 
@@ -140,8 +125,8 @@ def close_connections(client: Client) -> None:
 class LazyClient:
     """Builds a client at the first use, and again at the first use after `close`. Usable from several threads."""
 
-    def __init__(self, settings: RedisConnection) -> None:
-        self._settings = settings
+    def __init__(self, settings: RedisSettings, client_name: str = CLIENT_NAME) -> None:
+        self._settings, self._client_name = settings, client_name
         self._lock = threading.Lock()
         self._current: Client | None = None
 
@@ -149,7 +134,7 @@ class LazyClient:
         """Return the client. May raise errors that `explaining_errors` translates."""
         with self._lock:
             if self._current is None:
-                self._current = connect(self._settings)
+                self._current = connect(self._settings, self._client_name)
             return self._current
 
     def close(self) -> None:

@@ -24,7 +24,8 @@ from redis.exceptions import (
 )
 from redis.sentinel import MasterNotFoundError
 
-from streammetrics.connectors.redis.client import RedisConnection
+from streammetrics.config.redis import RedisSettings
+from streammetrics.connectors.redis.client import masked, place_of
 from streammetrics.errors import StateError, StoreError
 
 
@@ -92,7 +93,7 @@ ADVICES = (
 
 
 @contextlib.contextmanager
-def explaining_errors(settings: RedisConnection) -> Iterator[None]:
+def explaining_errors(settings: RedisSettings) -> Iterator[None]:
     """Turn the client's errors into StoreError with advice, or StateError for keys of another program."""
     try:
         yield
@@ -102,25 +103,26 @@ def explaining_errors(settings: RedisConnection) -> Iterator[None]:
         raise explain(error, settings) from error
 
 
-def explain(error: Exception, settings: RedisConnection) -> StoreError | StateError:
+def explain(error: Exception, settings: RedisSettings) -> StoreError | StateError:
     """Return our error for a client's error, with advice.
 
-    >>> print(explain(TimeoutError("Timeout reading from socket"), RedisConnection()))
+    >>> print(explain(TimeoutError("Timeout reading from socket"), RedisSettings()))
     Redis at 127.0.0.1:6379: Timeout reading from socket; check redis.url and the network, or raise redis.socket_timeout_ms
-    >>> print(explain(ConnectionError("Connection refused."), RedisConnection()))
+    >>> print(explain(ConnectionError("Connection refused."), RedisSettings()))
     Redis at 127.0.0.1:6379: Connection refused; check that Redis runs, and redis.url
     """
-    text = settings.mask(str(error)).rstrip(".") or type(error).__name__
+    text = masked(settings, str(error)).rstrip(".") or type(error).__name__
     if isinstance(error, AskError):
         text = f"slot {error.slot_id} is at {error.host}:{error.port}"
     if "WRONGTYPE" in text:
         namespace = settings.namespace
         return StateError(
-            f"Redis at {settings.place}, redis.namespace = {namespace}: keys of another program ({text})", "choose another namespace"
+            f"Redis at {place_of(settings)}, redis.namespace = {namespace}: keys of another program ({text})", "choose another namespace"
         )
     known = ADVICES if settings.cluster else (MOVED_WITHOUT_CLUSTER, *ADVICES)
     matching = (entry.advice for entry in known if isinstance(error, entry.types) or any(part in text for part in entry.texts))
     advice = next(matching, "")
-    if settings.url.startswith("rediss://") and "Timeout connecting" in text:  # a server without TLS waits for more of the handshake
+    is_tls = settings.url.get_secret_value().startswith("rediss://")
+    if is_tls and "Timeout connecting" in text:  # a server without TLS waits for more of the handshake
         advice += "; redis.url must begin with redis:// if the server does not use TLS"
-    return StoreError(f"Redis at {settings.place}: {text}", advice)
+    return StoreError(f"Redis at {place_of(settings)}: {text}", advice)

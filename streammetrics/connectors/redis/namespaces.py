@@ -17,7 +17,8 @@ import redis
 from redis.cluster import ClusterNode
 from redis.exceptions import NoPermissionError, ResponseError
 
-from streammetrics.connectors.redis.client import LazyClient, RedisConnection, require_files, send
+from streammetrics.config.redis import RedisSettings
+from streammetrics.connectors.redis.client import LazyClient, place_of, require_files, send
 from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.keys import TaskKeys
 from streammetrics.errors import StoreError
@@ -67,7 +68,7 @@ class Namespace:
 class RedisNamespaces:
     """Lists and deletes namespaces. Raises StoreError when Redis cannot be asked. It connects at the first call."""
 
-    def __init__(self, settings: RedisConnection) -> None:
+    def __init__(self, settings: RedisSettings) -> None:
         require_files(settings)
         self.settings = settings
         self._client = LazyClient(settings)
@@ -132,7 +133,7 @@ class RedisNamespaces:
                 yield
             except NoPermissionError as error:
                 raise StoreError(
-                    f"Redis at {self.settings.place}: {error}",
+                    f"Redis at {place_of(self.settings)}: {error}",
                     "log in as a user that may read all keys, such as streammetrics-admin in deploy/redis-users.acl",
                 ) from error
 

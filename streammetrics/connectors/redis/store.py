@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ClusterError, NoScriptError, RedisClusterException, RedisError, ResponseError
 
-from streammetrics.connectors.redis.client import Client, LazyClient, RedisConnection, replies_of, require_files, send
+from streammetrics.config.redis import RedisSettings
+from streammetrics.connectors.redis.client import CLIENT_NAME, Client, LazyClient, place_of, replies_of, require_files, send
 from streammetrics.connectors.redis.errors import explaining_errors
 from streammetrics.connectors.redis.integrity import lost_keys, require_complete
 from streammetrics.connectors.redis.keys import (
@@ -81,10 +82,10 @@ class RedisStore:
     Redis cannot serve, and StateError for keys of another program or layout, and for missing keys.
     """
 
-    def __init__(self, settings: RedisConnection) -> None:
+    def __init__(self, settings: RedisSettings, client_name: str = CLIENT_NAME) -> None:
         require_files(settings)
         self.settings = settings
-        self._client = LazyClient(settings)
+        self._client = LazyClient(settings, client_name)
         self._claim, self._view = (Script("check_keys.lua", "read_rows.lua", name) for name in ("claim.lua", "view.lua"))
         self._load, self._compare_and_set = Script("load.lua"), Script("compare_and_set.lua")
         self._pipelined = PipelinedReads()
@@ -290,7 +291,7 @@ class RedisStore:
         )
 
     def _server_infos(self) -> Mapping[str, ServerInfo]:
-        return self._call(lambda client: read_server_info(client, self.settings.place))
+        return self._call(lambda client: read_server_info(client, place_of(self.settings)))
 
     def close(self) -> None:
         self._client.close()

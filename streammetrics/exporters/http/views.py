@@ -52,12 +52,10 @@ class Pulse(Published, frozen=True):
     """The state of this process: problems, age of the report, event rate, and lag of its inputs.
 
     `commit_age_seconds` is how long ago this process first saw the newest commit of a worker. `waiting` says what the first events must
-    be, and is empty when there are some. `quota` says that the brokers slow this process down, and is empty if they do not. `lag` is null
-    if this process does not consume. Ages are null before the first report.
+    be, and is empty when there are some. `lag` is null if this process does not consume. Ages are null before the first report.
     """
 
     missing: tuple[str, ...]
-    quota: str
     waiting: tuple[str, ...]
     publishes: bool
     report_age_seconds: float | None
@@ -164,7 +162,6 @@ class HttpViews:
         lag_seconds = dict(status.lag_seconds)
         return Pulse(
             missing=tuple(self._missing()),
-            quota=status.quota,
             waiting=tuple(self._waiting()),
             publishes=self._publishes,
             report_age_seconds=None if self._shown_seconds is None else max(0.0, now_seconds - self._shown_seconds),
@@ -229,8 +226,8 @@ class HttpViews:
 
     def readiness(self) -> ReadinessFinding:
         """Whether everything that this process needs is available. The text has one line per problem."""
-        missing, quota = list(self._missing()), filter(None, [self._status.quota])
-        return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing or ("ok", *quota, *self._waiting())))
+        missing = list(self._missing())
+        return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing or ("ok", *self._waiting())))
 
     def _waiting(self) -> list[str]:
         """Return sentences about the first events, then example records; empty when there are events, or if it is not known."""

@@ -224,7 +224,6 @@ class Worker:
         status.source_trouble = self._source_trouble()
         status.reader_trouble = self._reader_trouble()
         status.group_conflict = self.runner.rivals.conflict(self.clock.monotonic()) or self.source.health.conflict
-        status.quota = self.source.health.quota
         status.client_rebuilds = self.source.health.rebuilds
         is_standby = not states and status.beat_seconds - status.started_seconds > self.rules.fenced_wait_seconds
         all_claimed = bool(states) and all(state is not None for state in states)

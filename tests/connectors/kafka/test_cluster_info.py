@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import cluster_info
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.cluster_info import ClusterInfo, read_cluster
 
 
@@ -34,9 +34,9 @@ def test_a_cluster_is_described(monkeypatch: pytest.MonkeyPatch, cluster_id: Any
             return SimpleNamespace(broker_version=(4, 1))
 
     @contextmanager
-    def asking(settings: KafkaConnection, what: str) -> Iterator[Admin]:
+    def asking(settings: KafkaSettings, what: str) -> Iterator[Admin]:
         yield Admin()
 
     monkeypatch.setattr(cluster_info, "asking", asking)
-    assert read_cluster(KafkaConnection(bootstrap_servers=("nowhere",))) == info
+    assert read_cluster(KafkaSettings(bootstrap_servers=("nowhere:1",))) == info
     assert asked == [broker["broker_id"] for broker in brokers[:1]]

@@ -18,7 +18,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.errors import explained
 from streammetrics.connectors.kafka.liveness import LivenessMonitor
 from streammetrics.connectors.kafka.log_identity import LogIdentity
@@ -44,7 +44,7 @@ class Client:
 
 def health_after(error: KafkaError, client: Client | None = None) -> str:
     """Return the text that is kept of an error which is not raised."""
-    settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",), group_instance_id="first")
+    settings = KafkaSettings(bootstrap_servers=("nowhere:1",), topics=("shown",), group_instance_id="first")
     monitor = LivenessMonitor(0.0)
     with explained(client or Client(), settings, LogIdentity(settings, {"shown": ""}, partitions=2), monitor):
         raise error

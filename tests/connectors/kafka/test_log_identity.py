@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import log_identity
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.log_identity import TOPIC_GONE_SECONDS, LogIdentity
 from streammetrics.connectors.kafka.topics import MissingTopic, Topic, TopicDescriptions
 from streammetrics.connectors.source import Input, LogIds
 from streammetrics.errors import SourceError, StateError, UnfitStateError
 
-SETTINGS = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown",))
+SETTINGS = KafkaSettings(bootstrap_servers=("nowhere:1",), topics=("shown",))
 PLACE = Input("shown", 0)
 
 
@@ -36,7 +36,7 @@ def identity(topic_id: str = "id-1") -> LogIdentity:
 
 
 def describe_as(monkeypatch: pytest.MonkeyPatch, answer: TopicDescriptions | Exception) -> None:
-    def describe(settings: KafkaConnection, names: Sequence[str]) -> TopicDescriptions:
+    def describe(settings: KafkaSettings, names: Sequence[str]) -> TopicDescriptions:
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import source as kafka_source
-from streammetrics.connectors.kafka.client import KafkaConnection, Network
+from streammetrics.connectors.kafka.client import Network
 from streammetrics.connectors.kafka.source import REBUILDS_WITHOUT_RECORD_MAX, KafkaSource
 from streammetrics.connectors.kafka.topics import Topic
 from streammetrics.connectors.source import PollResult
@@ -40,7 +41,7 @@ class Clientless(KafkaSource):
 def clientless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clientless]:
     monkeypatch.setattr(kafka_source, "require_copartitioned", lambda _: {"shown": Topic("shown", "", 1)})
     with socket.create_server(("127.0.0.1", 0)) as accepting:
-        source = Clientless(KafkaConnection(bootstrap_servers=(f"127.0.0.1:{accepting.getsockname()[1]}",), topics=("shown",)))
+        source = Clientless(KafkaSettings(bootstrap_servers=(f"127.0.0.1:{accepting.getsockname()[1]}",), topics=("shown",)))
         yield source
         source.close()
 

@@ -10,7 +10,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp, TopicPartition
 from structlog.testing import capture_logs
 
-from streammetrics.connectors.kafka.client import KafkaConnection
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.start_offsets import StartOffset, StartOffsets
 from streammetrics.connectors.source import Input
@@ -72,7 +72,7 @@ LOGS = {
 
 
 def start_offsets(start: Any = "earliest") -> StartOffsets:
-    settings = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown", "clicked"), start=start)
+    settings = KafkaSettings(bootstrap_servers=("nowhere:1",), topics=("shown", "clicked"), start=start)
     return StartOffsets(settings, LogIdentity(settings, {"shown": "", "clicked": ""}, partitions=2))
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.kafka import topics
-from streammetrics.connectors.kafka.client import KafkaConnection
 from streammetrics.connectors.kafka.topics import MissingTopic, Topic, describe_topics, require_copartitioned
 from streammetrics.errors import ConfigError, SourceError
 
 NOT_AVAILABLE, UNKNOWN, DENIED, INVALID = 5, 3, 29, 17
-SETTINGS = KafkaConnection(bootstrap_servers=("nowhere",), topics=("shown", "clicked"))
+SETTINGS = KafkaSettings(bootstrap_servers=("nowhere:1",), topics=("shown", "clicked"))
 
 
 def entry(name: str, partitions: int = 4, error_code: int = 0) -> Mapping[str, Any]:
@@ -31,7 +31,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
             return [each for each in entries if each["name"] in names]
 
     @contextmanager
-    def asking(settings: KafkaConnection, what: str) -> Iterator[Admin]:
+    def asking(settings: KafkaSettings, what: str) -> Iterator[Admin]:
         yield Admin()
 
     monkeypatch.setattr(topics, "asking", asking)

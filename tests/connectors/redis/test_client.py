@@ -12,7 +12,8 @@ from contextlib import contextmanager
 import pytest
 from redis.exceptions import ConnectionError, RedisClusterException, TimeoutError
 
-from streammetrics.connectors.redis.client import RESENDS_MAX, Client, LazyClient, RedisConnection, close_connections, connect, send
+from streammetrics.config.redis import RedisSettings
+from streammetrics.connectors.redis.client import RESENDS_MAX, Client, LazyClient, close_connections, connect, send
 
 
 class SilentServer:
@@ -48,7 +49,7 @@ class SilentServer:
 @contextmanager
 def silent_server(*, hangs_up: bool) -> Iterator[tuple[SilentServer, Client]]:
     with contextlib.closing(SilentServer(hangs_up=hangs_up)) as server:
-        client = connect(RedisConnection(url=server.url, socket_timeout_ms=100))
+        client = connect(RedisSettings(url=server.url, socket_timeout_ms=100))
         yield server, client
         close_connections(client)
 
@@ -68,7 +69,7 @@ def test_a_broken_connection_is_retried_a_few_times() -> None:
 
 
 def test_a_lazy_client_is_built_once_and_again_after_close() -> None:
-    lazy = LazyClient(RedisConnection())
+    lazy = LazyClient(RedisSettings())
     lazy.close()
     with ThreadPoolExecutor(4) as pool:
         clients = {*pool.map(lambda _: lazy.get(), range(100))}
@@ -79,6 +80,6 @@ def test_a_lazy_client_is_built_once_and_again_after_close() -> None:
 
 
 def test_a_lazy_client_connects_at_its_first_use() -> None:
-    lazy = LazyClient(RedisConnection(url="redis://127.0.0.1:1/0", cluster=True))
+    lazy = LazyClient(RedisSettings(url="redis://127.0.0.1:1/0", cluster=True))
     with pytest.raises(RedisClusterException):
         lazy.get()

@@ -200,13 +200,6 @@ class TestReadiness:
         answer = worker_port.ask("/readyz")
         assert (answer.status, answer.text) == (503, "worker: two groups use the namespace\n")
 
-    def test_a_quota_is_named_and_the_worker_stays_ready(self, worker_port: Port) -> None:
-        worker_port.status.ready = True
-        worker_port.status.quota = "a quota of the brokers slows reading down"
-        answer = worker_port.ask("/readyz")
-        assert (answer.status, answer.text) == (200, "ok\na quota of the brokers slows reading down\n")
-        assert json.loads(worker_port.ask("/api/pulse").text)["quota"] == "a quota of the brokers slows reading down"
-
     def test_an_exporter_needs_no_source(self, exporter_port: Port) -> None:
         assert exporter_port.ask("/readyz").status == 503
         exporter_port.show()

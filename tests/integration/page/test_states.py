@@ -161,14 +161,6 @@ class TestStates:
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
-    def test_a_quota_of_the_brokers_is_told(
-        self, visit: Open, fresh: Served, history: tuple[Story, list[Report]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(history[0].status, "quota", "a quota of the brokers slows reading down: raise <it>")
-        found = visit(fresh.base)
-        expect(found.page.locator(".banner.input-problem")).to_contain_text("a quota of the brokers slows reading down: raise <it>")
-        live(found.page)
-
     def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
         port = serve(story.views(), reports[-12])

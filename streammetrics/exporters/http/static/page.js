@@ -109,7 +109,7 @@ function choose(event) {
 
 /** Sentences about problems of the input, which make numbers wrong or late although everything runs. */
 function inputProblems(report) {
-  return [...(report?.warnings ?? []), ...[now.pulse?.quota].filter(Boolean)];
+  return report?.warnings ?? [];
 }
 
 /** Return [kind, word, sentences, name of a runbook if the server can serve one] for the most important state. */
