@@ -16,6 +16,7 @@ import msgspec
 
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, FileReader
+from streammetrics.connectors.file_formats.sorted_records import SortedFile, SortedReader
 from streammetrics.connectors.file_paths import is_pattern
 from streammetrics.connectors.source import Input, PollResult, SourceHealth
 from streammetrics.errors import ConfigError, Problem
@@ -53,18 +54,23 @@ class FileSource:
         chunk_lines_max: int = CHUNK_LINES_MAX,
         *,
         has_texts: Callable[[str], bool] = lambda path: False,
+        sorted_files: Mapping[str, SortedFile] = MappingProxyType({}),
     ) -> None:
-        """Open the files. `has_texts` says of which files the cells of CSV stay texts."""
+        """Open the files. `has_texts` says of which files the cells of CSV stay texts. `sorted_files` are read in place of the original."""
         self._chunk_lines_max = chunk_lines_max
-        self._readers: dict[Input, FileReader] = {}
+        self._readers: dict[Input, FileReader | SortedReader] = {}
         self._first: dict[Input, int] = {}
         self._turns: list[Input] = []
         self._preferred: tuple[Input, ...] = ()
         self._paused: set[Input] = set()
         self._assigned = self._started = False
-        self._open(paths, event_bytes_max, has_texts)
+        kept = max(event_bytes_max + 1, LINE_BYTES_MAX)
+        self._open(
+            paths,
+            lambda path: SortedReader(path, sorted_files[path]) if path in sorted_files else FileReader(path, kept, texts=has_texts(path)),
+        )
 
-    def _open(self, paths: Sequence[str], event_bytes_max: int, has_texts: Callable[[str], bool]) -> None:
+    def _open(self, paths: Sequence[str], reader_of: Callable[[str], FileReader | SortedReader]) -> None:
         problems = [] if paths else [Problem("FILE", "(none)", "name at least one file, or - for stdin")]
         for path in paths:
             place = Input(path, 0)
@@ -72,7 +78,7 @@ class FileSource:
                 problems.append(Problem("FILE", path, "is named twice: its events would count as duplicates"))
                 continue
             try:
-                self._readers[place] = FileReader(path, max(event_bytes_max + 1, LINE_BYTES_MAX), texts=has_texts(path))
+                self._readers[place] = reader_of(path)
             except OSError as error:
                 if error.errno == errno.EMFILE:
                     self.close()
@@ -130,6 +136,11 @@ class FileSource:
     def samples(self) -> Mapping[str, bytes]:
         """The first records of each file by its path, each on its own line (see `FileReader.sample`)."""
         return {place.topic: reader.sample for place, reader in self._readers.items()}
+
+    @property
+    def lines(self) -> Mapping[str, int]:
+        """The number of the last record that was read of each file, by its path."""
+        return {place.topic: reader.number for place, reader in self._readers.items()}
 
     @property
     def bytes_read(self) -> int:

@@ -66,6 +66,42 @@ class LateInput:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SortedInput:
+    """A file of a replay that was sorted by the times of its events.
+
+    misplaced: how many of its events were late in the order of the file, or ahead of the others; 0 if sorting was asked for.
+    """
+
+    topic: str
+    events: int
+    misplaced: int
+
+
+def order_problem(inputs: Sequence[SortedInput]) -> str:
+    """Say which files are not in order of time.
+
+    >>> order_problem([SortedInput("a.csv", 1_800, 1_738)])
+    'a.csv is not in order of time: in its order 1,738 of 1,800 events are late or far ahead'
+    >>> order_problem([SortedInput("a.csv", 1_800, 1_738), SortedInput("b.csv", 900, 870)])
+    '2 files are not in order of time, such as a.csv: in its order 1,738 of 1,800 events are late or far ahead'
+    """
+    worst = max(inputs, key=lambda each: each.misplaced)
+    late = f"in its order {worst.misplaced:,} of {worst.events:,} events are late or far ahead"
+    name = isolated(worst.topic)
+    if len(inputs) > 1:
+        return f"{len(inputs):,} files are not in order of time, such as {name}: {late}"
+    return f"{name} is not in order of time: {late}"
+
+
+def sorted_sentences(inputs: Sequence[SortedInput]) -> list[str]:
+    """Say which files were sorted because too many of their events were late."""
+    if not (unasked := [each for each in inputs if each.misplaced]):
+        return []
+    them, log = ("its", "it is the log of a topic, replay it") if len(unasked) == 1 else ("their", "they are logs of topics, replay them")
+    return [f"{order_problem(unasked)}. So {them} events were sorted by time. If {log} with --order log, in the order that `run` reads."]
+
+
 def late_inputs(controls: Iterable[tuple[int, ControlRecord]]) -> Iterator[LateInput]:
     """Yield the inputs of committed tasks with more than `LATE_SHARE_MAX` late events."""
     for task, control in controls:

@@ -20,7 +20,7 @@ from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.headlines import Headline, headlines
 from streammetrics.reports.history import History, HistorySeries
-from streammetrics.reports.late_events import LateInput
+from streammetrics.reports.late_events import LateInput, SortedInput
 from streammetrics.reports.outlook import with_outlook
 from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.report import InputPosition, Report, Total, counts_by_reason, refused_counts
@@ -106,6 +106,7 @@ class ReportState(Published, frozen=True):
     final_ms: int | None
     ended: bool
     late_inputs: tuple[LateInput, ...]
+    sorted_inputs: tuple[SortedInput, ...]
     inputs: tuple[InputPosition, ...]
     counters: Counts
     refused: Counts
@@ -163,6 +164,7 @@ def report_state(report: Report) -> ReportState:
         final_ms=report.final_ms,
         ended=report.ended,
         late_inputs=report.late_inputs,
+        sorted_inputs=report.sorted_inputs,
         inputs=report.inputs,
         counters=dict(sorted(reasons.items())),
         refused=refused_counts(reasons),

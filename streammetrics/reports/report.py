@@ -29,7 +29,7 @@ from streammetrics.reports.data_warnings import (
     seconds_sentences,
     spelling_sentences,
 )
-from streammetrics.reports.late_events import LateInput, late_sentences
+from streammetrics.reports.late_events import LateInput, SortedInput, late_sentences, sorted_sentences
 from streammetrics.reports.path_counts import PathCount, path_sentences
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.unknown_names import UnknownName
@@ -120,12 +120,15 @@ class Report:
     """Exact sums of the final lists of experiments on the last day; None without experiments. They are not part of the JSON."""
     late_inputs: tuple[LateInput, ...] = ()
     """The inputs of which more than a few percent of the events are late."""
+    sorted_inputs: tuple[SortedInput, ...] = ()
+    """The files of a replay that were sorted by time."""
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
 
     def warnings(self) -> list[str]:
         """Return what makes the numbers doubtful, in sentences."""
         return [
+            *sorted_sentences(self.sorted_inputs),
             *late_sentences(self.late_inputs),
             *seconds_sentences((each.topic, each.known_ms) for each in self.inputs),
             *path_sentences(self.paths, ended=self.ended),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,21 @@ def quiet_logs(level: str, form: str) -> Iterator[None]:
         yield
     finally:
         structlog.configure(**before)
+
+
+@contextmanager
+def held_logs(dropped_with: type[Exception]) -> Iterator[None]:
+    """Hold the lines of a block back until its end. They are dropped if it raises this error."""
+    before, held = structlog.get_config(), io.StringIO()
+    structlog.configure(logger_factory=structlog.WriteLoggerFactory(file=held))
+    try:
+        yield
+    except dropped_with:
+        held.truncate(0)
+        raise
+    finally:
+        structlog.configure(**before)
+        sys.stderr.write(held.getvalue())
 
 
 def configure_quiet_logs(level: str, form: str) -> None:

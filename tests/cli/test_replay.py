@@ -580,5 +580,5 @@ def test_one_wrong_clock_in_a_file_makes_no_other_event_late(tmp_path: Path) -> 
 def test_a_replay_with_many_late_events_warns_first(tmp_path: Path) -> None:
     events = [shown("fast", NOON_MS + 3_600_000), *(shown(f"u{number}", NOON_MS + number) for number in range(9))]
     path = write(tmp_path / "events", events)
-    found = called("replay", path, *ONE_EVENT_SETS_THE_TIME)
+    found = called("replay", path, *ONE_EVENT_SETS_THE_TIME, "--order", "log")
     assert found.stderr.startswith(f"streammetrics: warning: 90 % of the events of {path} (partition 0) are late and refused, 9 of 10.")

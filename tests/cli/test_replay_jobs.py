@@ -28,7 +28,12 @@ LATE: Traffic = replace(FAULTY, late_rate=0.1, late_ms=90_000)
 
 @pytest.mark.parametrize(
     ("traffic", "count", "words"),
-    [(FAULTY, 4_000, ["--no-flush"]), (MANY, 12_000, []), (FAULTY, 40, []), (LATE, 1_000, ["--set", "join.lateness_ms=20000"])],
+    [
+        (FAULTY, 4_000, ["--no-flush"]),
+        (MANY, 12_000, []),
+        (FAULTY, 40, []),
+        (LATE, 1_000, ["--set", "join.lateness_ms=20000", "--order", "log"]),
+    ],
 )
 def test_several_processes_write_the_bytes_of_one(traffic: Traffic, count: int, words: list[str], tmp_path: Path) -> None:
     records = sent(traffic, count)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pyarrow
 import pyarrow.parquet
@@ -68,10 +69,10 @@ def test_lines_of_several_files_in_several_blocks(spark: Any, shards: int, tmp_p
     more = tmp_path / "more day.ndjson.gz"
     more.write_bytes(gzip.compress(b"\r\n".join(each.value for each in sent(CLEAN, 600)) + b"\r\n\n"))
     assert files[1].stat().st_size > 3 * BLOCK_BYTES
-    expected = replayed([*files, more], RULES)
+    expected = replayed([*files, more], RULES, order="log")
     assert expected.report["counters"]["late"]
     assert expected.report["history"]
-    is_equal(on_spark.replay(tmp_path, RULES, shards=shards, spark=spark), expected)
+    is_equal(on_spark.replay(tmp_path, RULES, shards=shards, order="log", spark=spark), expected)
 
 
 def test_rows_of_parquet(spark: Any, tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_records_of_a_frame_with_offsets(spark: Any, tmp_path: Path) -> None:
         rows += [(topic, int(partition), 70 + offset, record.value) for offset, record in enumerate(part)]
     frame = spark.createDataFrame(rows[::-1], "topic string, partition int, offset long, value binary")
     with in_folder(tmp_path):  # so that a file has the name of its partition
-        expected = replayed([write(Path(name), part) for name, part in sorted(parts.items())], RULES)
+        expected = replayed([write(Path(name), part) for name, part in sorted(parts.items())], RULES, order="log")
     found = on_spark.replay(frame, RULES, shards=2, spark=spark)
     places = {place for place, _, _ in differing(found.report, expected.report)}
     assert {place for place in places if not place.startswith(("/inputs/", "/late_inputs/"))} == set(), "offsets of a log, not of lines"
@@ -122,13 +123,22 @@ def test_offsets_of_kafka(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path)
     )
     with in_folder(tmp_path):
         files = [write(Path(f"history:{partition}"), records[partition::2]) for partition in (0, 1)]
-        expected = replayed(files, RULES)
+        expected = replayed(files, RULES, order="log")
     found = on_spark.replay(frame, RULES, shards=2, spark=spark)
     assert {
         place for place, _, _ in differing(found.report, expected.report) if not place.startswith(("/inputs/", "/late_inputs/"))
     } == set()
     assert [each["offset"] for each in found.report["inputs"]] == [first + len(records[partition::2]) for partition in (0, 1)]
     assert found.panes == expected.panes
+
+
+def test_a_file_that_is_not_in_order_of_time_is_refused(spark: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "events", sorted(sent(CLEAN, 600), key=lambda record: crc32(record.value)))
+    with pytest.raises(
+        StreammetricsError, match=r"events is not in order of time.*; sort each file by time before, or use `streammetrics r"
+    ):
+        on_spark.replay(path, shards=2, spark=spark)
+    assert on_spark.replay(path, shards=2, order="log", spark=spark).report["counters"]["late"] > 30
 
 
 def test_what_cannot_be_read(spark: Any, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_snapshots_do_not_depend_on_how_the_inputs_are_read_in_turn(tmp_path: Pa
         taken: list[Snapshot] = []
         source = FileSource(order, chunk_lines_max=chunk_lines)
         worker = ReplayWorker(settings, build_engine(settings, files), source, None, lambda panes: None)
-        worker.read_all(taken.append, lambda done, total: None, flush=True)
+        worker.read_all(taken.append, lambda stage, done, total: None, flush=True)
         source.close()
         return [(each.enrolled_ms, each.view.rows, each.is_changed) for each in taken]
 

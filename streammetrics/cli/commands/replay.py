@@ -6,6 +6,7 @@ import dataclasses
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import click
 from rich.console import Console
@@ -28,6 +29,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_events
 from streammetrics.offline.replay.proposed_stages import proposal_lines, proposals_of, with_proposals
+from streammetrics.offline.replay.time_order import ORDERS, Order
 from streammetrics.offline.replay.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.reports.report import Report
 from streammetrics.wiring.file_topics import with_topic
@@ -42,6 +44,7 @@ def replay_and_show(
     flush: bool,
     quiet: bool,
     jobs: int = 1,
+    order: Order = "auto",
     find_stages: bool = False,
 ) -> None:
     """Replay the files and print the results; with `quiet`, only warnings.
@@ -59,14 +62,14 @@ def replay_and_show(
     columns = (TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn(elapsed_when_finished=True))
     with progress_bar("replay", *columns, wanted=not quiet) as update:
 
-        def show_progress(done: int, total: int | None) -> None:
-            update(completed=done, total=total)
+        def show_progress(stage: str, done: int, total: int | None) -> None:
+            update(description=stage, completed=done, total=total)
 
-        result = replay_events(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
+        result = replay_events(settings, files, outputs, flush=flush, jobs=jobs, order=order, progress=show_progress)
         proposals = proposals_of(result.report) if find_stages else {}
         if proposals:
             settings = with_proposals(settings, proposals)
-            result = replay_events(settings, files, outputs, flush=flush, jobs=jobs, progress=show_progress)
+            result = replay_events(settings, files, outputs, flush=flush, jobs=jobs, order=order, progress=show_progress)
     for line in proposal_lines(proposals) if find_stages and not quiet else ():
         click.echo(line, err=True)
     unusable = unusable_files(result.report)
@@ -132,6 +135,13 @@ def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool)
     help="If the shares of the arms changed, count again with the stages, start and end that fit. Reads the files twice.",
 )
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="auto",
+    show_default=True,
+    help="log: the order of the file. time: sorted by time. auto: sorted if too many events are late in the order of the file.",
+)
 @click.option("--topic", metavar="TOPIC", help="The topic of all files, for mappings and [events.topics]. Without, their names tell.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
@@ -141,6 +151,7 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     flush: bool,
     find_stages: bool,
     jobs: int,
+    order: str,
     topic: str | None,
     quiet: bool,
     panes: Path | None,
@@ -152,6 +163,10 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     A FILE is a file, a folder, a pattern such as 'logs/*.gz', or - for standard input. It has lines of JSON, one JSON array, CSV, TSV
     or Parquet. All but Parquet may be compressed with gzip or zstd. The content decides, except that a file named .gz must be gzip. Parquet
     and zstd need the extra `files`. A folder such as variant=control/ is a column of the CSV and Parquet files in it.
+
+    A file of which more than 5 % of the events are late in its order, or most of a hundredth of it, is an export without an order: it is
+    sorted by time on the disk of TMPDIR and read again, and the result says so. With --order log the file is the log of a topic, and the
+    numbers are those that `run` computes from it. With --order time all files are sorted at once.
 
     Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. Files
     have no record timestamps, so join.future_ms refuses no event. join.support_far_ms does.
@@ -177,4 +192,4 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
         settings = with_topic(settings, expanded_paths(files), topic)
     outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
     with interrupt_on_signals():
-        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, find_stages=find_stages)
+        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, order=cast(Order, order), find_stages=find_stages)

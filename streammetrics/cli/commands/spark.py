@@ -19,22 +19,19 @@ from streammetrics.config import Settings
 from streammetrics.errors import StreammetricsError
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.unusable_files import unusable_files
-from streammetrics.offline.spark import SparkOptions, run_on_spark
+from streammetrics.offline.spark import SparkOptions, SparkOrder, run_on_spark
 from streammetrics.offline.spark.reading import Format
 from streammetrics.reports.report import Report
 from streammetrics.wiring.logs import configure_quiet_logs
 
 
-def replay_and_show(
-    settings: Settings, paths: Sequence[str], outputs: ReplayOutputs, form: str, shards: int | None, master: str | None, *, quiet: bool
-) -> None:
+def replay_and_show(settings: Settings, paths: Sequence[str], outputs: ReplayOutputs, options: SparkOptions, *, quiet: bool) -> None:
     """Replay the paths on Spark and print the results; with `quiet`, only warnings.
 
     Raises StreammetricsError if there are records and none of them is an event, and as `replay` of this package.
     """
     require_distinct((), {"--panes": outputs.panes, "--report": outputs.report})
     configure_quiet_logs(settings.log.level, settings.log.format)
-    options = SparkOptions(shards=shards, form=cast(Format, form), master=master)
     report, run = run_on_spark([*paths], settings, outputs, options)
     unusable = unusable_files(report)
     for warning in replay_warnings(report, unusable):
@@ -60,16 +57,24 @@ def _unusable(path: str, report: Report) -> str:
 @click.option(
     "--format", "form", type=click.Choice(["auto", "ndjson", "parquet"]), default="auto", show_default=True, help="Form of the files."
 )
+@click.option(
+    "--order",
+    type=click.Choice(["auto", "log"]),
+    default="auto",
+    show_default=True,
+    help="log: count the events in the order of the files. auto: fail if too many are late in it; Spark does not sort.",
+)
 @click.option("--shards", type=click.IntRange(1, 4_096), help="Into how many shards the users are split.  [default: one for each core]")
 @click.option("--master", help="Spark's master, unless spark-submit has set one.  [default: $MASTER or local[*]]")
 @click.option("--panes", type=OutputFile(), help="Write one line per pane and group to this file, as NDJSON.")
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
-def spark(  # noqa: PLR0917 (one name for each option)
+def spark(  # noqa: PLR0913, PLR0917 (one name for each option)
     config_path: Path | None,
     settings_given: tuple[str, ...],
     paths: tuple[str, ...],
     form: str,
+    order: str,
     shards: int | None,
     master: str | None,
     quiet: bool,
@@ -91,5 +96,6 @@ def spark(  # noqa: PLR0917 (one name for each option)
       spark-submit --master yarn .../streammetrics/__main__.py spark hdfs:///history --shards 64 --report report.json
     """
     loaded = load_settings(config_path, settings_given)
+    options = SparkOptions(shards=shards, form=cast(Format, form), master=master, order=cast(SparkOrder, order))
     with interrupt_on_signals():
-        replay_and_show(loaded.settings, paths, ReplayOutputs(panes=panes, report=report), form, shards, master, quiet=quiet)
+        replay_and_show(loaded.settings, paths, ReplayOutputs(panes=panes, report=report), options, quiet=quiet)

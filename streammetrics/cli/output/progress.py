@@ -25,7 +25,7 @@ def progress_bar(
     if not wanted or not console.is_terminal:
         yield _ignore
         return
-    with Progress(TextColumn(title), BarColumn(), *columns, console=console, transient=True) as bar:
+    with Progress(TextColumn("{task.description}"), BarColumn(), *columns, console=console, transient=True) as bar:
         yield partial(bar.update, bar.add_task(title, total=total, **fields))
 
 

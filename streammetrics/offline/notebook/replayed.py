@@ -18,6 +18,7 @@ from streammetrics.metrics.tables import DataTable
 from streammetrics.offline.notebook.report_tables import ReportTables
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_files
+from streammetrics.offline.replay.time_order import Order
 from streammetrics.offline.replay.unusable_files import require_usable, unusable_files
 from streammetrics.reports.pane_rows import PaneRow
 from streammetrics.wiring.logs import quiet_logs
@@ -40,13 +41,17 @@ class Replayed(ReportTables):
         return cls(report, DataTable({**columns, "value": [row.value for row in panes]}))
 
 
-def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], settings: SettingsLike = None, *, jobs: int = 1) -> Replayed:
+def replay(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], settings: SettingsLike = None, *, jobs: int = 1, order: Order = "auto"
+) -> Replayed:
     """Replay files of events as `streammetrics replay` does, and return all results as tables. All lists become final.
 
     paths: one path or several; patterns such as `exports/*.parquet` are expanded. Formats: see `streammetrics replay --help`.
     settings: None for the defaults; a path of a TOML file; a mapping of dotted keys, such as {"metrics.cutoffs": [10]}; or Settings.
         The environment is not read, so that a notebook gives the same numbers everywhere.
     jobs: processes that share the users. The numbers do not depend on it.
+    order: "log" reads the events in the order of the file, as `run` reads a topic; "time" sorts them by time; "auto" sorts a file of which
+        too many events would be late.
 
     Raises ConfigError for settings and paths that cannot be used, and StreammetricsError for files of which no line can be used.
 
@@ -72,8 +77,8 @@ def replay(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], set
     with quiet_logs(chosen.log.level, chosen.log.format), tempfile.TemporaryDirectory() as folder:
         report_path = Path(folder) / "report.json"
         panes: list[PaneRow] = []
-        outputs = ReplayOutputs(report=report_path, pane_rows=panes.append)
-        result = replay_files(chosen, files, outputs, jobs=jobs)
+        outputs = ReplayOutputs(report=report_path, pane_rows=panes)
+        result = replay_files(chosen, files, outputs, jobs=jobs, order=order)
         require_usable(unusable_files(result.report), result, chosen)
         plain = msgspec.json.decode(report_path.read_bytes())
     return Replayed.of(plain, panes)

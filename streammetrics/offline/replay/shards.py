@@ -25,10 +25,12 @@ from typing import IO, Any, NamedTuple, Protocol, TypeAlias
 from streammetrics.config import Settings
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import STDIN
+from streammetrics.connectors.file_formats.sorted_records import SortedFile
 from streammetrics.engine.task_state import decode_control
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.history import ReplayHistory, Snapshot
+from streammetrics.offline.replay.time_order import LatePlaces
 from streammetrics.offline.replay.worker import ReplayFileSource, ReplayProgress, ReplayWorker
 from streammetrics.reports.late_events import late_inputs, merged_lateness
 from streammetrics.reports.report import Report
@@ -60,6 +62,7 @@ class Done(NamedTuple):
     unfinished: Sequence[FinalPane]
     samples: Mapping[str, bytes]
     refusals: Mapping[tuple[str, str], DeadLetter]
+    late: Mapping[str, LatePlaces]
 
 
 class Read(NamedTuple):
@@ -87,6 +90,7 @@ class Job(NamedTuple):
 
     settings: Settings
     files: Sequence[str]
+    sorted_files: Mapping[str, SortedFile]
     shard: int
     shards: int
     flush: bool
@@ -95,10 +99,14 @@ class Job(NamedTuple):
     letters: Path | None
 
 
+def reads_once(path: str) -> bool:
+    """Return whether a path is standard input or a pipe."""
+    return path == STDIN or (Path(path).exists() and not Path(path).is_file())
+
+
 def require_splittable(files: Sequence[str]) -> None:
     """Raise ConfigError unless all files can be read several times."""
-    pipes = [path for path in files if path == STDIN or (Path(path).exists() and not Path(path).is_file())]
-    if pipes:
+    if pipes := [path for path in files if reads_once(path)]:
         raise ConfigError([Problem("FILE", path, "can be read only once: use --jobs 1, or name a file") for path in pipes])
 
 
@@ -149,7 +157,7 @@ def _sendable(error: Exception) -> Exception:
 def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
     turns = 0
 
-    def progress(done: int, total: int | None) -> None:
+    def progress(stage: str, done: int, total: int | None) -> None:
         nonlocal turns
         turns += 1
         if turns % PROGRESS_TURNS == 0 and job.shard == 0:
@@ -162,7 +170,10 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
     with ExitStack() as stack:
         stack.enter_context(rare_garbage_collection())
         source = ReplayFileSource(
-            job.files, event_bytes_max=job.settings.events.event_bytes_max, has_texts=partial(is_mapped, job.settings)
+            job.files,
+            event_bytes_max=job.settings.events.event_bytes_max,
+            has_texts=partial(is_mapped, job.settings),
+            sorted_files=job.sorted_files,
         )
         stack.callback(source.close)
         letters = None if job.letters is None else stack.enter_context(job.letters.open("wb"))
@@ -173,16 +184,18 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         unfinished = worker.finish()
         if letters is not None:
             letters.flush()  # the parent reads the file as soon as it knows that this process is done
-        send(Done(worker.store.view([0], {})[0], unfinished if job.panes else [], source.samples, worker.refusals))
+        view = worker.store.view([0], {})[0]
+        send(Done(view, unfinished if job.panes else [], source.samples, worker.refusals, worker.late))
 
 
 class Shards:
     """Starts the processes, merges what they send while they run, and keeps their last states in `views`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what a process is given, and what takes its results)
         self,
         settings: Settings,
         files: Sequence[str],
+        sorted_files: Mapping[str, SortedFile],
         jobs: int,
         *,
         flush: bool,
@@ -192,7 +205,7 @@ class Shards:
         history: ReplayHistory | None,
         progress: ReplayProgress,
     ) -> None:
-        self._settings, self._files, self._jobs, self._flush = settings, files, jobs, flush
+        self._settings, self._files, self._sorted, self._jobs, self._flush = settings, files, sorted_files, jobs, flush
         self._letters: IO[bytes] | None = letters
         self._write_panes, self._wants_panes, self._history, self._progress = write_panes, wants_panes, history, progress
         self._panes = MergedPanes(jobs)
@@ -213,6 +226,15 @@ class Shards:
         last_first = sorted((letter for done in self._done.values() for letter in done.refusals.values()), key=lambda each: -each.offset)
         return {(letter.input.topic, letter.reason): letter for letter in last_first}
 
+    @property
+    def late(self) -> Mapping[str, LatePlaces]:
+        """Where the late records of each file are, of all processes."""
+        merged: dict[str, LatePlaces] = {}
+        for done in self._done.values():
+            for path, places in done.late.items():
+                merged.setdefault(path, LatePlaces()).merge(places)
+        return merged
+
     def run(self) -> None:
         """Run all processes to their ends. Raises the first error of any of them."""
         context = multiprocessing.get_context("spawn")
@@ -225,6 +247,7 @@ class Shards:
                 job = Job(
                     settings=self._settings,
                     files=self._files,
+                    sorted_files=self._sorted,
                     shard=shard,
                     shards=self._jobs,
                     flush=self._flush,
@@ -258,7 +281,7 @@ class Shards:
         if isinstance(message, Failed):
             raise message.error
         if isinstance(message, Read):
-            self._progress(message.done, message.total)
+            self._progress("replay", message.done, message.total)
         elif isinstance(message, Finals):
             self._panes.add(shard, message.panes)
             self._write_panes(self._panes.take_complete(), final=True)

@@ -23,6 +23,7 @@ from streammetrics.events.model import PartsDecoder, RecordPart
 from streammetrics.events.record import Later
 from streammetrics.events.sharding import RecordDecoder, of_shard
 from streammetrics.offline.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
+from streammetrics.offline.replay.time_order import LatePlaces, LateRecords
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
@@ -36,8 +37,8 @@ COMMIT_USERS_MAX = 50_000
 COMMIT_BYTES_MAX = 64 << 20
 """A commit of a replay makes nothing durable, so it comes only when it must, to limit memory."""
 
-ReplayProgress: TypeAlias = Callable[[int, int | None], None]
-"""Takes the bytes read so far and the bytes of all files; None: unknown."""
+ReplayProgress: TypeAlias = Callable[[str, int, int | None], None]
+"""Takes what is done (`replay` or `sort`), the bytes read so far and the bytes of all files; None: unknown."""
 WriteFinal: TypeAlias = Callable[[list[FinalPane]], None]
 
 
@@ -79,7 +80,8 @@ class ReplayWorker:
             watched = watch.around(_without_wait(decode))
             return watched if shards == 1 else of_shard(watched, shard, shards)
 
-        self._refusals = FirstRefusals(FileDeadLetters(letters, source.cut))
+        self._late = LateRecords(FileDeadLetters(letters, source.cut))
+        self._refusals = FirstRefusals(self._late)
         self._worker = Worker(
             TaskRunner(
                 engine=engine,
@@ -108,7 +110,7 @@ class ReplayWorker:
             if holds is not None:
                 holds.after_turn(worker)
             source.prefer(worker.inputs_by_event_time())
-            progress(source.bytes_read, source.bytes_total)
+            progress("replay", source.bytes_read, source.bytes_total)
         if holds is not None:
             holds.after_end(worker, flush=flush)
         worker.drain(flush)
@@ -117,6 +119,13 @@ class ReplayWorker:
     def refusals(self) -> Mapping[tuple[str, str], DeadLetter]:
         """The first refused event of each file and reason."""
         return self._refusals.letters
+
+    @property
+    def late(self) -> Mapping[str, LatePlaces]:
+        """Where the late records of each file are, by its path."""
+        for path, places in self._late.places.items():
+            places.lines = self.source.lines[path]
+        return self._late.places
 
     def finish(self) -> Sequence[FinalPane]:
         """Close the files and return the panes that may still change."""

@@ -94,7 +94,7 @@ def replay_on_spark(run: ReplayRun, records: Records, shards: int) -> Report:
         views = merged(results.orderBy("kind", "key", "shard").toLocalIterator(), run, history)
         if not views:
             views = merged(rows_of(task.empty()), run, history)
-    return run.finish_shards(views, scales, history)
+    return run.finish_shards(views, scales, history, {})
 
 
 def read_times(

@@ -51,7 +51,7 @@ def passed(settings: Settings, files: Sequence[Path], folder: Path, *, shards: i
         views = merged(sorted(results, key=lambda row: (row[0], row[1], row[2])), run, history) or merged(
             rows_of(task.empty()), run, history
         )
-        run.finish_shards(views, scales, history)
+        run.finish_shards(views, scales, history, {})
     return json.loads(report.read_bytes()), panes.read_bytes()
 
 

@@ -25,7 +25,7 @@ def settings_of(**given: Any) -> Settings:
 
 def in_one_process(settings: Settings, files: list[Path], folder: Path) -> tuple[dict[str, Any], bytes]:
     report, panes = folder / "whole", folder / "whole-panes"
-    replay(settings, [str(file) for file in files], ReplayOutputs(report=report, panes=panes))
+    replay(settings, [str(file) for file in files], ReplayOutputs(report=report, panes=panes), order="log")
     return json.loads(report.read_bytes()), panes.read_bytes()
 
 
