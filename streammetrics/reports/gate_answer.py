@@ -13,40 +13,17 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.gate import GateDecision, GateWord
-from streammetrics.experiments.measures import measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
+from streammetrics.experiments.words import parts_of
 from streammetrics.reports.text import fit
+from streammetrics.reports.verdict_lines import VerdictLine, lines_of
 
 
 class UnknownExperimentError(StreammetricsError):
     """The report has no such experiment, scope or treatment. The message has those that it has."""
-
-
-@dataclass(frozen=True, slots=True)
-class GatedMeasure:
-    """One deciding measure of a treatment. `within_gate_margin`: see `MeasureReport`."""
-
-    measure: str
-    lift: float | None
-    lift_lower: float | None
-    lift_upper: float | None
-    verdict: str | None
-    within_gate_margin: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class GatedTreatment:
-    """One treatment: its own decision, its verdict, its users so far, and its deciding measures."""
-
-    variant: str
-    gate: GateWord
-    reason: str
-    verdict: str | None
-    users: int
-    measures: tuple[GatedMeasure, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +35,7 @@ class GateAnswer:
     stale: why the report must not be acted on, in sentences.
     needed: how many more users and how much more time a decision needs, in words; None if that is unknown or decided.
     control, control_users: the control and its users so far.
+    treatments: the verdict line of each, with its own decision.
     users: users so far, of all variants.
     up_to_ms: the event time up to which the numbers are complete; None: unknown.
     answered_ms: the clock (epoch ms) when the answer was made.
@@ -76,7 +54,7 @@ class GateAnswer:
     control: str | None
     control_users: int
     users: int
-    treatments: tuple[GatedTreatment, ...]
+    treatments: tuple[VerdictLine, ...]
     up_to_ms: int | None
     answered_ms: int
     stage: str | None = None
@@ -122,6 +100,7 @@ def answer_gate(
     decision, running = _decision(experiment, variant), _running(experiment)
     control = next((each for each in experiment.variants if each.variant == experiment.control), None)
     chosen = [each for each in experiment.variants if each.gate is not None and variant in (None, each.variant)]
+    names = {each.variant for each in chosen}
     answer = GateAnswer(
         experiment=experiment.experiment,
         scope=experiment.scope,
@@ -135,7 +114,7 @@ def answer_gate(
         control=experiment.control,
         control_users=0 if control is None else control.users,
         users=sum(each.users for each in experiment.variants),
-        treatments=tuple(_treatment(each, each.gate) for each in chosen if each.gate is not None),
+        treatments=tuple(each for each in lines_of(experiment, up_to_ms) if each.gate is not None and each.variant in names),
         up_to_ms=up_to_ms,
         answered_ms=answered_ms,
         stage=None if running is None else running.stage,
@@ -166,7 +145,10 @@ def _other_stage(experiment: ExperimentReport, wanted: str | None, now_ms: int |
 
 def _without_pass(answer: GateAnswer, reason: str) -> GateAnswer:
     """Return an answer in which nothing passes, for this reason. A failure stays one."""
-    treatments = tuple(replace(each, gate="wait", reason=reason) if each.gate == "pass" else each for each in answer.treatments)
+    treatments = tuple(
+        replace(each, gate="wait", gate_reason=reason, gate_parts=parts_of(reason)) if each.gate == "pass" else each
+        for each in answer.treatments
+    )
     if answer.gate != "pass":
         return replace(answer, treatments=treatments)
     return replace(answer, gate="wait", reason=reason, treatments=treatments)
@@ -195,23 +177,6 @@ def _decision(experiment: ExperimentReport, variant: str | None) -> GateDecision
     known = ", ".join(map(fit, treatments)) or "none"
     role = "the control" if variant == experiment.control else "no treatment"
     raise UnknownExperimentError(f"{variant!r} is {role} of experiment {experiment.experiment!r}; treatments: {known}")
-
-
-def _treatment(variant: VariantReport, gate: GateDecision) -> GatedTreatment:
-    measures = tuple(
-        GatedMeasure(
-            measure_text(each.metric, each.k),
-            each.lift,
-            each.lift_lower,
-            each.lift_upper,
-            None if each.verdict is None else each.verdict.word,
-            each.within_gate_margin,
-        )
-        for each in variant.measures
-        if each.paging
-    )
-    verdict = None if variant.verdict is None else variant.verdict.word
-    return GatedTreatment(variant.variant, gate.word, gate.reason, verdict, variant.users, measures)
 
 
 def _needed(experiment: ExperimentReport, chosen: Sequence[VariantReport], control: VariantReport | None) -> str | None:

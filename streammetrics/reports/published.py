@@ -18,7 +18,6 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.headlines import Headline, headlines
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.late_events import LateInput, SortedInput
 from streammetrics.reports.outlook import with_outlook
@@ -26,6 +25,7 @@ from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.report import InputPosition, Report, Total, counts_by_reason, refused_counts
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
+from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.version import __version__
 from streammetrics.windows.panes import Window, WindowView
 from streammetrics.windows.unique_users import UniqueUserWindow
@@ -129,7 +129,7 @@ class PublishedReport(ReportState, frozen=True):
     totals: tuple[GroupTotals, ...]
     experiments: tuple[ExperimentReport, ...]
     experiments_entered_ms: int | None
-    headlines: tuple[Headline, ...]
+    verdicts: tuple[VerdictLine, ...]
     explanations: tuple[Explanation, ...]
     history: tuple[HistorySeries, ...]
 
@@ -144,7 +144,7 @@ def published(report: Report, layout: TallyLayout, history: History) -> Publishe
         totals=totals_of(report.totals, layout),
         experiments=tuple(worst_first(experiments)),
         experiments_entered_ms=report.entered_ms,
-        headlines=tuple(headlines(experiments)),
+        verdicts=verdict_lines(experiments, report.up_to_ms),
         explanations=tuple(explanations(report, layout)),
         history=history.series,
     )

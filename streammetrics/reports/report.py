@@ -125,6 +125,13 @@ class Report:
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
 
+    @property
+    def up_to_ms(self) -> int | None:
+        """The event time up to which lists count in experiments; after the end of all inputs, that of the windows. None: unknown."""
+        if self.entered_ms is not None or not self.ended:
+            return self.entered_ms
+        return max((window.end_ms for window in self.windows if window.end_ms is not None), default=None)
+
     def warnings(self) -> list[str]:
         """Return what makes the numbers doubtful, in sentences."""
         return [

@@ -1,6 +1,6 @@
 """A part of a report, for a page that shows one experiment at a time: what a large deployment counts is megabytes, and a part is not. Pure.
 
-It has the headlines of all experiments, and the numbers of those that are chosen, of one window and one segment value. The page has the
+It has the verdicts on all experiments, and the numbers of those that are chosen, of one window and one segment value. The page has the
 rest from `published.report_state`.
 """
 
@@ -15,7 +15,6 @@ from streammetrics.experiments.worst_first import worst_first
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.headlines import Headline, headlines
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.published import (
     GroupTotals,
@@ -27,6 +26,7 @@ from streammetrics.reports.published import (
     windows_of,
 )
 from streammetrics.reports.report import Report
+from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 from streammetrics.windows.panes import Group, Window
 
 OPEN_MAX: Final = 3
@@ -48,7 +48,7 @@ class ReportChoice:
 
 
 class ReportExperiments(Published, frozen=True):
-    """The headlines of all experiments, and the chosen numbers. The other fields are those of `PublishedReport`."""
+    """The verdicts on all experiments, and the chosen numbers. The other fields are those of `PublishedReport`."""
 
     experiment_names: tuple[str, ...]
     segments: tuple[str, ...]
@@ -58,7 +58,7 @@ class ReportExperiments(Published, frozen=True):
     totals: tuple[GroupTotals, ...]
     experiments: tuple[ExperimentReport, ...]
     experiments_entered_ms: int | None
-    headlines: tuple[Headline, ...]
+    verdicts: tuple[VerdictLine, ...]
     explanations: tuple[Explanation, ...]
     history: tuple[HistorySeries, ...]
 
@@ -66,7 +66,7 @@ class ReportExperiments(Published, frozen=True):
 def report_experiments(
     report: Report, layout: TallyLayout, history: History, experiments: Sequence[ExperimentReport], choice: ReportChoice
 ) -> ReportExperiments:
-    """Return the headlines of all experiments, and the chosen numbers. `experiments` are those of the report with their outlook."""
+    """Return the verdicts on all experiments, and the chosen numbers. `experiments` are those of the report with their outlook."""
     names, segments = _names(report, experiments), _segments(report.windows)
     chosen = {*(choice.experiments or names[: 1 if len(names) > OPEN_MAX else None]), ""}
     window_ms = choice.window_ms if choice.window_ms is not None else _usual_window(report.windows)
@@ -90,7 +90,7 @@ def report_experiments(
         totals=totals_of(shown.totals, layout),
         experiments=tuple(worst_first(shown.experiments)),
         experiments_entered_ms=report.entered_ms,
-        headlines=tuple(each for each in headlines(experiments) if (each.scope != SINCE_START) == choice.day),
+        verdicts=tuple(each for each in verdict_lines(scoped, report.up_to_ms) if not each.variant or each.experiment in chosen),
         explanations=tuple(explanations(shown, layout)),
         history=tuple(each for each in history.series if each.experiment in chosen),
     )

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from streammetrics.experiments.verdict import VERDICT_CODES
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.pane_rows import PaneRow, pane_rows
-from streammetrics.reports.verdict_rows import VerdictRow
+from streammetrics.reports.verdict_lines import VerdictLine
 from streammetrics.windows.panes import Pane
 
 
@@ -40,17 +41,12 @@ def pane_records(start_ms: int, pane: Pane, *, pane_ms: int, layout: TallyLayout
         yield ResultRecord(_json(key), _json({**key, **counts, "metrics": metrics}), start_ms + pane_ms)
 
 
-def verdict_record(row: VerdictRow) -> ResultRecord:
-    """Return the record of a verdict."""
-    key = {"type": "verdict", "experiment": row.experiment, "scope": row.scope, "variant": row.variant}
-    words = {
-        "verdict": row.verdict,
-        "code": row.code,
-        "reason": row.reason,
-        "parts": msgspec.Raw(row.parts.encode()),
-        "up_to_ms": row.up_to_ms,
-    }
-    return ResultRecord(_json(key), _json({**key, **words}), row.up_to_ms)
+def verdict_record(line: VerdictLine) -> ResultRecord:
+    """Return the record of a verdict: its line. Raises ValueError for a line without a verdict or a time."""
+    if line.verdict is None or line.up_to_ms is None:
+        raise ValueError(f"the line about {line.about} has no verdict or no time")
+    key = {"type": "verdict", "experiment": line.experiment, "scope": line.scope, "variant": line.variant}
+    return ResultRecord(_json(key), _json({**key, **msgspec.to_builtins(line), "code": VERDICT_CODES[line.verdict]}), line.up_to_ms)
 
 
 def _json(value: object) -> bytes:

@@ -32,12 +32,11 @@ def test_an_answer_has_the_decision_and_the_numbers_behind_it() -> None:
         4_000,
     )
     (treatment,) = found.treatments
-    (measure,) = treatment.measures
     assert (treatment.variant, treatment.gate, treatment.verdict, treatment.users) == ("treatment", "fail", "regressed", 2_000)
-    assert (measure.measure, measure.verdict, measure.within_gate_margin) == ("ndcg@10", "regressed", False)
-    assert measure.lift is not None
-    assert measure.lift < -0.1
-    assert found.reason == f"treatment: {treatment.reason}"
+    assert (treatment.metric, treatment.k, treatment.up_to_ms) == ("ndcg", 10, 5)
+    assert treatment.lift is not None
+    assert treatment.lift < -0.1
+    assert found.reason == f"treatment: {treatment.gate_reason}"
     assert (found.needed, found.stale, found.up_to_ms, found.answered_ms) == (None, (), 5, 9)
 
 

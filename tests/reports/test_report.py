@@ -92,7 +92,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "windows_withheld": 16,
         "user_partitions": {"users_sampled": 22, "on_several": 11},
         "experiments": [],
-        "headlines": [],
+        "verdicts": [],
         "explanations": [],
         "history": [],
         "experiments_entered_ms": 17,

@@ -10,7 +10,7 @@ import msgspec
 
 from streammetrics.experiments import SINCE_START
 from streammetrics.reports.report import Report
-from streammetrics.reports.verdict_rows import verdict_rows
+from streammetrics.reports.verdict_lines import verdict_lines
 from tests.oracle import Result, pane_lines
 from tests.simulation.schedule import SETTINGS
 from tests.simulation.world import World
@@ -104,8 +104,8 @@ def _check_panes(found: Mapping[Key, Values], wanted: Mapping[Key, Values], may_
 
 def _check_verdicts(world: World, report: Report) -> None:
     """Check the newest verdicts of the topic."""
-    now_ms = report.entered_ms or 0
-    wanted = {row.about: row.verdict for each in report.experiments if each.scope == SINCE_START for row in verdict_rows(each, now_ms)}
+    lines = verdict_lines((each for each in report.experiments if each.scope == SINCE_START), report.entered_ms)
+    wanted = {line.about: line.verdict for line in lines if line.verdict is not None}
     values = [msgspec.json.decode(value) for value in world.topic.newest().values()]
     sent = {_about(each): each["verdict"] for each in values if each["type"] == "verdict"}
     assert {about: sent.get(about) for about in wanted} == wanted, "verdicts in the topic of results"

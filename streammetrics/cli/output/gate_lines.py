@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -12,13 +11,14 @@ from streammetrics.cli.output.report_reader import SCOPE_WORDS, interval_text, l
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments.gate import GateWord
+from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.gate_answer import GateAnswer
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text, span_text
+from streammetrics.reports.verdict_lines import VerdictLine
 
 STYLES: dict[GateWord, str] = {"pass": "bold green", "wait": "bold", "fail": "bold red"}
-
-TOGETHER: Final = "The error of the decision covers all of these measures together. The error of an interval covers that interval alone."
+TOGETHER = "The error of the decision covers all treatments and deciding measures together. That of an interval covers the interval alone."
 
 
 def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
@@ -35,19 +35,14 @@ def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
         yield Text(f"warning: {fit(warning)}")
     if answer.treatments:
         yield _treatments(answer)
-    if sum(len(each.measures) for each in answer.treatments) > 1:
+    if len(answer.treatments) > 1:
         yield Text(TOGETHER)
 
 
 def _treatments(answer: GateAnswer) -> FittingTable:
     table = FittingTable(("treatment", "gate"), ("users", "users of the control"), ("measure", "lift", "interval", "verdict"), grouped=True)
     for each in answer.treatments:
-        users = f"{each.users:,}", f"{answer.control_users:,}"
-        if not each.measures:
-            table.add_row(each.variant, each.gate, *users, "-", "-", "-", each.verdict or "-")
-        for one in each.measures:
-            numbers = one.measure, lift_text(one.lift), interval_text(one.lift_lower, one.lift_upper), one.verdict or "-"
-            table.add_row(each.variant, each.gate, *users, *numbers)
+        table.add_row(each.variant, each.gate or "-", *_cells(each, answer))
     return table
 
 
@@ -86,11 +81,14 @@ def _table(found: GateAnswer) -> Iterable[str]:
     yield "| treatment | gate | users | users of the control | measure | lift | interval | verdict |"
     yield "|---|---|--:|--:|---|--:|---|---|"
     for each in found.treatments:
-        arm = _text(each.variant), each.gate, f"{each.users:,}", f"{found.control_users:,}"
-        if not each.measures:
-            yield _row(*arm, "-", "-", "-", each.verdict or "-")
-        for one in each.measures:
-            yield _row(*arm, one.measure, lift_text(one.lift), interval_text(one.lift_lower, one.lift_upper), one.verdict or "-")
+        yield _row(_text(each.variant), each.gate or "-", *_cells(each, found))
+
+
+def _cells(line: VerdictLine, answer: GateAnswer) -> tuple[str, ...]:
+    """The users of a treatment and of the control, and its deciding measure with the lift, the interval and the verdict."""
+    measure = "-" if line.metric is None else measure_text(line.metric, line.k or 0)
+    lift = lift_text(line.lift), interval_text(line.lift_lower, line.lift_upper)
+    return f"{line.users:,}", f"{answer.control_users:,}", measure, *lift, line.verdict or "-"
 
 
 def _row(*cells: str) -> str:

@@ -21,10 +21,10 @@ from streammetrics.experiments.words import percent
 from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
-from streammetrics.reports.headlines import Headline, headlines
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
+from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
@@ -42,7 +42,7 @@ class SavedReport(msgspec.Struct, frozen=True):
     version: str = ""
     experiments_entered_ms: int | None = None
     warnings: tuple[str, ...] = ()
-    headlines: tuple[Headline, ...] = ()
+    verdicts: tuple[VerdictLine, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     history: tuple[HistorySeries, ...] = ()
@@ -153,7 +153,7 @@ def saved_report(results: ExperimentResults) -> SavedReport:
         results.version,
         results.at_ms,
         results.warnings,
-        headlines(results.experiments),
+        verdict_lines(results.experiments, results.at_ms),
         results.explanations,
         results.awaited,
         tuple(each for each in results.history.series if each.experiment in shown),

@@ -66,7 +66,7 @@ def openapi_json() -> bytes:
         "/api/report": _path("The newest report.", "PublishedReport", {"503": "No report yet, or this process does not publish."}),
         "/api/report/state": _path("The newest report without windows, totals and experiments.", "ReportState", {"503": "No report yet."}),
         "/api/report/experiments": _path(
-            "The headlines of all experiments, and the numbers of some.",
+            "The verdicts on all experiments, and the numbers of some.",
             "ReportExperiments",
             {"400": "Unknown parameter.", "503": "No report yet."},
             part_parameters,

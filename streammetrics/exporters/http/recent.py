@@ -14,7 +14,6 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from math import nan
 from typing import Any, NamedTuple, TypeAlias
 
-from streammetrics.events.event_time import FOREVER
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
 from streammetrics.reports.builder import EARLIER_MAX, GROUPS_MAX
@@ -253,27 +252,20 @@ def _ends(report: Report) -> dict[_Track, int | None]:
     ends: dict[_Track, int | None] = {
         _WindowTrack(window.window_ms, window.view): window.end_ms if window.complete else None for window in report.windows
     }
-    end_ms = _experiments_end(report)
+    end_ms = report.up_to_ms
     for each in report.experiments:
         track = _ExperimentTrack(each.experiment, each.scope)
-        ends[track] = None if end_ms is None or end_ms == FOREVER else end_ms // _interval_ms(track, report)
+        ends[track] = None if end_ms is None else end_ms // _interval_ms(track, report)
     return ends
-
-
-def _experiments_end(report: Report) -> int | None:
-    """Return the event time of experiments: where all final lists count, or after a flush the end of the windows."""
-    if report.entered_ms is None and report.ended:
-        return max((window.end_ms for window in report.windows if window.end_ms is not None), default=FOREVER)
-    return report.entered_ms
 
 
 def _experiment_points(report: Report) -> dict[_Track, _Point | None]:
     """Return the points of experiments."""
-    end_ms = _experiments_end(report)
+    end_ms = report.up_to_ms
     found: dict[_Track, _Point | None] = {}
     for each in report.experiments:
         lines: dict[Hashable, array[float]] = dict(list(_measure_lines(each))[:LINES_MAX])
-        point = None if end_ms is None or end_ms == FOREVER else _Point(end_ms, lines)
+        point = None if end_ms is None else _Point(end_ms, lines)
         found[_ExperimentTrack(each.experiment, each.scope)] = point
     return found
 

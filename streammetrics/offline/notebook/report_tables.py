@@ -21,6 +21,8 @@ from streammetrics.metrics.tables import DataTable
 from streammetrics.reports.text import counted
 
 _VALUES: Final = ("lists", "lists_with_feedback", "metric", "k", "value", "value_with_feedback")
+_DECIDED: Final = ("treatment", "metric", "k", "lift", "lift_lower", "lift_upper", "users")
+_VERDICT: Final = ("experiment", "scope", "verdict", "reason", "gate", *_DECIDED)
 _COMPARED: Final = ("mean", "error", "difference", "lift", "lift_lower", "lift_upper", "p_value", "alpha", "paging", "verdict", "reason")
 READ_SECONDS: Final = 30
 
@@ -53,8 +55,7 @@ class ReportTables:
     @property
     def verdicts(self) -> DataTable:
         """The verdict on each experiment and scope, worst first, with its reason: one row per experiment and scope."""
-        names = ("experiment", "scope", "verdict", "reason", "gate", "users")
-        return DataTable.of_rows(names, self._verdict_rows())
+        return DataTable.of_rows(_VERDICT, (line for line in self.report.get("verdicts", ()) if not line["variant"]))
 
     @property
     def history(self) -> DataTable:
@@ -80,13 +81,6 @@ class ReportTables:
         """The verdict on each experiment since its start, worst first."""
         rows = [row for row in self.verdicts.rows() if row["scope"] == SINCE_START]
         return [f"{row['experiment']}: {row['verdict']}, {row['reason']}" for row in rows]
-
-    def _verdict_rows(self) -> Iterator[dict[str, Any]]:
-        for each in self.report.get("experiments", ()):
-            verdict, gate = each["verdict"], each.get("gate") or {}
-            users = sum(variant["users"] for variant in each["variants"])
-            judged = {"verdict": verdict["word"], "reason": verdict["reason"], "gate": gate.get("word")}
-            yield {"experiment": each["experiment"], "scope": each["scope"], **judged, "users": users}
 
     def _warnings(self) -> list[str]:
         return [f"warning: {sentence}" for sentence in self.report.get("warnings", ())]

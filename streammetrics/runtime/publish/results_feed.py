@@ -22,7 +22,7 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
 from streammetrics.reports.result_records import ResultRecord, pane_records, verdict_record
-from streammetrics.reports.verdict_rows import ChangedVerdicts
+from streammetrics.reports.verdict_lines import ChangedVerdicts
 from streammetrics.runtime.status import ProcessStatus
 
 PANES_AT_ONCE: Final = 200

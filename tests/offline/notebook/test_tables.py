@@ -58,13 +58,14 @@ def test_the_verdict_comes_first(result: Replayed) -> None:
     (start,) = (row for row in result.verdicts.rows() if row["scope"] == "start")
     (report,) = (each for each in result.report["experiments"] if each["scope"] == "start")
     assert (start["verdict"], start["reason"]) == (report["verdict"]["word"], report["verdict"]["reason"])
+    assert (start["treatment"], start["users"]) == ("treatment", sum(each["users"] for each in report["variants"]))
     first = f"{start['experiment']}: {start['verdict']}, {start['reason']}"
     assert repr(result).splitlines()[0] == first
     assert result._repr_html_().startswith(f"<p>{html.escape(first)}</p>")
 
 
 def test_the_names_of_a_notebook_are_completed() -> None:
-    assert {"replay", "evaluate", "compare", "read_report", "from_run", "spark", "__version__"} <= set(dir(streammetrics))
+    assert {"replay", "evaluate", "read_report", "from_run", "spark", "__version__"} <= set(dir(streammetrics))
 
 
 def test_jobs_do_not_change_the_panes(events: Path, result: Replayed) -> None:
@@ -107,11 +108,12 @@ def test_experiments_have_lifts_verdicts_and_a_history(result: Replayed) -> None
     assert "<table>" in result._repr_html_()
 
 
-NAMED = {"experiment": "<i>", "scope": "start", "variants": [], "verdict": {"word": "safe", "reason": "<u> is fine"}}
+NAMED = {"experiment": "<i>", "scope": "start", "variants": []}
+VERDICT = {"experiment": "<i>", "scope": "start", "variant": "", "verdict": "safe", "reason": "<u> is fine"}
 
 
 def test_the_warnings_and_names_of_a_report_are_shown_and_are_no_markup() -> None:
-    report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [dict(NAMED)]}
+    report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [NAMED], "verdicts": [VERDICT]}
     shown = ReportTables(report)
     assert repr(shown).splitlines()[:3] == ["<i>: safe, <u> is fine", "2 events, experiments <i>", "warning: <b> is refused"]
     assert shown._repr_html_().startswith(

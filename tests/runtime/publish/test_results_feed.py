@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,6 @@ import msgspec
 import pytest
 
 from streammetrics.errors import SourceError
-from streammetrics.experiments import SINCE_START
 from streammetrics.experiments.verdict import Verdict, Word
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.reports.result_records import ResultRecord, pane_records
@@ -20,6 +20,7 @@ from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.panes import Group, Pane
 from tests.servers.process import wait_until
+from tests.support.gates import waiting
 from tests.support.tallies import tally_of
 
 LAYOUT = TallyLayout(Scorer(["hit_rate@2", "item_hit_rate@2"]))
@@ -101,11 +102,14 @@ def test_verdicts_wait_until_the_report_is_settled(parts: tuple[Panes, Sink, Res
     wait_until(lambda: feed.take(verdict_report("inconclusive")) or status.results["sent"] == 2, what="the verdict is sent")
     found = [msgspec.json.decode(record.value) for record in sink.records]
     assert [each.get("verdict") for each in found] == [None, "inconclusive"]
+    key = {"type": "verdict", "experiment": "x", "scope": "start", "variant": ""}
+    assert msgspec.json.decode(sink.records[1].key) == key
+    assert found[1].items() >= {**key, "code": 0, "reason": "", "parts": [], "lift": None, "up_to_ms": 7}.items()
+    assert sink.records[1].at_ms == 7
 
 
 def verdict_report(word: Word, *, is_settled: bool = True) -> Any:
-    verdict = Verdict(word, "")
-    experiment = SimpleNamespace(experiment="x", scope=SINCE_START, verdict=verdict, variants=())
+    experiment = replace(waiting("x"), verdict=Verdict(word, ""), variants=())
     return SimpleNamespace(experiments=(experiment,), entered_ms=7, is_settled=is_settled)
 
 

@@ -3,12 +3,12 @@
 import { liftChart, windowChart } from "./curves.js";
 import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
-import { experimentNames, groupOf, headlineOf, measureOf, statistics, windowOf } from "./lookup.js";
+import { experimentNames, groupOf, lineOf, linesOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
   MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText,
 } from "./text.js";
-import { adviceOf, badge, finding, gate, judged, known, overview, sign } from "./verdicts.js";
+import { adviceOf, badge, finding, gate, known, overview, sign } from "./verdicts.js";
 import { help, runbookLink } from "./terms.js";
 import { comparison, intervalText, variantHead } from "./variants.js";
 import { chosenSegment, why } from "./why.js";
@@ -18,10 +18,10 @@ const CONTROLS = ["control", "baseline"];
 const unfolded = new Map(); // id of a card -> whether the reader opened it
 let allUnfolded = false;
 
-/** The experiments to show: [[name, headline or undefined, id of its card]]. What matters most comes first. */
+/** The experiments to show: [[name, line or undefined, id of its card]]. What matters most comes first. */
 function ranked(view) {
   return experimentNames(view.report).filter((name) => !view.selection.experiment || name === view.selection.experiment)
-    .map((name) => [name, headlineOf(view.report, name, view.selection.scope), cardId(name)]);
+    .map((name) => [name, lineOf(view.report, name, view.selection.scope), cardId(name)]);
 }
 
 /** The overview of several experiments; null for one, whose card says it all. */
@@ -33,7 +33,7 @@ export function summary(view) {
 /** Make all cards. `view` has report, selection, tracks (of the history) and now. */
 export function sections(view) {
   const found = ranked(view);
-  const cards = found.map(([name, headline], at) => card(view, name, headline, found.length <= CARDS_OPEN || at === 0));
+  const cards = found.map(([name, line], at) => card(view, name, line, found.length <= CARDS_OPEN || at === 0));
   const everything = view.report.windows.length > 0 && !view.selection.experiment;
   return [...cards, everything ? card(view, "", undefined, found.length <= CARDS_OPEN) : null].filter(Boolean);
 }
@@ -82,22 +82,22 @@ function decoded(text) {
   }
 }
 
-function card(view, experiment, headline, isOpen) {
+function card(view, experiment, line, isOpen) {
   const id = cardId(experiment);
   const open = isUnfolded(id, isOpen);
   const stats = statistics(view.report, experiment, view.selection.scope);
   const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
-    experiment ? verdict(view, experiment, headline) : null,
-    !open ? null : headline && !stats ? make("p", { class: "note" }, "The page reads the numbers of an experiment when its card is opened. To print all cards, use the button of the overview.")
+    experiment ? verdict(view, experiment, line, stats) : null,
+    !open ? null : line && !stats ? make("p", { class: "note" }, "The page reads the numbers of an experiment when its card is opened. To print all cards, use the button of the overview.")
       : body(view, id, experiment, stats));
 }
 
 function body(view, id, experiment, stats) {
   const control = stats?.control ?? null;
   const variants = variantsOf(view, experiment, stats, control);
-  const order = byWeight(variants, stats, control);
+  const order = byWeight(view.report, variants, stats, control);
   const lifted = stats ? treatments(order, stats, control) : [];
   return [
     stats ? comparison(view, id, variants, order, stats, experimentsEnd(view.report)) : null,
@@ -115,8 +115,8 @@ function body(view, id, experiment, stats) {
 }
 
 /** Variants in the order of what matters: the control, then by verdict and effect, then those without a verdict. */
-function byWeight(variants, stats, control) {
-  const weights = judged(stats).map((each) => each.variant);
+function byWeight(report, variants, stats, control) {
+  const weights = linesOf(report, stats).map((each) => each.variant);
   const rest = variants.filter((variant) => variant !== control && !weights.includes(variant));
   return [...variants.filter((variant) => variant === control), ...weights.filter((variant) => variants.includes(variant)), ...rest];
 }
@@ -134,19 +134,20 @@ function variantsOf(view, experiment, stats, control) {
   return inOrder(named, control ?? named.find((name) => CONTROLS.includes(name.toLowerCase())));
 }
 
-function verdict(view, experiment, headline) {
-  if (!headline) {
+function verdict(view, experiment, line, stats) {
+  if (!line) {
     const awaited = (view.report.awaited ?? []).find((each) => each.experiment === experiment)?.sentences ?? [];
     return make("p", { class: "note" }, ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited].join(" "));
   }
   const end = experimentsEnd(view.report);
-  const { verdict: word, reason, needs, multi_exposed_users: several } = headline;
-  const shared = [`Final lists ${scopeWords(headline.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${roundCountText(headline.users)}.`];
+  const { verdict: word, parts, needed } = line;
+  const several = stats?.multi_exposed_users ?? 0;
+  const shared = [`Final lists ${scopeWords(line.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${roundCountText(line.users)}.`];
   const excluded = several ? ` ${countedText(several, "user")} who saw several variants ${several === 1 ? "is" : "are"} excluded.` : "";
   return make("div", { class: `verdict ${known(word)}` },
     make("p", { class: "word" }, sign(word)),
-    make("div", {}, make("p", { class: "reason" }, finding(reason)),
-      gate(headline) ? make("p", { class: "gate" }, gate(headline)) : null, needs.map((parts) => make("p", { class: "needs" }, finding(parts))),
+    make("div", {}, make("p", { class: "reason" }, finding(parts)),
+      gate(line) ? make("p", { class: "gate" }, gate(line)) : null, needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
       word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
       make("p", { class: "fine" }, shared, excluded)));
 }

@@ -10,7 +10,7 @@ const PATTERNS = 3; // of lines in plot.js and of swatches in page.css
 export function experimentNames(report) {
   if (report.experiment_names) return report.experiment_names;
   const grouped = report.windows.flatMap((window) => window.groups.map((group) => group.experiment)).filter(Boolean);
-  return [...new Set([...(report.headlines ?? []).map((each) => each.experiment), ...grouped.sort(byName)])];
+  return [...new Set([...(report.verdicts ?? []).map((each) => each.experiment), ...grouped.sort(byName)])];
 }
 
 /** The statistics of an experiment in the chosen scope: since the start, or of the newest day. */
@@ -18,9 +18,14 @@ export function statistics(report, experiment, scope) {
   return inScope(report.experiments ?? [], experiment, scope);
 }
 
-/** What the server says first of an experiment in the chosen scope. */
-export function headlineOf(report, experiment, scope) {
-  return inScope(report.headlines ?? [], experiment, scope);
+/** The verdict line of a whole experiment in the chosen scope. */
+export function lineOf(report, experiment, scope) {
+  return inScope((report.verdicts ?? []).filter((each) => !each.variant), experiment, scope);
+}
+
+/** The verdict lines of the variants of an experiment, worst first. */
+export function linesOf(report, stats) {
+  return (report.verdicts ?? []).filter((each) => each.variant && each.verdict && each.experiment === stats?.experiment && each.scope === stats.scope);
 }
 
 function inScope(found, experiment, scope) {

@@ -4,7 +4,7 @@ import { act, drawCharts } from "./chart.js";
 import { opened, sections, summary, unfold, unfoldAll, unfoldLinked } from "./experiments.js";
 import { History, segmentName } from "./history.js";
 import { make, patchChildren } from "./elements.js";
-import { experimentNames, headlineOf, statistics } from "./lookup.js";
+import { experimentNames, lineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { explain, runbookLink } from "./terms.js";
 import { byName, isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
@@ -79,7 +79,7 @@ function choices(selection) {
   const metrics = measured(report).map((text) => text.split("@"));
   const unique = (values) => [...new Set(values)];
   const names = experimentNames(report);
-  const days = (report.scopes ?? (report.headlines ?? []).map((each) => each.scope)).some((each) => each !== "start");
+  const days = (report.scopes ?? (report.verdicts ?? []).map((each) => each.scope)).some((each) => each !== "start");
   return [
     !report.windows.length ? null : choice("window", "Window", unique(report.windows.map((each) => each.window_ms)).map((ms) => [windowText(ms), windowWords(ms)]), windowText(selection.windowMs)),
     choice("metric", "Metric", unique(metrics.map(([name]) => name)).map((name) => [name, metricName(name)]), selection.name),
@@ -195,8 +195,8 @@ function draw() {
   drawCharts(later);
   show();
   for (const name of experimentNames(now.report)) {
-    const headline = headlineOf(now.report, name, selection.scope);
-    if (headline) announce(`experiment ${name} ${selection.scope}`, headline.verdict, spoken(headline));
+    const line = lineOf(now.report, name, selection.scope);
+    if (line) announce(`experiment ${name} ${selection.scope}`, line.verdict, spoken(line));
   }
   find("about").textContent = `Version ${now.report.version}. Times are event time in UTC. ${now.version && now.version !== now.report.version ? "The server runs a new version. Reload the page." : ""}`;
 }
@@ -241,7 +241,7 @@ function printAll() {
 function printWhenRead() {
   if (!printing || polling) return; // an answer that is on its way may lack cards
   const { scope } = chosen();
-  const isRead = experimentNames(now.report).every((name) => !headlineOf(now.report, name, scope) || statistics(now.report, name, scope));
+  const isRead = experimentNames(now.report).every((name) => !lineOf(now.report, name, scope) || statistics(now.report, name, scope));
   if (!isRead) return;
   printing = false;
   requestAnimationFrame(() => requestAnimationFrame(() => print())); // the charts are drawn by then

@@ -2,12 +2,12 @@
 
 import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
-import { confidence, look, measureOf } from "./lookup.js";
+import { confidence, linesOf, look, measureOf } from "./lookup.js";
 import {
   MISSING, countText, countedText, isNumber, liftText, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText, words,
 } from "./text.js";
 import { help } from "./terms.js";
-import { badge, gateWords, judged, known, measured } from "./verdicts.js";
+import { badge, gateWords, known, measured } from "./verdicts.js";
 
 const GROUPS = 3; // groups of columns that fit beside each other
 const REASONS_OPEN = 2; // with more reasons, they are folded
@@ -35,7 +35,7 @@ export function comparison(view, id, variants, order, stats, end) {
   return make("div", { class: "numbers" },
     table(`Variants side by side, final lists ${scopeWords(stats.scope)} to ${timeText(end, view.now)}`, heads, rows, "rows variants", labels, above),
     apart(stats, groups, treatments),
-    reasons(id, stats, order),
+    reasons(id, view.report, stats),
     folded(`${id}-precision`, "Standard errors and effective users", () => precision(shown, order, stats)),
     view.selection.segment ? make("p", { class: "note" }, "Verdicts, means and users cover all lists, not only ", segmentWords(view.selection.segment), ".") : null);
 }
@@ -121,13 +121,11 @@ function openAlthoughClear(stats, measure) {
 }
 
 /** The reason of each variant's verdict, unless the banner has it. */
-function reasons(id, stats, order) {
-  const worst = judged(stats)[0]?.variant; // the banner has its reason
-  const found = order.map((variant) => stats.variants.find((each) => each.variant === variant))
-    .filter((each) => each?.verdict && each.variant !== worst);
+function reasons(id, report, stats) {
+  const [, ...found] = linesOf(report, stats); // the banner has the reason of the worst
   if (!found.length || stats.verdict.word === "invalid") return null;
   const list = () => make("ul", { class: "reasons" }, found.map((each) =>
-    make("li", {}, make("strong", {}, named(each.variant)), ": ", words(each.verdict.parts), ".")));
+    make("li", {}, make("strong", {}, named(each.variant)), ": ", words(each.parts), ".")));
   return found.length > REASONS_OPEN ? folded(`${id}-reasons`, "Reasons of the verdicts", list) : list();
 }
 

@@ -2,7 +2,7 @@
 
 import { make } from "./elements.js";
 import { help } from "./terms.js";
-import { MISSING, Name, byName, countedText, isNumber, liftText, metricKey, named, percentText, words } from "./text.js";
+import { MISSING, Name, countedText, isNumber, liftText, metricKey, named, percentText, words } from "./text.js";
 
 const WORDS = {
   invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
@@ -12,16 +12,12 @@ const WORDS = {
   safe: ["✓", "Safe", "not worse than the control by more than the margin"],
   improved: ["▲", "Improved", "better than the control"],
 };
-const ORDER = Object.keys(WORDS);
 const GATES = { fail: "fails", wait: "waits", pass: "passes" };
 const WHOLE_LINES = 3; // with more experiments, each has one line in the overview
 
 export const known = (word) => (word in WORDS ? word : "inconclusive");
 export const meaning = (word) => WORDS[word]?.[2];
 export const wordText = (word) => WORDS[word]?.[1] ?? word;
-/** The place of a word in the order of what matters; unknown words count as undecided. */
-export const place = (word) => ORDER.indexOf(known(word));
-
 /** A word with its sign, as children of an element. */
 export function sign(word) {
   const [mark, text] = WORDS[word] ?? ["?", word];
@@ -43,27 +39,6 @@ export function badge({ word }) {
   return make("span", { class: `badge ${known(word)}`, title: meaning(word) }, sign(word));
 }
 
-/** The variants that have a verdict, with the measure that decides: worst first, and within a word the largest effect first. */
-export function judged(stats) {
-  return (stats?.variants ?? []).filter((each) => each.variant !== stats.control && wordOf(each) !== null)
-    .map((each) => ({ variant: each.variant, word: wordOf(each), measure: deciding(each) }))
-    .sort((one, other) => place(one.word) - place(other.word) || strength(other) - strength(one) || byName(one.variant, other.variant));
-}
-
-function wordOf(variant) {
-  return variant.verdict?.word ?? variant.measures.find((one) => one.paging && one.verdict)?.verdict.word ?? null;
-}
-
-/** The measure that a variant's verdict is about: the first deciding one with the same word. */
-function deciding(variant) {
-  const deciders = variant.measures.filter((one) => one.paging && one.verdict);
-  return deciders.find((one) => one.verdict.word === wordOf(variant)) ?? deciders[0] ?? null;
-}
-
-function strength({ measure }) {
-  return isNumber(measure?.lift) ? Math.abs(measure.lift) : -1;
-}
-
 /** The finding of a sentence, without advice about settings, as parts of text: it starts with a capital and ends with a stop. */
 export function finding(parts) {
   const [first = "", ...rest] = words(parts.filter(([kind]) => kind !== "advice"));
@@ -78,25 +53,25 @@ export function adviceOf(parts) {
 }
 
 /** The gate of a rollout, as parts of a sentence; null without treatments to decide about. */
-export function gate(headline) {
-  return headline.gate ? [make("strong", {}, `Gate: ${headline.gate}`), help("gate"), ", ", words(headline.gate_says), "."] : null;
+export function gate(line) {
+  return line.gate ? [make("strong", {}, `Gate: ${line.gate}`), help("gate"), ", ", words(line.gate_parts), "."] : null;
 }
 
 /** The announcement for a new verdict, as parts of text. */
-export function spoken(headline) {
-  return ["Experiment ", named(headline.experiment), `: ${wordText(headline.verdict)}. `, finding(headline.reason)];
+export function spoken(line) {
+  return ["Experiment ", named(line.experiment), `: ${wordText(line.verdict)}. `, finding(line.parts)];
 }
 
-/** The overview: one line for each experiment, worst first. `experiments` is [[name, headline or undefined, id of its card]].
+/** The overview: one line for each experiment, worst first. `experiments` is [[name, line or undefined, id of its card]].
  * The card of an experiment has the reason in words. */
 export function overview(experiments) {
-  const lines = experiments.map(([name, headline, id]) => {
-    const isSound = headline && headline.verdict !== "invalid" && headline.variant;
-    return make("li", { class: headline ? known(headline.verdict) : "inconclusive" },
-      headline ? badge({ word: headline.verdict }) : make("span", { class: "badge" }, "No verdict yet"),
+  const lines = experiments.map(([name, line, id]) => {
+    const isSound = line && line.verdict !== "invalid" && line.treatment;
+    return make("li", { class: line ? known(line.verdict) : "inconclusive" },
+      line ? badge({ word: line.verdict }) : make("span", { class: "badge" }, "No verdict yet"),
       make("a", { href: `#${id}` }, named(name)),
-      make("span", { class: "line-lift" }, isSound && headline.metric ? liftText(headline.lift) : MISSING),
-      make("span", { class: "line-text" }, headline ? words(headline.brief) : "no user of this experiment has a final list"));
+      make("span", { class: "line-lift" }, isSound && line.metric ? liftText(line.lift) : MISSING),
+      make("span", { class: "line-text" }, line ? finding(line.parts) : "no user of this experiment has a final list"));
   });
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
     make("h2", { id: "overview-title" }, "Overview", make("span", { class: "kind" }, ` ${countedText(experiments.length, "experiment")}`),

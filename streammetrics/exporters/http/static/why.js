@@ -1,8 +1,8 @@
 // Why a variant differs from the control: sentences, contributions by segment value and rank, and one chosen segment. Exploratory.
 
 import { fine, folded, make, table } from "./elements.js";
+import { linesOf } from "./lookup.js";
 import { MISSING, countText, isNumber, joined, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, words } from "./text.js";
-import { judged } from "./verdicts.js";
 
 const UNKNOWN = "no value of a segment, no rank and no time of a change stands out";
 const CLEAR = ["regressed", "improved", "mixed"]; // with another verdict there is no difference to explain
@@ -19,11 +19,11 @@ const nameOf = (each) => metricKey(each.metric, each.k);
 /** What the difference of each variant with a clear verdict comes from; null if there is nothing to explain. */
 export function why(view, id, experiment, stats) {
   if (!stats) return null;
-  const clear = judged(stats).filter((each) => CLEAR.includes(each.word));
-  const shown = clear.map(({ variant, measure }) => {
+  const clear = linesOf(view.report, stats).filter((each) => CLEAR.includes(each.verdict));
+  const shown = clear.map(({ variant, metric, k }) => {
     const mine = of(view, experiment).filter((each) => each.variant === variant);
     const told = mine.filter((each) => each.summary.length);
-    return [told, mine].map((found) => found.find((each) => measure && each.metric === measure.metric && each.k === measure.k) ?? found[0]).find(Boolean);
+    return [told, mine].map((found) => found.find((each) => each.metric === metric && each.k === k) ?? found[0]).find(Boolean);
   }).filter(Boolean);
   const unknown = shown.filter((each) => !each.summary.length).map((each) => each.variant);
   if (!shown.length) return null;

@@ -1,0 +1,146 @@
+"""The verdict line: what is decided about an experiment or one of its variants, why, and the numbers behind it. Pure.
+
+It is made here only. `/api/report` and its page, the answer of the gate, the results topic and the tables of notebooks have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments.experiment_report import VariantReport
+from streammetrics.experiments.gate import GATE_WORST_FIRST, GateDecision, GateWord, does
+from streammetrics.experiments.needed import needed_sentences, rounded
+from streammetrics.experiments.verdict import Verdict, Word
+from streammetrics.experiments.words import Part, Words, join, parts_of, say
+from streammetrics.experiments.worst_first import deciding_measure, judged, worst_first
+from streammetrics.reports.report import Report
+
+NEEDS_MAX: Final = 3
+"""The line of a whole experiment says what so many undecided variants still need, at most."""
+_MEANS: Final[dict[GateWord, str]] = {
+    "fail": "stop the rollout",
+    "wait": "give it no more traffic yet",
+    "pass": "it may get more traffic",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictLine:
+    """The verdict on a variant, or on a whole experiment (empty `variant`), in one scope.
+
+    verdict, reason, parts: the verdict with its reason, as text and in parts; None and empty while a treatment is not compared yet.
+    treatment, metric, k, lift, lift_lower, lift_upper: the measure that decides, and the treatment that it is of. That of a whole
+        experiment is the worst one.
+    gate, gate_reason: the decision of the gate; None and empty without one. gate_parts: what of it the verdict does not say.
+    needed: what undecided treatments still need until a verdict.
+    users: of the variant, or of all of them.
+    since_ms: the earliest event time of a report on this run or day. up_to_ms: the event time up to which lists count.
+    """
+
+    experiment: str
+    scope: str
+    variant: str
+    verdict: Word | None
+    reason: str
+    parts: tuple[Part, ...]
+    treatment: str | None
+    metric: str | None
+    k: int | None
+    lift: float | None
+    lift_lower: float | None
+    lift_upper: float | None
+    gate: GateWord | None
+    gate_reason: str
+    gate_parts: tuple[Part, ...]
+    needed: tuple[tuple[Part, ...], ...]
+    users: int
+    since_ms: int | None
+    up_to_ms: int | None
+
+    @property
+    def about(self) -> tuple[str, str, str]:
+        """The experiment, the scope and the variant."""
+        return self.experiment, self.scope, self.variant
+
+
+def verdict_lines(experiments: Iterable[ExperimentReport], up_to_ms: int | None) -> tuple[VerdictLine, ...]:
+    """Return the lines of all experiments, worst first: the whole one, then its treatments. For `needed` see `outlook`."""
+    return tuple(line for each in worst_first(experiments) for line in lines_of(each, up_to_ms))
+
+
+def lines_of(experiment: ExperimentReport, up_to_ms: int | None) -> Iterator[VerdictLine]:
+    """Yield the line of the whole experiment, and those of its treatments with a verdict or a gate, worst first."""
+    compared = judged(experiment.variants)
+    worst = next(iter(compared), None)
+    yield _line(experiment, up_to_ms, "", experiment.verdict, experiment.gate, worst)
+    for each in (*compared, *(each for each in experiment.variants if each.verdict is None and each.gate is not None)):
+        yield _line(experiment, up_to_ms, each.variant, each.verdict, each.gate, each)
+
+
+def _line(
+    experiment: ExperimentReport,
+    up_to_ms: int | None,
+    variant: str,
+    verdict: Verdict | None,
+    gate: GateDecision | None,
+    of: VariantReport | None,
+) -> VerdictLine:
+    measure = None if of is None else deciding_measure(of)
+    arms = tuple(each for each in experiment.variants if variant in ("", each.variant))
+    return VerdictLine(
+        experiment=experiment.experiment,
+        scope=experiment.scope,
+        variant=variant,
+        verdict=None if verdict is None else verdict.word,
+        reason="" if verdict is None else verdict.reason,
+        parts=() if verdict is None else verdict.parts,
+        treatment=None if of is None else of.variant,
+        metric=None if measure is None else measure.metric,
+        k=None if measure is None else measure.k,
+        lift=None if measure is None else measure.lift,
+        lift_lower=None if measure is None else measure.lift_lower,
+        lift_upper=None if measure is None else measure.lift_upper,
+        gate=None if gate is None else gate.word,
+        gate_reason="" if gate is None else gate.reason,
+        gate_parts=() if gate is None else parts_of(_gate_words(gate, verdict, [each for each in arms if each.gate is not None])),
+        needed=tuple(each.parts for each in needed_sentences(replace(experiment, variants=arms))[:NEEDS_MAX]),
+        users=sum(each.users for each in arms),
+        since_ms=experiment.known_from_ms,
+        up_to_ms=up_to_ms,
+    )
+
+
+def _gate_words(gate: GateDecision, verdict: Verdict | None, decided: list[VariantReport]) -> str:
+    """Return what the gate says beyond its word and the verdict, and the users that it waits for."""
+    own = gate.parts if gate.own is None else gate.own
+    alone = Words(own) if own and (verdict is None or own != verdict.parts) else _MEANS[gate.word]
+    waiting = [each.gate_needed.users for each in decided if each.gate_needed is not None] if gate.word == "wait" else []
+    told: list[str] = [_counted(decided) if len(decided) > 1 else alone]
+    if waiting:
+        told.append(say("it passes after about {users} more users, if there is no difference", users=rounded(max(waiting))))
+    return join(filter(None, told), "; ")
+
+
+def _counted(decided: list[VariantReport]) -> Words:
+    words = [each.gate.word for each in decided if each.gate is not None]
+    counts = {word: words.count(word) for word in GATE_WORST_FIRST if word in words}
+    return join((say("{count} {does}", count=count, does=does(word, count)) for word, count in counts.items()), ", ")
+
+
+class ChangedVerdicts:
+    """Finds the lines since the start whose verdict has changed since the last report, and all of those that it did not have."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], Word | None] = {}
+
+    def of(self, report: Report) -> list[VerdictLine]:
+        """Return the changed lines of the next report."""
+        if report.entered_ms is None:
+            return []
+        since_start = [each for each in report.experiments if each.scope == SINCE_START]
+        lines = [line for line in verdict_lines(since_start, report.entered_ms) if line.verdict is not None]
+        before, self._known = self._known, {line.about: line.verdict for line in lines}
+        return [line for line in lines if before.get(line.about) != line.verdict]

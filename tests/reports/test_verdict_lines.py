@@ -1,0 +1,117 @@
+"""Verdict lines: the worst comes first, the others are counted, and sentences travel in parts; and which of them a report changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.needed import with_needed
+from streammetrics.experiments.words import Part
+from streammetrics.experiments.worst_first import worst_first
+from streammetrics.reports.verdict_lines import ChangedVerdicts, VerdictLine, verdict_lines
+from tests.experiments.samples import experiment
+from tests.support.committed_state import START_MS
+from tests.support.gates import failing, report_at, waiting
+from tests.support.page_story import SIX, many_experiments
+
+
+def whole(report: ExperimentReport) -> VerdictLine:
+    found, *_ = verdict_lines([with_needed(report)], 5)
+    assert not found.variant
+    return found
+
+
+def text(parts: tuple[Part, ...]) -> str:
+    return "".join(each.text for each in parts)
+
+
+def test_the_worst_variant_is_named_and_the_others_are_counted() -> None:
+    found = whole(experiment(SIX))
+    assert (found.verdict, found.treatment, found.metric, found.k) == ("regressed", "popularity", "ndcg", 10)
+    assert text(found.parts).startswith("popularity: ")
+    assert text(found.parts).endswith("; of 4 others 2 regressed, 1 is inconclusive, 1 improved")
+    assert text(found.gate_parts) == "3 fail, 1 waits, 1 passes"
+
+
+def test_the_lines_of_variants_follow_that_of_the_whole_with_the_same_numbers() -> None:
+    report = replace(experiment(SIX), known_from_ms=3)
+    first, *others = verdict_lines([report], 5)
+    assert [line.about for line in (first, others[0])] == [(report.experiment, "start", name) for name in ("", "popularity")]
+    words = [line.verdict for line in others]
+    assert words == ["regressed", "regressed", "regressed", "inconclusive", "improved"]
+    arms = {each.variant: each for each in report.variants}
+    for line in others:
+        (measure,) = (each for each in arms[line.variant].measures if (each.metric, each.k) == (line.metric, line.k))
+        assert (line.lift, line.lift_lower, line.lift_upper) == (measure.lift, measure.lift_lower, measure.lift_upper)
+        assert (line.users, line.since_ms, line.up_to_ms) == (arms[line.variant].users, 3, 5)
+        assert (line.gate, line.gate_reason) == (arms[line.variant].gate.word, arms[line.variant].gate.reason)
+    assert first.users == sum(each.users for each in report.variants)
+    assert (first.treatment, first.lift, first.lift_upper) == ("popularity", others[0].lift, others[0].lift_upper)
+
+
+def test_what_undecided_treatments_need_is_in_their_line_and_in_that_of_the_whole() -> None:
+    report = with_needed(experiment({"control": 0.5, "same": 0.5, "worse": 0.3}, users=400))
+    lines = {line.variant: [text(parts) for parts in line.needed] for line in verdict_lines([report], 5)}
+    assert lines == {"": lines["same"], "worse": [], "same": lines["same"]}
+    assert lines["same"][0].startswith("same needs about ")
+
+
+def test_a_treatment_that_is_not_compared_yet_has_a_line_of_the_gate() -> None:
+    lines = verdict_lines([waiting()], 5)
+    assert [(line.variant, line.verdict, line.gate, line.metric) for line in lines if line.variant] == [("treatment", None, "wait", None)]
+
+
+def test_one_other_variant_is_named() -> None:
+    found = whole(experiment({"control": 0.5, "old": 0.3, "new": 0.7}))
+    assert text(found.parts).endswith("; new improved")
+
+
+def test_others_with_one_verdict_are_counted_at_once() -> None:
+    found = whole(experiment({"control": 0.5, "a": 0.2, "b": 0.25, "c": 0.3}))
+    assert text(found.parts).endswith("; the 2 others regressed, too")
+
+
+def test_the_gate_does_not_repeat_the_verdict() -> None:
+    assert text(whole(experiment({"control": 0.5, "new": 0.3})).gate_parts) == "stop the rollout"
+    waits = whole(experiment({"control": 0.5, "new": 0.5}, users=400))
+    assert text(waits.gate_parts).startswith("not yet certain that it is at most 5 % worse; it passes after about ")
+
+
+def test_a_verdict_is_a_change_once_and_again_after_its_experiment_was_gone() -> None:
+    changed = ChangedVerdicts()
+
+    def words(*experiments: ExperimentReport) -> list[str | None]:
+        report = replace(report_at(START_MS), experiments=experiments)
+        return [line.verdict for line in changed.of(report) if not line.variant]
+
+    assert words(waiting("ranker")) == ["inconclusive"]
+    assert words(waiting("ranker")) == []
+    assert words(failing("ranker")) == ["regressed"]
+    assert words() == []
+    assert words(failing("ranker")) == ["regressed"], "what has ended is forgotten, so that names do not pile up"
+
+
+def test_advice_about_settings_is_a_part_of_its_own() -> None:
+    report = experiment({"control": 0.5, "new": 0.5}, users={"control": 1_000, "new": 2_000})
+    (found,) = [each.text for each in report.verdict.parts if each.kind == "advice"]
+    assert found.startswith(" If this split is intended, set under [experiments.named.")
+    assert text(report.verdict.parts) == report.verdict.reason
+
+
+def test_every_name_of_a_variant_in_a_reason_is_a_part_of_its_own() -> None:
+    for report in many_experiments():
+        names = {each.variant for each in report.variants}
+        sentences = [report.verdict.parts, *(each.verdict.parts for each in report.variants if each.verdict)]
+        sentences += [each.gate.parts for each in report.variants if each.gate]
+        sentences += [*report.health.note_parts, *report.health.trouble_parts]
+        for parts in sentences:
+            in_text = {word.strip("(),.:;") for each in parts if each.kind == "text" for word in each.text.split()}
+            assert not names & in_text
+
+
+def test_experiments_are_sorted_by_verdict_and_size_and_each_day_follows_its_whole_time() -> None:
+    small, large = (experiment({"control": 0.5, "new": chance}, name=name) for chance, name in ((0.4, "a"), (0.2, "b")))
+    better = experiment({"control": 0.3, "new": 0.5}, name="c")
+    days = [replace(each, scope="day") for each in (better, small, large)]
+    found = [(each.experiment, each.scope) for each in worst_first([*days, better, small, large])]
+    assert found == [(name, scope) for name in ("b", "a", "c") for scope in ("start", "day")]
