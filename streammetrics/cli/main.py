@@ -25,7 +25,6 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "decode": "Show what sample records become: lists, feedback, ignored, or refused and why.",
         "doctor": "Check Kafka, Redis, the stored state, recent records and the HTTP port, and say how to fix each problem.",
         "simulate": "Generate traffic with known effects, for tests and trials.",
-        "schema": "Print the JSON Schema of native events, with the limits of the configuration.",
         "repartition": "Copy the input topics into topics keyed by user, exactly once, for producers that cannot be changed.",
     },
     "Files and history": {

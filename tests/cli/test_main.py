@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 from tests.support.tables import for_each
 
 COMMANDS = ("run", "replay", "report", "simulate", "demo", "doctor", "namespaces list", "namespaces delete", "repartition", "check-config")
-COMMANDS += ("spark", "decode", "plan", "gate", "schema")
+COMMANDS += ("spark", "decode", "plan", "gate")
 """The commands that take a configuration."""
 WITHOUT_CONFIG = ("rules", "dashboards", "config", "hash-password")
 """The commands that need none."""

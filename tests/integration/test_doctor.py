@@ -14,9 +14,6 @@ from streammetrics.config import load
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
-from streammetrics.engine.task_state import decode_control
-from streammetrics.state.codec import encode_json
-from streammetrics.windows.panes import Group
 from streammetrics.wiring.engine import build_engine
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port
@@ -143,32 +140,6 @@ def test_state_of_other_settings_is_a_failure(kafka_broker: KafkaBroker, redis_u
     measures = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__metrics="ndcg@10"))
     assert measures.returncode == 1
     assert "experiments.enabled = false" in measures.stdout
-
-
-def test_the_limit_of_series_is_explained_before_it_is_met(
-    kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
-) -> None:
-    tight = {"exporter__series_max": "5000", "windows__segments": "surface"}
-    engine = build_engine(load(None, {}, {"windows.segments": "surface"}).settings, topics[:2])
-    new = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, **tight))
-    assert "ok    about 1,122 series, and exporter.series_max is 5,000: all traffic and 2 variants, each also by 10" in new.stdout
-    control = decode_control(engine.save(engine.open(None)).changes.control)
-    groups = [*(Group("ranker", f"v{arm}") for arm in range(30)), *(Group("", "", "surface", f"page-{page}") for page in range(100))]
-    control.labels.groups = [(group, 0, 0) for group in groups]
-    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
-    store.announce(3)
-    claim = store.claim(1, "token")
-    changes = replace(engine.save(engine.open(None)).changes, control=encode_json(control))
-    assert store.commit(Commit(1, claim.epoch, "token", claim.seq + 1, changes)) is CommitOutcome.WRITTEN
-    store.close()
-    stored = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, **tight))
-    assert stored.returncode == 0, stored.stdout
-    assert "series, and exporter.series_max is 5,000: 30 groups of all traffic and variants and 100 of segment values" in stored.stdout
-    assert " cuts most: about " in stored.stdout
-    assert (
-        "exporter.series_max"
-        not in streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, worker__role="worker", **tight)).stdout
-    )
 
 
 def test_a_redis_that_may_lose_state_is_reported_with_a_fix(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:

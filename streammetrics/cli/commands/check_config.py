@@ -27,12 +27,9 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     from streammetrics.config import render_effective  # noqa: PLC0415
     from streammetrics.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
     from streammetrics.wiring.file_topics import unread_topics  # noqa: PLC0415
-    from streammetrics.wiring.series_estimate import expected_series  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
     require_encodings(loaded.settings)
-    series = expected_series(loaded.settings)
-    near = [f"{series.sentence}. {series.fix}"] if series.is_near else []
-    for warning in (*missing_packages(loaded.settings), *unread_topics(loaded.settings), *near):
+    for warning in (*missing_packages(loaded.settings), *unread_topics(loaded.settings)):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     click.echo(render_effective(loaded), file=standard_output(), nl=False)

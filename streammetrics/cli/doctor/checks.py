@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from streammetrics.cli.doctor.data import data_findings
@@ -30,10 +30,8 @@ from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.consume.rival_groups import group_of_token
-from streammetrics.windows.panes import Group
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
-from streammetrics.wiring.series_estimate import expected_series, series_of
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -161,7 +159,6 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     tasks = context.tasks = store.partitions()
     if tasks is None:
         yield DoctorFinding("ok", "the namespace is new: nothing is stored in it")
-        yield from _series_findings(settings, ())
         return
     views = store.view(range(tasks), {}, tables=())
     users = sum(view.users for view in views.values())
@@ -185,7 +182,6 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     context.stored_logs = tuple(
         LogIds(control.progress.cluster_id, dict(zip(control.topics, control.progress.topic_ids, strict=True))) for control in controls
     )
-    yield from _series_findings(settings, {group for control in controls for group, *_ in control.labels.groups})
     yield from _stage_findings(controls, engine)
     yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
@@ -194,13 +190,6 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
             f"the stored state was made from the topics {', '.join(controls[0].topics)}",
             "restore kafka.topics, or start a new redis.namespace",
         )
-
-
-def _series_findings(settings: Settings, groups: Collection[Group]) -> Iterator[DoctorFinding]:
-    """Check whether /metrics has room for the series: those of the stored groups or, without any, those that the settings make."""
-    if settings.worker.role != "worker":
-        series = series_of(settings, groups) if groups else expected_series(settings)
-        yield DoctorFinding("warn" if series.is_near else "ok", series.sentence, series.fix)
 
 
 def _stage_findings(controls: Iterable[ControlRecord], engine: Engine) -> Iterator[DoctorFinding]:

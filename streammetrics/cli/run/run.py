@@ -10,7 +10,6 @@ import threading
 import structlog
 
 from streammetrics.cli.run.first_events_log import FirstEventsLog
-from streammetrics.cli.run.series_log import SeriesLog
 from streammetrics.cli.run.service import serve
 from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.config import Settings
@@ -18,8 +17,6 @@ from streammetrics.connectors.clock import SystemClock
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
 from streammetrics.reports.first_events import FirstEvents
-from streammetrics.reports.history import History
-from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.version import __version__
 from streammetrics.wiring.engine import build_engine
@@ -60,19 +57,13 @@ def run(settings: Settings, stop: threading.Event) -> None:
         stale_ms=settings.exporter.gate_stale_ms,
     )
 
-    series_log = SeriesLog(settings)
-
-    def show(report: Report, history: History) -> None:
-        series_log.take(report)
-        views.show(report, history)
-
     server = http_server(views, settings.http)
     server.start()
     log.info("started", version=__version__, role=role, http=server.url, topics=settings.kafka.topics)
-    if role != "worker":
-        series_log.start()
     try:
-        serve(settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, show).take, None if pool is None else pool.run)
+        serve(
+            settings, engine, clock, status, stop, FirstEventsLog(first_events, clock, views.show).take, None if pool is None else pool.run
+        )
     finally:
         server.stop()
     log.info("stopped")

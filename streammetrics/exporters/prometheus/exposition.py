@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
@@ -28,6 +29,8 @@ from streammetrics.exporters.prometheus.series import TABLE
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
+
+log = structlog.get_logger("streammetrics.exporters.prometheus.exposition")
 
 ExpositionFormat: TypeAlias = Literal["text", "openmetrics"]
 
@@ -154,6 +157,9 @@ class Exposition:
         room = self._limits.series_max - len(self._process_rows(0))
         kept = self._report_rows.update(report, max(0, room))
         left_out = kept.left_out + max(0, -room)
+        if left_out and not self._left_out:
+            fix = "raise exporter.series_max, or count fewer segments, windows, metrics or cut-offs; /api/report has everything"
+            log.warning("series are left out of /metrics, or folded into _other", series=left_out, fix=fix)
         self._left_out_total += max(0, left_out - self._left_out)
         self._left_out = left_out
         self._state_collector.rows = [*kept.rows.values()]

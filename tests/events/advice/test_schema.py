@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from streammetrics.events import EventLimits, Impression, MalformedEvent, native_decoder
-from streammetrics.events.advice.schema import native_schema
 from tests.events.samples import EXPOSURE, FEEDBACK, IMPRESSION, exposure_objects, feedback_objects, impression_objects
-from tests.support.command_line import called
+from tests.support.event_schema import FILE, native_schema
 from tests.support.tables import for_each
 
 LIMITS = EventLimits(items_max=4, id_chars_max=20, label_chars_max=10, experiments_max=3, segments_max=3)
@@ -112,8 +111,6 @@ def test_other_json_is_invalid(event: Any) -> None:
     assert not is_valid(event, LIMITS)
 
 
-def test_the_command_prints_the_limits_of_the_configuration() -> None:
-    done = called("schema", "--set", "exposures.enabled=true")
-    assert json.loads(done.stdout) == native_schema(EventLimits(exposures=True))
-    done = called("schema", "--set", "events.items_max=20", "--set", "events.numeric_ids=true")
-    assert json.loads(done.stdout) == native_schema(EventLimits(items_max=20, numeric_ids=True))
+def test_the_file_is_the_schema_of_the_default_limits() -> None:
+    wanted = json.dumps(native_schema(EventLimits(exposures=True)), indent=2) + "\n"
+    assert FILE.read_text(encoding="utf-8") == wanted, "write it again: python -m tests.support.event_schema"

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.registry import Collector
+from structlog.testing import capture_logs
 
 from streammetrics import __version__
 from streammetrics.cli.output.tables import counter_lines
@@ -582,12 +583,14 @@ class TestBounds:
     def test_a_folded_series_is_counted_once(self) -> None:
         exposition = Pipeline().exposition(label_values_max=1)
         counts, now = [], []
-        for names in (("a", "b"), ("a", "b"), ("a",), ("a", "b", "c")):
-            exposition.show(experiments(*names))
-            counts.append(value(samples(exposition), "series_folded_total"))
-            now.append(value(samples(exposition), "series_left_out"))
+        with capture_logs() as logged:
+            for names in (("a", "b"), ("a", "b"), ("a",), ("a", "b", "c")):
+                exposition.show(experiments(*names))
+                counts.append(value(samples(exposition), "series_folded_total"))
+                now.append(value(samples(exposition), "series_left_out"))
         one = counts[0]
         assert (counts, now) == ([one, one, one, 3 * one], [one, one, 0, 2 * one])
+        assert [(line["log_level"], line["series"]) for line in logged] == [("warning", one), ("warning", 2 * one)], "each time it begins"
 
     def test_the_number_of_series_never_exceeds_the_limit(self, pipeline: Pipeline) -> None:
         limit = 150

@@ -1,4 +1,4 @@
-"""The JSON Schema of native events, for producers and for tools that check events before they are sent. Pure.
+"""Writes the JSON Schema of native events, for producers and for tools that check events before they are sent.
 
 It follows the rules in `native` and the limits in the settings. It also refuses labels that would be dropped, because a producer wants
 to know them. JSON Schema cannot express a few rules; the description in the schema names them.
@@ -6,13 +6,16 @@ to know them. JSON Schema cannot express a few rules; the description in the sch
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, TypeAlias
 
 from streammetrics.events.fields import POSITION_MAX
 from streammetrics.events.model import TS_MAX, EventLimits
+from tests.support.paths import ROOT
 
 SchemaObject: TypeAlias = dict[str, Any]
 
+FILE: Final = ROOT / "streammetrics" / "events" / "event.schema.json"
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 BEYOND: Final = (
     "Not expressed here: an event has at most {bytes} bytes in UTF-8 and nests at most 256 levels; positions in a list are distinct; "
@@ -153,3 +156,7 @@ def _text(least: int, most: int) -> SchemaObject:
 
 def _ref(name: str, description: str = "") -> SchemaObject:
     return {"$ref": f"#/$defs/{name}"} | ({"description": description} if description else {})
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(native_schema(EventLimits(exposures=True)), indent=2) + "\n", encoding="utf-8")
