@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from streammetrics.config.fields import (
     PATH_OR_EMPTY,
@@ -31,6 +32,22 @@ LINGER_MS_MAX: Final = 1_000
 
 
 ProviderName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=512)]
+
+
+_SKIPPED: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}:[0-9]{1,9}:([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+
+
+def _skipped(text: str) -> str:
+    """Check offsets of a partition, from the first to the last."""
+    match = _SKIPPED.fullmatch(text)
+    if match is None:
+        raise ValueError("write topic:partition:first-last, such as clicks:3:17-20")
+    if int(match[1]) > int(match[2]):
+        raise ValueError(f"the first offset, {match[1]}, must not be after the last, {match[2]}")
+    return text
+
+
+SkippedRecords = Annotated[str, AfterValidator(_skipped)]
 
 
 class KafkaSettings(Section):
@@ -70,6 +87,12 @@ class KafkaSettings(Section):
         " Sessions that were open at that point are cut. Ignored once offsets are stored. If Kafka no longer has the stored offsets,"
         " the worker stops instead of skipping records.",
         "earliest, latest, or a time: ISO-8601 with a zone, or epoch milliseconds",
+    )
+    skip_records: Listed[SkippedRecords] = setting(
+        (),
+        "Records that are left out: those that cannot be read, or that Kafka has deleted. If the stored offset of the partition is one of"
+        " these, reading goes on after the last one. Restart the workers to apply it.",
+        "a list of topic:partition:first-last, such as clicks:3:17-20",
     )
     isolation_level: Literal["read_committed", "read_uncommitted"] = setting(
         "read_committed", "read_committed skips aborted producer transactions and waits for open ones."

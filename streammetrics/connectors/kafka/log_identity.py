@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,19 +60,21 @@ class LogIdentity:
 
         `bounds` are (beginning, end) offsets. An offset at the end is fine: the next record gets it.
         """
-        gaps = []
+        gaps, deleted = [], []
         for place, offset in offsets.items():
             beginning, end = bounds[place]
             name = f"{place.topic} [{place.partition}]"
             if offset < beginning:
                 gaps.append(f"{name}: {_records(beginning - offset)} ({offset} to {beginning - 1}) deleted unread")
+                deleted.append(f"{place.topic}:{place.partition}:{offset}-{beginning - 1}")
             elif offset > end:
                 gaps.append(f"{name}: the log ends at {end}, {_records(offset - end)} before the stored offset {offset}")
         if gaps:
             self.require_same_topics()
+            way = f"set kafka.skip_records = {json.dumps(deleted)}" if len(deleted) == len(gaps) else START_AGAIN
             raise StateError(
                 f"Kafka does not hold the next records: {'; '.join(gaps)}. Nothing is skipped silently",
-                f"to go on without these records, {START_AGAIN}; a longer retention of the topics prevents it",
+                f"to go on without these records, {way}; a longer retention of the topics prevents it",
             )
 
     def truncated(self, places: list[str]) -> StateError:

@@ -50,14 +50,25 @@ class StartOffsets:
         Raises StateError when the log does not hold an offset, and SourceError when the broker does not answer.
         """
         bounds = self._bounds_of(consumer, inputs, waiting)
-        stored = {place: offsets[place] for place in inputs if place in offsets}
+        stored = {place: self._after_skipped(place, offsets[place]) for place in inputs if place in offsets}
         if any(not bounds[place][0] <= offset <= bounds[place][1] for place, offset in stored.items()):
             bounds = _request_bounds(consumer, inputs)  # the kept answer may be out of date
         self._identity.require_held(stored, bounds)
         new = [place for place in inputs if place not in offsets]
-        starts = {**offsets, **self._starts_without_offset(consumer, new, bounds)}
+        starts = {place: self._after_skipped(place, offset) for place, offset in self._starts_without_offset(consumer, new, bounds).items()}
+        starts |= stored
         self._warn_of_lost_state(consumer, new)
         return {place: StartOffset(starts[place], bounds[place][1]) for place in inputs}
+
+    def _after_skipped(self, place: Input, offset: int) -> int:
+        """Return the offset at which an input goes on: after records that `kafka.skip_records` leaves out, if it would begin with them."""
+        for skipped in self._settings.skip_records:
+            topic, partition, offsets = skipped.split(":")
+            first, last = map(int, offsets.split("-"))
+            if place == Input(topic, int(partition)) and first <= offset <= last:
+                log.warning("records are left out, as kafka.skip_records says", input=f"{topic} [{partition}]", first=offset, last=last)
+                return last + 1
+        return offset
 
     def forget(self) -> None:
         """Drop the kept answers, because tasks have changed hands."""

@@ -41,7 +41,7 @@ class Claims:
         return health.reachable and self._clock.monotonic() >= informed_by
 
     def claim(self, task: OwnedTask) -> Sequence[Input] | None:
-        """Claim a task and start its inputs. Returns those that had no stored offset; None if the task has a new owner meanwhile.
+        """Claim a task and start its inputs. Returns those that do not start at a stored offset; None if it has a new owner.
 
         Raises StoreError and SourceError, and StateError if the stored state does not belong to these topics or rules.
         """
@@ -62,7 +62,7 @@ class Claims:
             return None
         state.progress.offsets = [starts[origin] for origin in task.inputs]
         task.claimed(claim, state, self._clock.monotonic())
-        return [origin for origin in task.inputs if origin not in stored]
+        return [origin for origin in task.inputs if starts[origin] != stored.get(origin)]
 
     def _check_logs(self, state: TaskState) -> None:
         """Refuse other logs than those of the stored offsets. An id that the broker does not give leaves the stored one."""

@@ -71,8 +71,8 @@ LOGS = {
 }
 
 
-def start_offsets(start: Any = "earliest") -> StartOffsets:
-    settings = KafkaSettings(bootstrap_servers=("nowhere:1",), topics=("shown", "clicked"), start=start)
+def start_offsets(start: Any = "earliest", skip: Sequence[str] = ()) -> StartOffsets:
+    settings = KafkaSettings(bootstrap_servers=("nowhere:1",), topics=("shown", "clicked"), start=start, skip_records=skip)
     return StartOffsets(settings, LogIdentity(settings, {"shown": "", "clicked": ""}, partitions=2))
 
 
@@ -109,6 +109,25 @@ class TestLogBounds:
     def test_an_offset_outside_the_log_is_refused(self, offset: int, message: str) -> None:
         with pytest.raises(StateError, match=message):
             start_offsets().find(Client(LOGS), TASK, {SHOWN: offset, CLICKED: 20}, TASK)
+
+
+class TestSkippedRecords:
+    @pytest.mark.parametrize(("stored", "begins"), [(10, 10), (11, 13), (12, 13), (13, 13)])
+    def test_an_input_that_would_begin_with_one_of_them_begins_after_the_last(self, stored: int, begins: int) -> None:
+        with capture_logs() as lines:
+            found = start_offsets(skip=["shown:0:11-12"]).find(Client(LOGS), TASK, {SHOWN: stored, CLICKED: 21}, TASK)
+        assert found == {SHOWN: StartOffset(begins, end=14), CLICKED: StartOffset(21, end=22)}
+        said = [{"input": "shown [0]", "first": stored, "last": 12}] if begins > stored else []
+        assert [{name: line[name] for name in ("input", "first", "last")} for line in lines] == said
+
+    def test_records_that_kafka_has_deleted_can_be_left_out_as_the_error_says(self) -> None:
+        with pytest.raises(StateError, match=r'set kafka.skip_records = \["shown:0:7-9"\]'):
+            start_offsets().find(Client(LOGS), TASK, {SHOWN: 7, CLICKED: 21}, TASK)
+        found = start_offsets(skip=["shown:0:7-9"]).find(Client(LOGS), TASK, {SHOWN: 7, CLICKED: 21}, TASK)
+        assert found[SHOWN].offset == 10
+
+    def test_they_are_left_out_without_a_stored_offset_too(self) -> None:
+        assert start_offsets(skip=["shown:0:10-10"]).find(Client(LOGS), TASK, {}, TASK)[SHOWN].offset == 11
 
 
 class TestRequests:
