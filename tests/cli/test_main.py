@@ -266,16 +266,6 @@ def test_warnings_go_to_standard_error_and_the_command_continues() -> None:
     assert "warning" not in result.stdout
 
 
-def test_settings_that_make_too_many_series_are_a_warning_that_names_what_cuts_most() -> None:
-    result = invoke("check-config", "--set", "windows.segments=surface,country", "--set", "exporter.series_max=1000")
-    assert result.exit_code == 0
-    assert (
-        "warning: about 1,782 series, and exporter.series_max is 1,000: all traffic and 2 variants, each also by 10 values" in result.stderr
-    )
-    assert "windows.segments cuts most" in result.stderr
-    assert invoke("check-config", "--set", "windows.segments=surface,country").stderr == ""
-
-
 def started(words: str, unbuffered: str) -> tuple[list[str], dict[str, str]]:
     """Return a command line and its environment, for any working directory and buffering."""
     around = environment() | {"PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
