@@ -23,6 +23,10 @@ BATCH_ROWS: Final = 100
 _LABELS: Final = ("experiments", "segments")
 _TIMES: Final = ("ts", "timestamp")
 _SOURCE: Final = "read_parquet(?, hive_partitioning = false)"
+_OPTIONS: Final = {"threads": 1, "async_threads": 0, "temp_directory": "", "autoinstall_known_extensions": "false"}
+"""No thread of its own, because a replay may have many files open, no file beside the one it reads, and no download."""
+_SETTINGS: Final = ("disable_parquet_prefetching = true", "streaming_buffer_size = '1MiB'", "TimeZone = 'UTC'")
+"""With prefetching it would read a column of a row group at once."""
 _encode = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
 
 
@@ -35,9 +39,9 @@ def read_parquet(path: str, file_bytes: int, fixed: Mapping[str, str], *, texts:
     duckdb = optional_module("duckdb", path, "a Parquet file")
     number, name = 0, glob.escape(path)
     try:
-        with duckdb.connect(config={"threads": 1, "memory_limit": f"{MEMORY_BYTES_MAX >> 20}MiB", "temp_directory": ""}) as database:
-            database.execute("SET disable_parquet_prefetching = true")  # else it reads a column of a row group at once
-            database.execute("SET TimeZone = 'UTC'")
+        with duckdb.connect(config={**_OPTIONS, "memory_limit": f"{MEMORY_BYTES_MAX >> 20}MiB"}) as database:
+            for setting in _SETTINGS:
+                database.execute(f"SET {setting}")
             rows = database.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [name]).fetchone()[0]
             columns = database.execute(f"DESCRIBE SELECT * FROM {_SOURCE}", [name]).fetchall()
             names = [column for column, *_ in columns]
