@@ -19,7 +19,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression, PathsFound
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.unknown_names import ACTION, TYPE
+from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT, TYPE
 from streammetrics.sessions.open_sessions import exceeds_lists_max, fragment_items, may_exceed_lists_max, next_close, session_at
 from streammetrics.sessions.rules import FRAGMENT_ITEMS_FACTOR
 from streammetrics.sessions.session_events import add_feedback, add_list, add_mark
@@ -224,8 +224,11 @@ class Loop:
 
     def _note_late_labels(self, user: User, shown: Impression, topic: int) -> None:
         """Count what is wrong with the labels that a list was sent with, and let exposures give it more of them later."""
-        for reason in shown.label_notes:
-            self.counts[reason, topic] += 1
+        for note in shown.label_notes:
+            if note.startswith(NULL_NOTE):
+                self.state.unknown_names.add(NULL_VARIANT, note.removeprefix(NULL_NOTE))
+            else:
+                self.counts[note, topic] += 1
         if shown.ts < user.unlabelled_from and self.rules.join.exposures is not None:
             user.unlabelled_from = shown.ts
             self.state.sessions.due_changed.add(shown.user_id)

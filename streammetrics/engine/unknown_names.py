@@ -1,4 +1,4 @@
-"""Counts the names of events that a task does not use: actions without a grade, types that are no event, and why records are ignored."""
+"""Counts the names of events that a task does not use: actions without a grade, types that are no event, null variants, why records are ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHERS: Final = ""
 
 
 class UnknownNames:
-    """Number of events by kind (`action`, `type`, or `ignored` for reasons) and name.
+    """Number of events by kind (`action`, `type`, `null_variant` with the experiment, or `ignored` with the reason) and name.
 
     Which names are kept depends on the order of arrival. Their sum does not.
     """

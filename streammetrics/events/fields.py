@@ -6,7 +6,7 @@ The schema modules decide which fields an event has. A rule depends only on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.json_text import has_control, iso_ms
 from streammetrics.events.malformed import malformed
 from streammetrics.events.model import TS_MAX, EventLimits, Labels
+from streammetrics.events.unknown_names import NULL_NOTE
 
 POSITION_MAX: Final = 2**63 - 1
 """Greatest position of an item. Stored state packs positions as signed 64-bit integers."""
@@ -174,14 +175,26 @@ class UsableLabels(NamedTuple):
 
 
 def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
-    """Read an object experiment -> variant. A null variant means that the list is not in that experiment.
+    """Read an object experiment -> variant. A null variant means that the list is not in that experiment, and has a note.
 
     Feature flags and client libraries often give an index or a boolean: it is read as its JSON text, and counted.
 
     >>> read_experiments(msgspec.Raw(b'{"checkout":true,"ranker":1}'), EventLimits())
     UsableLabels(labels=(('checkout', 'true'), ('ranker', '1')), notes=('variant_as_text', 'variant_as_text'))
     """
-    return usable_experiments(_labels_object(raw), limits)
+    raws = _labels_object(raw)
+    found = usable_experiments(raws, limits)
+    notes = null_notes([name for name, variant in (raws or {}).items() if is_text(variant, b"null")], limits)
+    return UsableLabels(found.labels, found.notes + notes) if notes else found
+
+
+def null_notes(experiments: Iterable[str], limits: EventLimits) -> tuple[str, ...]:
+    """Return the notes of a list about the experiments whose variant is null; at most experiments_max, the first ones by name.
+
+    >>> null_notes(["ranker"], EventLimits())
+    ('null_variant:ranker',)
+    """
+    return tuple(NULL_NOTE + name for name in sorted(experiments)[: limits.experiments_max])
 
 
 def usable_experiments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:

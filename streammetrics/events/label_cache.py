@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias, cast
 import msgspec
 from msgspec import Meta
 
-from streammetrics.events.fields import read_experiments, read_segments, sorted_labels
+from streammetrics.events.fields import null_notes, read_experiments, read_segments, sorted_labels
 from streammetrics.events.json_text import may_hold_control
 from streammetrics.events.model import EventLimits, Labels
 
@@ -66,6 +66,8 @@ class LabelSets:
     >>> sets = LabelSets(EventLimits())
     >>> sets.of(msgspec.Raw(b'{"ranker":"new"}'), ABSENT)
     ((('ranker', 'new'),), (), ())
+    >>> sets.of(msgspec.Raw(b'{"ranker":"new","cart":null}'), ABSENT)
+    ((('ranker', 'new'),), (), ('null_variant:cart',))
     >>> sets.of(msgspec.Raw(b'{"ranker":"new"}'), ABSENT) is sets.of(msgspec.Raw(b'{ "ranker": "new" }'), msgspec.Raw(b"{}"))
     True
     """
@@ -92,12 +94,14 @@ class LabelSets:
         key = as_sent((experiments, segments))
         is_plain = not may_hold_control(key)
         try:
-            found: LabelSet = _present(self._experiments(experiments)), _present(self._segments(segments)), ()
+            variants, values = self._experiments(experiments), self._segments(segments)
+            nulls = [name for name, variant in variants.items() if variant is None] if variants else ()
+            found: LabelSet = _present(variants), _present(values), null_notes(nulls, self._limits)
         except msgspec.ValidationError:
             is_plain = False
         if not is_plain:
-            variants, values = read_experiments(experiments, self._limits), read_segments(segments, self._limits)
-            found = variants.labels, values.labels, variants.notes + values.notes
+            usable, of_segments = read_experiments(experiments, self._limits), read_segments(segments, self._limits)
+            found = usable.labels, of_segments.labels, usable.notes + of_segments.notes
         return self._cache.put(key, found)
 
 

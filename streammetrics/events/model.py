@@ -29,7 +29,8 @@ class Impression(msgspec.Struct, frozen=True, gc=False):
     the last one; a fragment has no such texts, and its positions begin at 0. `positions` is None for a whole list. For a fragment it has
     each item's position, ascending. `teams` has the team that drafted each item, or the empty string. It is empty for a list without
     teams. `label_notes` has the reason for each label that was dropped, and `variant_as_text` for each variant
-    that was a number or a boolean and is used as text. The list counts without its dropped labels.
+    that was a number or a boolean and is used as text. Each experiment whose
+    variant is null is in them as `null_variant:` and its name. The list counts without its dropped labels.
     """
 
     impression_id: str

@@ -1,4 +1,4 @@
-"""Names of events that are not used: actions without a grade, and event types. For messages: which known name is meant? Pure."""
+"""Names of events that are not used: actions without a grade, event types, null variants. For messages: which name is meant? Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Final
 
 ACTION: Final = "action"
 TYPE: Final = "type"
+NULL_VARIANT: Final = "null_variant"
+NULL_NOTE: Final = "null_variant:"
+"""Begins the note of a list about an experiment whose variant is null. The name of the experiment follows."""
 NAME_CHARS_MAX: Final = 128
 """Longer names are cut in messages and reports."""
 

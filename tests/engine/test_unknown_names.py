@@ -42,6 +42,16 @@ def test_types_that_are_no_event_are_counted_by_name() -> None:
     assert of_names(machine.state.unknown_names) == [("type", "click", 1), ("type", "page_view", 2)]
 
 
+def test_lists_with_a_null_variant_are_counted_by_experiment() -> None:
+    machine = Machine(engine_of(SETTINGS), SETTINGS)
+    sent = b'{"type":"impression","impression_id":"%d","user_id":"u","ts":5,"items":["a"],"experiments":{"one":"x","other":%s}}'
+    values = [sent % (number, variant) for number, variant in enumerate((b"null", b'"y"', b"null"))]
+    batch = Batch(0, [(offset, -1, native_decoder(EventLimits())(value)) for offset, value in enumerate(values)], len(values))
+    machine.engine.take(machine.state, machine.engine.needs(machine.state, batch), {})
+    machine.engine.step(machine.state, batch)
+    assert of_names(machine.state.unknown_names) == [("null_variant", "other", 2)]
+
+
 def test_names_beyond_the_limit_are_counted_together() -> None:
     names = UnknownNames()
     for number in range(NAMES_MAX + 5):

@@ -324,8 +324,9 @@ def test_a_bad_label_costs_only_that_label(case: tuple[str, tuple[str, tuple[str
     found = only(spliced(IMPRESSION, field, f'{{{bad},"a":"x"}}'))
     assert isinstance(found, Impression)
     assert getattr(found, field) == (("a", "x"),)
-    assert found.label_notes == dropped
-    assert found == impression(**{field: {"a": "x"}}) or dropped
+    nulls = tuple(f"null_variant:{name}" for name in "bc" if field == "experiments" and f'"{name}":null' in bad)
+    assert found.label_notes == dropped + nulls
+    assert found == impression(**{field: {"a": "x"}}) or dropped or nulls
 
 
 @for_each(product(["experiments", "segments"], ["[]", '"a"', "7", "true"]))
@@ -361,6 +362,14 @@ def test_a_segment_that_is_a_number_or_a_boolean_is_dropped():
     assert (found.segments, found.label_notes) == ((("c", "x"),), ("label_bad_type", "label_bad_type"))
 
 
+def test_a_null_variant_is_no_label_and_its_experiment_is_noted():
+    found = impression(experiments={"b": None, "a": None, "c": "x"})
+    assert (found.experiments, found.label_notes) == ((("c", "x"),), ("null_variant:a", "null_variant:b"))
+    mixed = only(spliced(IMPRESSION, "experiments", '{"a":null,"b":1}'))
+    assert isinstance(mixed, Impression)
+    assert (mixed.experiments, mixed.label_notes) == ((("b", "1"),), ("variant_as_text", "null_variant:a"))
+
+
 def test_an_empty_variant_is_dropped():
     found = impression(experiments={"a": "", "b": "x"})
     assert (found.experiments, found.label_notes) == ((("b", "x"),), ("label_empty",))
@@ -376,7 +385,8 @@ def test_of_too_many_labels_the_first_by_name_stay(field: str):
         assert found.label_notes == (f"too_many_{field}",) * 2
     (found,) = narrow(sent(IMPRESSION | {"experiments": None, "segments": None}, **{field: {"a": None, "b": "x", "c": "x"}}))
     assert isinstance(found, Impression)
-    assert (getattr(found, field), found.label_notes) == ((("b", "x"), ("c", "x")), ())
+    noted = ("null_variant:a",) if field == "experiments" else ()
+    assert (getattr(found, field), found.label_notes) == ((("b", "x"), ("c", "x")), noted)
 
 
 def test_a_segment_may_be_empty():

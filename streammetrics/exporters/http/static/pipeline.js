@@ -78,7 +78,7 @@ function reasons(caption, counts, of, all = total(counts)) {
 /** Actions and types that no rule knows. Events with these names are not used. */
 function unknownNames(names) {
   const rows = names.map((each) => [each.kind, each.name === null ? "others" : new Name(each.name), countText(each.events), each.meant ? new Name(each.meant) : MISSING]);
-  return table("Unknown names: events that are not used", ["field", "name", "events", "did you mean"], rows);
+  return table("Names that are not used: actions, types and null variants", ["field", "name", "events", "did you mean"], rows);
 }
 
 function inputs({ report, pulse, now }) {
