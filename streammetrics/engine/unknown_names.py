@@ -1,4 +1,4 @@
-"""Counts the names of events that a task does not use: actions without a grade, types that are no event, null variants, why records are ignored."""
+"""Counts names that a task does not use: actions without a grade, types of no event, null variants, why records are ignored."""
 
 from __future__ import annotations
 

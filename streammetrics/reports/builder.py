@@ -183,6 +183,7 @@ class ReportBuilder:
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
+            has_lists=bool(self.aggregator.starts()),
             paths=merge_paths(
                 ((control.topics[topic], path, row) for control in controls for topic, path, row in control.paths), self._known_paths
             ),
@@ -229,7 +230,8 @@ class ReportBuilder:
             progress = control.progress
             for index, (topic, offset, watermark) in enumerate(zip(control.topics, progress.offsets, progress.watermarks, strict=True)):
                 known = progress.support[index].least if watermark == NEVER else watermark
-                yield InputPosition(topic, task, offset, _shown(watermark), _shown(known))
+                record_ms = progress.record_times[index]
+                yield InputPosition(topic, task, offset, _shown(watermark), _shown(known), _shown(record_ms))
 
     def _totals(self, controls: Iterable[ControlRecord]) -> tuple[Total, ...]:
         merged: dict[tuple[str, str], list[int]] = {}

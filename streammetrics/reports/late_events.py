@@ -10,13 +10,16 @@ import msgspec
 
 from streammetrics.engine.lateness import Lateness, median_ms
 from streammetrics.engine.task_state import ControlRecord
-from streammetrics.events.event_time import FOREVER, NEVER
+from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, seems_seconds
+from streammetrics.reports.data_warnings import MILLISECONDS, DataWarning
 from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.time_text import second_text, span_text
 
 LATE_SHARE_MAX = 0.05
 """An input with a greater share of late events is reported first."""
 SENTENCES_MAX = 3
+OTHER_UNIT_MS_MIN = 10 * 365 * DAY_MS
+"""No clock is so wrong: half of the late events are older, so their times are in another unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +51,30 @@ class LateInput:
     def share(self) -> float:
         return self.late / self.events
 
-    def sentence(self) -> str:
-        """Describe the late events, their cause and what to do."""
-        setter = self.watermark_set_by
+    @property
+    def dated_ms(self) -> int | None:
+        """About when the oldest late event is dated (ms), if an event of this input had made it late."""
+        return None if self.watermark_set_by is None else self.watermark_set_by.ts - self.late_by_max_ms
+
+    def warning(self) -> DataWarning:
+        """Describe the late events, their cause and what to do. If their times are in another unit, no clock is to blame."""
+        setter, key = self.watermark_set_by, f"late {self.topic} {self.partition}"
         where = f"{isolated(self.topic)} (partition {self.partition})"
+        refused = f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}"
+        if self.dated_ms is not None and seems_seconds(self.dated_ms) and self.late_by_median_ms > OTHER_UNIT_MS_MIN:
+            text = f"{refused}. They are dated {second_text(self.dated_ms)} or so: their times are in seconds, and others in milliseconds"
+            return DataWarning(key, text, f"compare the times of lists and of feedback, and {MILLISECONDS}")
         cause = (
             "the other inputs or the clock had moved the watermark while this input was idle"
             if setter is None
             else f"the event of user {isolated(setter.user_id)} at offset {setter.offset}, dated {second_text(setter.ts)}, had moved the"
             " watermark"
         )
-        return (
-            f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}."
-            f" They are {span_text(self.late_by_median_ms)} too old (median), at most {span_text(self.late_by_max_ms)}: {cause}."
-            f" The watermark is {'unknown' if self.watermark_ms is None else second_text(self.watermark_ms)}."
-            " Check the clock of that sender, or raise join.lateness_ms if the events are right."
+        text = (
+            f"{refused}. They are {span_text(self.late_by_median_ms)} too old (median), at most {span_text(self.late_by_max_ms)}: {cause}."
+            f" The watermark is {'unknown' if self.watermark_ms is None else second_text(self.watermark_ms)}"
         )
+        return DataWarning(key, text, "check the clock of that sender, or raise join.lateness_ms if the events are right")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +105,13 @@ def order_problem(inputs: Sequence[SortedInput]) -> str:
     return f"{name} is not in order of time: {late}"
 
 
-def sorted_sentences(inputs: Sequence[SortedInput]) -> list[str]:
+def sorted_warnings(inputs: Sequence[SortedInput]) -> list[DataWarning]:
     """Say which files were sorted because too many of their events were late."""
     if not (unasked := [each for each in inputs if each.misplaced]):
         return []
     them, log = ("its", "it is the log of a topic, replay it") if len(unasked) == 1 else ("their", "they are logs of topics, replay them")
-    return [f"{order_problem(unasked)}. So {them} events were sorted by time. If {log} with --order log, in the order that `run` reads."]
+    text = f"{order_problem(unasked)}. So {them} events were sorted by time"
+    return [DataWarning("sorted", text, f"if {log} with --order log, in the order that `run` reads")]
 
 
 def late_inputs(controls: Iterable[tuple[int, ControlRecord]]) -> Iterator[LateInput]:
@@ -139,9 +151,9 @@ def merged_lateness(controls: Sequence[ControlRecord]) -> ControlRecord:
     return msgspec.structs.replace(controls[0], progress=progress)
 
 
-def late_sentences(inputs: Sequence[LateInput]) -> list[str]:
+def late_warnings(inputs: Sequence[LateInput]) -> list[DataWarning]:
     """Describe the inputs with the most late events, and count the others."""
     worst = sorted(inputs, key=lambda each: -each.late)
     more = len(worst) - SENTENCES_MAX
-    sentences = [each.sentence() for each in worst[:SENTENCES_MAX]]
-    return sentences if more <= 0 else [*sentences, f"The same holds for {counted(more, 'more input')}."]
+    found = [each.warning() for each in worst[:SENTENCES_MAX]]
+    return found if more <= 0 else [*found, DataWarning("late others", f"The same holds for {counted(more, 'more input')}.")]

@@ -154,7 +154,7 @@ def report_state(report: Report) -> ReportState:
     """Return the report without windows, totals and experiments."""
     reasons = counts_by_reason(report.counts)
     return ReportState(
-        warnings=tuple(report.warnings()),
+        warnings=tuple(map(str, report.warnings())),
         version=__version__,
         settings=report.settings,
         rules=report.rules,

@@ -8,34 +8,49 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import NOT_REFUSED
-from streammetrics.experiments import ExperimentReport
+from streammetrics.events.unknown_names import NULL_VARIANT
+from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
-    NAMED_MIN,
-    UNMATCHED_SHARE_MAX,
+    DataWarning,
     by_topic,
-    duplicate_sentences,
-    experiment_sentences,
-    feedback_sentences,
-    folded_sentences,
-    grade_sentences,
-    label_sentences,
-    list_id_sentences,
-    no_list_sentences,
-    refused_sentences,
-    seconds_sentences,
-    spelling_sentences,
+    duplicate_warnings,
+    feedback_warnings,
+    grade_warnings,
+    list_id_warnings,
+    no_list_warnings,
+    record_time_warnings,
+    refused_warnings,
+    seconds_warnings,
+    type_warnings,
 )
-from streammetrics.reports.late_events import LateInput, SortedInput, late_sentences, sorted_sentences
-from streammetrics.reports.path_counts import PathCount, path_sentences
+from streammetrics.reports.experiment_warnings import (
+    LISTS_MIN,
+    experiment_warnings,
+    folded_warnings,
+    label_warnings,
+    null_warnings,
+    spelling_warnings,
+    user_warnings,
+)
+from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
+from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.reports.text import isolated
+from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.windows.panes import Window
 from streammetrics.windows.unique_users import UniqueUserWindow
+
+UNMATCHED_SHARE_MAX: Final = 0.25
+"""The share of feedback without a list that has a sentence, if `experiments.unmatched_share_max` is not in the settings."""
+EVENTS_MIN: Final = 1_000
+"""Events that a stream needs for a sentence about an experiment without lists."""
 
 
 def counts_by_reason(counts: Mapping[tuple[str, str], int]) -> Counter[str]:
@@ -61,6 +76,7 @@ class InputPosition:
     """The position of one input in the committed state.
 
     `watermark_ms` is None before its first supported time. `known_ms` is that time, or before it the least time of its events.
+    `record_ms` is the latest timestamp of its records; None if they have none, as lines of files.
     """
 
     topic: str
@@ -68,6 +84,7 @@ class InputPosition:
     offset: int | None
     watermark_ms: int | None
     known_ms: int | None = None
+    record_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +139,8 @@ class Report:
     """The inputs of which more than a few percent of the events are late."""
     sorted_inputs: tuple[SortedInput, ...] = ()
     """The files of a replay that were sorted by time."""
+    has_lists: bool = False
+    """Whether any pane has lists, also one that has not ended."""
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
 
@@ -132,39 +151,70 @@ class Report:
             return self.entered_ms
         return max((window.end_ms for window in self.windows if window.end_ms is not None), default=None)
 
-    def warnings(self) -> list[str]:
-        """Return what makes the numbers doubtful, in sentences."""
+    def warnings(self) -> list[DataWarning]:
+        """Return what makes the numbers doubtful. One that is about missing lists waits until they can be missed."""
+        topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
         return [
-            *sorted_sentences(self.sorted_inputs),
-            *late_sentences(self.late_inputs),
-            *seconds_sentences((each.topic, each.known_ms) for each in self.inputs),
-            *path_sentences(self.paths, ended=self.ended),
-            *([] if self.user_partitions is None else self.user_partitions.sentences()),
-            *self._warnings_of_counts(),
+            *sorted_warnings(self.sorted_inputs),
+            *late_warnings(self.late_inputs),
+            *seconds_warnings((f"events of {isolated(each.topic)}", each.known_ms) for each in self.inputs),
+            *self._time_warnings(topics),
+            *(DataWarning(f"path {path.topic} {path.watched}", text) for path in self.paths if (text := path.sentence(ended=self.ended))),
+            *([] if self.user_partitions is None else self.user_partitions.warnings()),
+            *self._window_warnings(),
+            *refused_warnings({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()}),
+            *list_id_warnings(topics),
+            *duplicate_warnings(topics, ended=self.ended),
+            *type_warnings(self.unknown_names, reasons["events"]),
+            *self._feedback_warnings(reasons),
+            *label_warnings(topics),
+            *folded_warnings(reasons, self.settings),
+            *self._experiment_warnings(reasons),
         ]
 
-    def _lists_and_graded(self) -> tuple[int, int]:
-        """Return how many final lists there are, and how many of them, or of a window, have a grade above 0."""
-        whole = next((total.tally for total in self.totals if not total.experiment and total.tally), (0, 0))
-        return whole[0], max([whole[1], *(each.lists_with_feedback for window in self.windows for each in window.groups)])
+    def _time_warnings(self, topics: Mapping[str, Counter[str]]) -> Iterator[DataWarning]:
+        """Compare the times of events with those of their records. A replay of files has no times of records."""
+        for topic, own in topics.items():
+            inputs = [each for each in self.inputs if each.topic == topic]
+            apart = [each.record_ms - each.known_ms for each in inputs if each.record_ms is not None and each.known_ms is not None]
+            record_ms = max((each.record_ms for each in inputs if each.record_ms is not None), default=None)
+            in_seconds = any(each.known_ms is not None and seems_seconds(each.known_ms) for each in inputs)
+            behind = 0 if in_seconds else min(apart, default=0)
+            yield from record_time_warnings(topic, own["events"], own["future"], record_ms, behind_ms=behind)
 
-    def _warnings_of_counts(self) -> Iterator[str]:
-        topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
-        yield from refused_sentences({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()})
-        yield from list_id_sentences(topics)
-        yield from duplicate_sentences(topics, ended=self.ended)
-        if not self.totals and not any(window.groups for window in self.windows):
+    def _window_warnings(self) -> Iterator[DataWarning]:
+        for window_ms in sorted({each.window_ms for each in self.windows if not (each.complete or self.ended)}):
+            text = f"The window of {span_text(window_ms)} is not shown, because a task no longer has all of its panes"
+            fix = "give workers and this process the same windows.retention_ms and windows.windows"
+            yield DataWarning(f"window {window_ms}", text, fix)
+
+    def _feedback_warnings(self, reasons: Counter[str]) -> Iterator[DataWarning]:
+        if not (self.has_lists or self.totals or any(window.groups for window in self.windows)):
             refused = sum(refused_counts(reasons).values())
-            yield from no_list_sentences(reasons, self.unknown_names, refused, ended=self.ended)
-        else:
-            share_max = self.settings.get("experiments", {}).get("unmatched_share_max", UNMATCHED_SHARE_MAX)
-            yield from feedback_sentences(reasons, self.unknown_names, share_max, ended=self.ended)
-            yield from grade_sentences(reasons, *self._lists_and_graded())
-        yield from label_sentences(topics)
-        yield from folded_sentences(reasons, self.settings)
-        yield from spelling_sentences((total.experiment, total.variant) for total in self.totals)
-        named = self.settings.get("experiments", {}).get("named", {})
-        sent = {total.experiment for total in self.totals if total.experiment}
-        shown = {each.experiment for each in self.experiments}
-        if self.ended or (self.totals and reasons["events"] >= NAMED_MIN):
-            yield from experiment_sentences(named, sent, shown, ended=self.ended)
+            if self.ended or self.watermark_ms is not None:
+                yield from no_list_warnings(reasons, self.unknown_names, refused, ended=self.ended)
+            return
+        share_max = self.settings.get("experiments", {}).get("unmatched_share_max", UNMATCHED_SHARE_MAX)
+        yield from feedback_warnings(reasons, self.unknown_names, share_max, ended=self.ended)
+        whole = next((total.tally for total in self.totals if not total.experiment and total.tally), (0, 0))
+        graded = max([whole[1], *(each.lists_with_feedback for window in self.windows for each in window.groups)])
+        yield from grade_warnings(reasons, whole[0], graded)
+
+    def _experiment_warnings(self, reasons: Counter[str]) -> Iterator[DataWarning]:
+        arms: dict[tuple[str, str], int] = {}
+        for total in self.totals:
+            arms[total.experiment, total.variant] = total.tally[0] if total.tally else 0
+        for each in [each for window in self.windows for each in window.groups if not each.group.segment]:
+            arm = each.group.experiment, each.group.variant
+            arms[arm] = max(arms.get(arm, 0), each.lists)
+        lists, of_experiments = arms.pop(("", ""), 0), {arm: count for arm, count in arms.items() if arm[0]}
+        yield from spelling_warnings(of_experiments)
+        rules = self.settings.get("experiments", {})
+        nulls = [each for each in self.unknown_names if each.kind == NULL_VARIANT]
+        yield from null_warnings(of_experiments, nulls, rules.get("named", {}))
+        if self.ended or (lists >= LISTS_MIN and reasons["events"] >= EVENTS_MIN):
+            shown = {each.experiment for each in self.experiments} if self.totals else None
+            yield from experiment_warnings(of_experiments, lists, self.settings, shown, ended=self.ended)
+        by_user = [each for each in self.experiments if each.scope == SINCE_START and each.unit == "user"]
+        counts = ((each.experiment, [(own.users, own.lists) for own in each.variants]) for each in by_user)
+        yield from user_warnings([(name, sum(users for users, _ in own), sum(lists for _, lists in own)) for name, own in counts])

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from streammetrics.reports.data_warnings import DataWarning
+
 SHARE_MAX: Final = 0.01
 """A larger share of users on several partitions is a problem. A few shared ids, such as "anonymous", are not."""
 USERS_MIN: Final = 3
@@ -48,6 +50,6 @@ class UserPartitions:
         sample = f"{self.on_several} of {self.users_sampled} sampled users"
         return f"{100 * self.share:.1f} % of users have events on several partitions ({sample}), so their feedback may miss its list"
 
-    def sentences(self) -> list[str]:
-        """Return the problem and its fix as sentences for readers of the report."""
-        return [f"{self.problem}. Fix: {FIX}."] if self.problem else []
+    def warnings(self) -> list[DataWarning]:
+        """Return the problem and its fix, if there is one."""
+        return [DataWarning("partitions", self.problem, FIX)] if self.problem else []

@@ -526,7 +526,8 @@ def test_a_file_of_late_events_is_not_a_warning(tmp_path: Path) -> None:
 def test_times_that_look_like_seconds_are_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":1732183200,"items":["x"]}\n')
-    warning = f"The events of {path} are from 1970-01-21 01:09:43 UTC or before: ts must be in milliseconds, not seconds."
+    fix = "Multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds."
+    warning = f"The times of the events of {path} are 1970-01-21 01:09:43 UTC or before. {fix}"
     assert called("replay", path, "--quiet").stderr == f"streammetrics: warning: {warning}\n"
 
 

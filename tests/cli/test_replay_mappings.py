@@ -136,7 +136,7 @@ def test_a_path_that_finds_nothing_is_reported_and_so_is_its_experiment(tmp_path
     problem = f"mapping 1: experiments.ranker (ab.ranker) has no value in any of 3 records of {file}; did you mean abs.ranker?"
     warnings = json.loads(report.read_text())["warnings"]
     assert warnings[0] == problem
-    assert warnings[1].startswith("No list is in experiment ranker, which has settings.")
+    assert warnings[1].startswith("None of 3 lists is in experiment ranker, which has settings.")
     assert f"warning: {problem}" in result.stderr
     assert f"warning: {problem}" in called("decode", file, "--config", config).stdout
 

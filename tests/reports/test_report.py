@@ -60,8 +60,8 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
     of_users = {"experiment": "ranker", "variant": "new", "users": 20, "users_with_hit": {"user_hit_rate@5": 10}}
     assert plain(published(report, TallyLayout(Scorer(["mrr@5"])), History())) == {
         "warnings": [
-            f"50.0 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list. Fix: {FIX}.",
-            "None of 14 events is a list. Do the inputs hold the lists that users saw?",
+            f"50.0 % of users have events on several partitions (11 of 22 sampled users), so their feedback may miss its list. S{FIX[1:]}.",
+            "None of 14 events is a list. Let the inputs hold the lists that users saw, too.",
         ],
         "awaited": [],
         "late_inputs": [],
@@ -77,7 +77,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "watermark_ms": 4,
         "final_ms": 5,
         "ended": True,
-        "inputs": [{"topic": "feedback", "partition": 6, "offset": 7, "watermark_ms": 8, "known_ms": None}],
+        "inputs": [{"topic": "feedback", "partition": 6, "offset": 7, "watermark_ms": 8, "known_ms": None, "record_ms": None}],
         "windows": [{"window_ms": 9, "view": "live", "end_ms": 10, "complete": False, "groups": []}],
         "totals": [],
         "counters": {"events": 25, "late": 11},

@@ -31,6 +31,7 @@ from streammetrics.offline.replay.files import replay as replay_events
 from streammetrics.offline.replay.proposed_stages import proposal_lines, proposals_of, with_proposals
 from streammetrics.offline.replay.time_order import ORDERS, Order
 from streammetrics.offline.replay.unusable_files import refusal_lines, require_usable, unusable_files
+from streammetrics.reports.data_warnings import DataWarning
 from streammetrics.reports.report import Report
 from streammetrics.wiring.file_topics import with_topic
 from streammetrics.wiring.logs import configure_quiet_logs
@@ -81,7 +82,7 @@ def replay_and_show(
     require_usable(unusable, result, settings)
 
 
-def replay_warnings(report: Report, unusable: Collection[str]) -> list[str]:
+def replay_warnings(report: Report, unusable: Collection[str]) -> list[DataWarning]:
     """Return the warnings of the report, without those about unusable files, which are errors."""
     counts = {(reason, topic): count for (reason, topic), count in report.counts.items() if topic not in unusable}
     return dataclasses.replace(report, counts=counts).warnings()

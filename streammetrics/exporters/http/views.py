@@ -192,7 +192,7 @@ class HttpViews:
             return None
         report, history = shown
         stale = [*self._stale(self._monotonic() - shown_seconds), *ReportTimes.of(report).staleness(now_ms, self._stale_ms)]
-        warnings = report.warnings()
+        warnings = [*map(str, report.warnings())]
         (found,) = with_outlook([find_experiment(report.experiments, experiment, scope, stale, warnings)], history)
         return answer_gate(
             found,

@@ -15,20 +15,14 @@ import structlog
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import Store
 from streammetrics.errors import StateError, StoreError
-from streammetrics.events.model import WatchedPath
 from streammetrics.reports.builder import ReportBuilder
+from streammetrics.reports.data_warnings import DataWarning
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
-from streammetrics.reports.user_partitions import FIX
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
-NAMES_WARNING_SECONDS = 60.0
-NAMES_WARNING_SHARE = 0.01
-"""Time between two warnings about unknown names."""
-PARTITIONS_WARNING_SECONDS = 3_600.0
-"""Time between two warnings about users on several partitions."""
 NODES_SECONDS = 10.0
 """Time between requests for the status of the store's servers. In a cluster each server is asked several times."""
 
@@ -59,11 +53,8 @@ class Publisher:
         self._last: Report | None = None
         """The report of the last read, which stays the same object while nothing is committed."""
         self._nodes_seconds: float | None = None
-        self._withheld: set[int] = set()
-        self._partitions_warned_seconds: float | None = None
-        self._paths_warned: set[WatchedPath] = set()
-        self._names_warned: set[tuple[str, str | None]] = set()
-        self._names_warned_seconds: float | None = None
+        self._warned: dict[str, DataWarning] = {}
+        """The warnings of the last report, by key."""
 
     def publish(self) -> Report | None:
         """Read what has changed and publish a report; None while the number of tasks is not known.
@@ -85,11 +76,8 @@ class Publisher:
         if read_committed(self._store, self._builder, tasks) or last is None:
             freeze_due_scales(self._store, self._builder, tasks)
             last = self._newest(tasks)
+            self._log_warnings(last)
         self._last = report = last
-        self._warn_withheld(report)
-        self._warn_partitions(report)
-        self._warn_unknown_names(report)
-        self._warn_paths(report)
         self._on_report(report)
         return report
 
@@ -97,54 +85,16 @@ class Publisher:
         report = self._builder.report(tasks)
         return replace(report, earlier_windows=self._builder.earlier_windows(report))
 
-    def _warn_withheld(self, report: Report) -> None:
-        withheld = {window.window_ms for window in report.windows if not window.complete}
-        for window_ms in sorted(withheld - self._withheld):
-            log.warning(
-                "a window is not shown because a task no longer has all of its panes: "
-                "do windows.retention_ms and windows.windows agree between the workers and this process?",
-                window_ms=window_ms,
-            )
-        self._withheld = withheld
-
-    def _warn_partitions(self, report: Report) -> None:
-        """Warn about users on several partitions at most once per PARTITIONS_WARNING_SECONDS, and log when the problem is over."""
-        if report.user_partitions is None:
-            return
-        problem, warned_seconds, now = report.user_partitions.problem, self._partitions_warned_seconds, self._clock.monotonic()
-        if not problem and warned_seconds is not None:
-            log.info("users no longer have events on several partitions")
-            self._partitions_warned_seconds = None
-        elif problem and (warned_seconds is None or now - warned_seconds >= PARTITIONS_WARNING_SECONDS):
-            log.warning(problem, fix=FIX)
-            self._partitions_warned_seconds = now
-
-    def _warn_paths(self, report: Report) -> None:
-        """Warn about each path of a mapping that finds nothing: once, and again if it has found something in between."""
-        missing = {each.watched: sentence for each in report.paths if (sentence := each.sentence(ended=False)) is not None}
-        for path, sentence in missing.items():
-            if path not in self._paths_warned:
-                log.warning(sentence)
-        self._paths_warned = set(missing)
-
-    def _warn_unknown_names(self, report: Report) -> None:
-        """Log unknown actions and event types: each name once, and at most one line per NAMES_WARNING_SECONDS.
-
-        It is a warning for a name that resembles a known one, or for at least NAMES_WARNING_SHARE of all events.
-        """
-        new = [each for each in report.unknown_names if (each.kind, each.name) not in self._names_warned]
-        now, warned_seconds = self._clock.monotonic(), self._names_warned_seconds
-        if not new or (warned_seconds is not None and now - warned_seconds < NAMES_WARNING_SECONDS):
-            return
-        self._names_warned.update((each.kind, each.name) for each in new)
-        self._names_warned_seconds = now
-        events = sum(count for (reason, _), count in report.counts.items() if reason == "events")
-        is_common = sum(each.events for each in new) >= NAMES_WARNING_SHARE * events
-        write = log.warning if is_common or any(each.meant for each in new) else log.info
-        write(
-            "events with an unknown action or type are not used: are the names in join.grades and events.format right?",
-            names=[f"{each.kind} {each}" for each in new],
-        )
+    def _log_warnings(self, report: Report) -> None:
+        """Log each warning of the report when it appears, and when it is over."""
+        current = {each.key: each for each in report.warnings()}
+        for key, warning in current.items():
+            if key not in self._warned:
+                log.warning(warning.text, fix=warning.fix)
+        for key, former in self._warned.items():
+            if key not in current:
+                log.info("a warning is over", warning=former.text)
+        self._warned = current
 
     def check_nodes(self) -> None:
         """Ask the store's servers for their status, at most every NODES_SECONDS. If one fails, the status of all is unknown."""

@@ -18,18 +18,17 @@ from streammetrics.connectors.store import Store, StoreNode
 from streammetrics.engine.signature import Signature
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError, StoreError
-from streammetrics.events.model import Feedback, Impression, WatchedPath
+from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import Policy
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.merged_runs import Change
-from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.report import Report
 from streammetrics.reports.unknown_names import UnknownName
-from streammetrics.reports.user_partitions import UserPartitions
+from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.publish.committed_state import read_committed
-from streammetrics.runtime.publish.publisher import NAMES_WARNING_SECONDS, NODES_SECONDS, PARTITIONS_WARNING_SECONDS, Publisher
+from streammetrics.runtime.publish.publisher import NODES_SECONDS, Publisher
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.pane_store import PANES
 from streammetrics.windows.panes import WindowRules
@@ -287,7 +286,8 @@ def test_a_window_longer_than_the_retention_of_workers_is_logged_once() -> None:
             machine.take([Arrival("events", Impression(f"x{ts}", "u", ts, ("a",)))])
             machine.commit()
             publisher.publish()
-    assert [line["window_ms"] for line in lines] == [400]
+    events = [line["event"] for line in lines if line["event"].startswith("The window")]
+    assert events == ["The window of 400 ms is not shown, because a task no longer has all of its panes"]
 
 
 def test_feedback_in_the_oldest_pane_that_may_change_is_seen() -> None:
@@ -390,86 +390,48 @@ def test_after_lost_commits_a_publisher_shows_the_same_as_a_new_one(deeds: list[
             assert replace(shown, withheld=0) == replace(machine.report(), withheld=0)
 
 
-def test_users_on_several_partitions_are_logged_once_an_hour_until_there_are_none() -> None:
+def test_each_warning_is_logged_when_it_appears_and_when_it_is_over() -> None:
     class Placed(ReportBuilder):
         on_several = 0
 
         def report(self, tasks: int) -> Report:
             return replace(super().report(tasks), user_partitions=UserPartitions(200, self.on_several))
 
-    store, clock = MemoryStore(), HandClock(0)
+    store = MemoryStore()
     machine = committed(store)
-    publisher = publisher_of(store, [], clock=clock, builder_type=Placed)[0]
+    publisher = publisher_of(store, [], builder_type=Placed)[0]
     logged = []
-    for seconds, on_several in ((0, 50), (1, 50), (PARTITIONS_WARNING_SECONDS, 60), (1, 0), (1, 0), (1, 70)):
-        clock.sleep(seconds)
+    for on_several in (50, 60, 0, 0, 70):
         Placed.on_several = on_several
         machine.commit()
         with capture_logs() as lines:
             publisher.publish()
-        logged.append([(line["log_level"], line["event"].split(" % ")[0]) for line in lines])
-    problem_over = ("info", "users no longer have events on several partitions")
-    assert logged == [[("warning", "25.0")], [], [("warning", "30.0")], [problem_over], [], [("warning", "35.0")]]
-
-
-def test_each_unknown_name_is_logged_once_and_at_most_one_line_a_minute() -> None:
-    class Named(ReportBuilder):
-        names: tuple[str, ...] = ()
-
-        def report(self, tasks: int) -> Report:
-            return replace(super().report(tasks), unknown_names=tuple(UnknownName("action", name, 1) for name in self.names))
-
-    store, clock = MemoryStore(), HandClock(0)
-    machine = committed(store)
-    publisher = publisher_of(store, [], clock=clock, builder_type=Named)[0]
-    logged = []
-    for seconds, names in ((0, ()), (0, ("CLICK",)), (1, ("CLICK", "tap")), (NAMES_WARNING_SECONDS, ("CLICK", "tap")), (100, ("tap",))):
-        clock.sleep(seconds)
-        Named.names = names
-        machine.commit()
-        with capture_logs() as lines:
             publisher.publish()
-        logged.append([line["names"] for line in lines])
-    assert logged == [[], [["action CLICK 1"]], [], [["action tap 1"]], []]
-
-
-def test_a_path_that_finds_nothing_is_logged_once_until_it_finds_something() -> None:
-    class Counted(ReportBuilder):
-        found = 0
-
-        def report(self, tasks: int) -> Report:
-            path = WatchedPath("lists", "experiments.ranker", "ab.rankr")
-            return replace(super().report(tasks), paths=(PathCount("shop", *path, "ab.ranker", 200, self.found),))
-
-    store = MemoryStore()
-    machine = committed(store)
-    publisher = publisher_of(store, [], builder_type=Counted)[0]
-    logged = []
-    for found in (0, 0, 7, 0):
-        Counted.found = found
-        machine.commit()
-        with capture_logs() as lines:
-            publisher.publish()
-        logged.append([line["event"] for line in lines])
-    problem = "lists: experiments.ranker (ab.rankr) has no value in any of 200 records of shop; did you mean ab.ranker?"
-    assert logged == [[problem], [], [], [problem]]
+        ours = [line for line in lines if "several partitions" in line.get("warning", line["event"])]
+        logged.append([(line["log_level"], line["event"].split(" % ")[0], line.get("fix", line.get("warning"))) for line in ours])
+    over = UserPartitions(200, 60).problem
+    assert logged == [[("warning", "25.0", FIX)], [], [("info", "a warning is over", over)], [], [("warning", "35.0", FIX)]]
 
 
 @pytest.mark.parametrize(
-    ("name", "events", "level"),
+    ("name", "warned"),
     [
-        pytest.param(UnknownName("type", "exhibition", 9), 1_000, "info", id="rare"),
-        pytest.param(UnknownName("type", "exhibition", 10), 1_000, "warning", id="one percent"),
-        pytest.param(UnknownName("action", "CLICK", 1, "click"), 1_000, "warning", id="resembles a known name"),
+        pytest.param(UnknownName("type", "exhibition", 10), [], id="rare"),
+        pytest.param(UnknownName("type", "exhibition", 11), ["exhibition"], id="more than one percent"),
+        pytest.param(UnknownName("action", "CLICK", 1, "click"), ["CLICK"], id="resembles a known name"),
     ],
 )
-def test_an_unknown_name_is_a_warning_if_it_is_common_or_resembles_a_known_one(name: UnknownName, events: int, level: str) -> None:
+def test_an_unknown_name_is_logged_once_if_it_is_common_or_resembles_a_known_one(name: UnknownName, warned: list[str]) -> None:
     class Named(ReportBuilder):
         def report(self, tasks: int) -> Report:
-            return replace(super().report(tasks), unknown_names=(name,), counts={("events", "feedback"): events})
+            counts = {("events", "feedback"): 1_000, ("matched", "feedback"): 500, ("unknown_action", "feedback"): 1}
+            return replace(super().report(tasks), unknown_names=(name,), counts=counts)
 
     store = MemoryStore()
-    committed(store)
+    machine = committed(store)
+    publisher = publisher_of(store, [], builder_type=Named)[0]
     with capture_logs() as lines:
-        publisher_of(store, [], builder_type=Named)[0].publish()
-    assert [line["log_level"] for line in lines] == [level]
+        publisher.publish()
+        machine.commit()
+        publisher.publish()
+    assert [word for line in lines for word in ("exhibition", "CLICK") if f" {word}, which " in line["event"]] == warned

@@ -1,0 +1,215 @@
+"""Sentences about a sample of events, for `decode` and `doctor`: those of the stream as far as a sample shows them, with examples. Pure.
+
+The join here is simple: it only asks whether feedback can meet a list. Feedback often has its list before the first event of a sample, so
+it counts as missed only where the sample is the whole input, or where its lists go back for long enough.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from streammetrics.events.event_time import seems_seconds
+from streammetrics.events.model import Event, Feedback, Impression
+from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT
+from streammetrics.reports.data_warnings import (
+    MILLISECONDS,
+    DataWarning,
+    feedback_warnings,
+    list_id_warnings,
+    record_time_warnings,
+    seconds_warnings,
+    share_text,
+)
+from streammetrics.reports.experiment_warnings import experiment_warnings, null_warnings, one_list_warnings, spelling_warnings
+from streammetrics.reports.text import isolated
+from streammetrics.reports.time_text import second_text
+from streammetrics.reports.unknown_names import merge_names
+
+LISTS_MIN: Final = 10
+"""Lists of a sample that say something about all lists."""
+NAMED_LISTS_MIN: Final = 100
+"""Lists of a part of the input, none of which is in an experiment that has settings. It may have few lists."""
+USERS_MIN: Final = 100
+"""Users of a sample with one list each that have a sentence, if its lists cover USERS_MS."""
+USERS_MS: Final = 1_800_000
+FEEDBACK_MIN: Final = 10
+"""Feedback that misses its list in a sample, with a sentence."""
+LISTS_BEFORE_MS: Final = 600_000
+"""The lists of a sample must begin so long before feedback that is said to miss its list."""
+REPEATED_SHARE_MAX: Final = 0.01
+"""A larger share of lists that show an item twice has a sentence."""
+ONE_ID_SHARE_MAX: Final = 0.1
+"""A larger share of lists with one id has a sentence."""
+
+
+class SampledEvent(NamedTuple):
+    """An event and the timestamp of its record (ms): -1 if it has none, as a line of a file."""
+
+    event: Event
+    record_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRules:
+    """What is known of the configuration. settings: as in a report. is_whole: the sample is all that there is."""
+
+    grades: Collection[str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_whole: bool = False
+
+
+def sample_warnings(topics: Mapping[str, Sequence[SampledEvent]], rules: SampleRules) -> list[DataWarning]:
+    """Return what makes the events of a sample doubtful. topics: the events of each, in the order of the log.
+
+    >>> shown = Impression("r-1", "u7", 1_732_183_200_000, ("a", "b"))
+    >>> clicked = Feedback("u7", 1_732_183_200, "b", "click", None, "r-1")
+    >>> print(*sample_warnings({"shop": [SampledEvent(shown), SampledEvent(clicked)]}, SampleRules(["click"])))
+    The times of the feedback of shop are 1970-01-21 01:09:43 UTC or before, those of the lists 2024-11-21 10:00:00 UTC or before. \
+Multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds.
+    """
+    events = [each.event for sampled in topics.values() for each in sampled]
+    lists = [event for event in events if type(event) is Impression]
+    feedback = [event for event in events if type(event) is Feedback]
+    seconds = [*_unit_warnings(topics)]
+    return [
+        *seconds,
+        *(each for topic, sampled in topics.items() for each in _record_warnings(topic, sampled, rules.settings.get("future_ms"))),
+        *_feedback(lists, feedback, rules, joins=not seconds),
+        *_ids(topics),
+        *_experiments(lists, rules),
+        *_users(lists),
+    ]
+
+
+def _unit_warnings(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[DataWarning]:
+    """Name what has times in seconds: all events of a topic, or its lists or its feedback only."""
+    times: dict[str, list[int]] = {}
+    for topic, sampled in topics.items():
+        for kind, name in ((Impression, "lists"), (Feedback, "feedback")):
+            if found := [each.event.ts for each in sampled if type(each.event) is kind]:
+                times[f"{name} of {isolated(topic)}"] = found
+    small = {what: max(at for at in found if seems_seconds(at)) for what, found in times.items() if any(map(seems_seconds, found))}
+    others = {what: max(found) for what, found in times.items() if not any(map(seems_seconds, found))}
+    if not (small and others):
+        yield from seconds_warnings(small.items())
+        return
+    other, other_ms = next(iter(others.items()))
+    for what, at_ms in small.items():
+        those = f"those of the {_short(other, what)} {second_text(other_ms)} or before"
+        text = f"The times of the {what} are {second_text(at_ms)} or before, {those}"
+        yield DataWarning(f"seconds {what}", text, MILLISECONDS)
+
+
+def _short(other: str, what: str) -> str:
+    """Leave the topic out of the second name if it is that of the first."""
+    return other.partition(" of ")[0] if other.partition(" of ")[2] == what.partition(" of ")[2] else other
+
+
+def _record_warnings(topic: str, sampled: Sequence[SampledEvent], future_ms: int | None) -> Iterator[DataWarning]:
+    stamped = [each for each in sampled if each.record_ms >= 0 and not seems_seconds(each.event.ts)]
+    if not stamped:
+        return
+    ahead = [each for each in stamped if future_ms is not None and each.event.ts > each.record_ms + future_ms]
+    delays = sorted(each.record_ms - each.event.ts for each in stamped)
+    example = ahead[0] if ahead else stamped[-1]
+    such = f", such as {second_text(example.event.ts)} in a record of {second_text(example.record_ms)}"
+    record_ms = max(each.record_ms for each in stamped) or None
+    yield from record_time_warnings(topic, len(stamped), len(ahead), record_ms, behind_ms=delays[len(delays) // 2], example=such)
+
+
+def _feedback(lists: Sequence[Impression], feedback: Sequence[Feedback], rules: SampleRules, *, joins: bool) -> Iterator[DataWarning]:
+    actions = Counter(each.action for each in feedback if each.action not in rules.grades)
+    names = merge_names([(ACTION, action, count) for action, count in actions.items()], {ACTION: [*rules.grades]})
+    counts = Counter({"unknown_action": sum(actions.values())})
+    examples: dict[str, str] = {}
+    if joins and lists:
+        joined = _Join(lists)
+        first_ms = min(shown.ts for shown in lists)
+        for each in feedback:
+            if each.action in rules.grades:
+                outcome, example = joined.outcome(each)
+                if rules.is_whole or outcome != "orphan" or each.ts - first_ms >= LISTS_BEFORE_MS:
+                    counts[outcome] += 1
+                    examples.setdefault(outcome, example)
+        if not rules.is_whole and (counts["matched"] or counts["orphan"] < FEEDBACK_MIN):
+            counts["orphan"] = 0
+    elif len(names) < len({each.action for each in feedback}):  # some have a grade
+        counts["matched"] = sum(each.action in rules.grades for each in feedback)
+    worst = "orphan" if counts["orphan"] >= counts["out_of_list"] else "out_of_list"
+    share_max = rules.settings.get("experiments", {}).get("unmatched_share_max", 0.25)
+    yield from feedback_warnings(counts, names, share_max, ended=True, example=examples.get(worst, ""))
+
+
+class _Join:
+    """The lists of a sample by id and by user."""
+
+    def __init__(self, lists: Iterable[Impression]) -> None:
+        self._by_id: dict[str, list[Impression]] = defaultdict(list)
+        self._by_user: dict[str, list[Impression]] = defaultdict(list)
+        for shown in lists:
+            self._by_id[shown.impression_id].append(shown)
+            self._by_user[shown.user_id].append(shown)
+
+    def outcome(self, feedback: Feedback) -> tuple[str, str]:
+        """Return what becomes of feedback, and words about it."""
+        what, name = f"{isolated(feedback.action)} on {isolated(feedback.item_id)}", feedback.impression_id
+        user = isolated(feedback.user_id)
+        if name is None:
+            lists = [shown for shown in self._by_user.get(feedback.user_id, ()) if shown.ts <= feedback.ts]
+            where = f"user {user}"
+        else:
+            of_id = self._by_id.get(name, [])
+            lists = [shown for shown in of_id if shown.user_id == feedback.user_id]
+            where = f"list {isolated(name)}"
+            if of_id and not lists:
+                return "orphan", f", such as {what} in {where} by user {user}, which is a list of user {isolated(of_id[0].user_id)}"
+        if not lists:
+            return "orphan", f", such as {what} in {where}: no list has that id" if name else f", such as {what} by {where}"
+        if any(feedback.item_id in shown.items for shown in lists):
+            return "matched", ""
+        items = ", ".join(map(isolated, lists[-1].items[:3]))
+        return "out_of_list", f", such as {what} in {where}, which shows {items}"
+
+
+def _ids(topics: Mapping[str, Sequence[SampledEvent]]) -> Iterator[DataWarning]:
+    """Find items that repeat inside lists, and ids that many lists share."""
+    for topic, sampled in topics.items():
+        lists = [each.event for each in sampled if type(each.event) is Impression and each.event.positions is None]
+        repeats = [(shown, item) for shown in lists for item, count in Counter(shown.items).most_common(1) if item and count > 1]
+        if len(repeats) > REPEATED_SHARE_MAX * len(lists):
+            shown, item = repeats[0]
+            share = f"{share_text(len(repeats), len(lists))} of the lists of {isolated(topic)}, {len(repeats):,} of {len(lists):,},"
+            text = f"{share} show an item twice, such as {isolated(item)} in list {isolated(shown.impression_id)}"
+            yield DataWarning(f"repeats {topic}", text, "yield the ids of the items themselves, not of their brand, shop or query")
+        contents = {(shown.impression_id, shown.user_id, shown.items) for shown in lists}
+        by_id = Counter(name for name, _, _ in contents)
+        for name, count in by_id.most_common(1):
+            if count > 2 and count > ONE_ID_SHARE_MAX * len(contents):
+                counts = {topic: {"events": len(contents), "list_id_reused": count}}
+                yield from list_id_warnings(counts, f", {isolated(name)}")
+
+
+def _experiments(lists: Sequence[Impression], rules: SampleRules) -> Iterator[DataWarning]:
+    arms = Counter(label for shown in lists for label in shown.experiments)
+    nulls = Counter(note.removeprefix(NULL_NOTE) for shown in lists for note in shown.label_notes if note.startswith(NULL_NOTE))
+    named = rules.settings.get("experiments", {}).get("named", {})
+    yield from spelling_warnings(arms)
+    yield from null_warnings(arms, merge_names([(NULL_VARIANT, *null) for null in nulls.items()], {}), named)
+    if "exposures" not in rules.settings and (rules.is_whole or len(lists) >= LISTS_MIN):
+        settings = rules.settings
+        if not rules.is_whole and len(lists) < NAMED_LISTS_MIN:
+            settings = {"experiments": {**settings.get("experiments", {}), "named": {}}}
+        yield from experiment_warnings(arms, len(lists), settings, None, ended=rules.is_whole, lists_min=LISTS_MIN)
+
+
+def _users(lists: Sequence[Impression]) -> Iterator[DataWarning]:
+    """Compare users and lists, if the lists cover a time in which some users would see several."""
+    users = {shown.user_id: shown for shown in lists}
+    names = {(shown.user_id, shown.impression_id) for shown in lists}
+    if len(users) < USERS_MIN or max(shown.ts for shown in lists) - min(shown.ts for shown in lists) < USERS_MS:
+        return
+    such = f", such as {', '.join(map(isolated, list(users)[:3]))}"
+    yield from one_list_warnings("this sample", len(users), len(names), such)
