@@ -8,7 +8,7 @@ from typing import Any
 from streammetrics.metrics.names import MetricError
 
 
-def optional(module: str, subject: str, install: str = "") -> Any:
+def optional(module: str, subject: str) -> Any:
     """Import a module. Raises MetricError about `subject`, with what to install, if its library is not there.
 
     >>> optional("math", "root").sqrt(4.0)
@@ -18,4 +18,4 @@ def optional(module: str, subject: str, install: str = "") -> Any:
         return import_module(module)
     except ImportError:
         name = module.partition(".")[0]
-        raise MetricError(subject, f"got no {name}; allowed is an environment with it: pip install {install or name}") from None
+        raise MetricError(subject, f"got no {name}; allowed is an environment with it: pip install {name}") from None
