@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 from pydantic import Field
 
 from streammetrics.config.fields import Conflict, Listed, Section, Text, Whole, milliseconds, setting, whole
-from streammetrics.config.results import EventSettings
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.events.mappings.rules import EXPOSURE_PRESETS
 from streammetrics.sessions.rules import ExposureRules
 
 _RULES = ExposureRules()
@@ -41,22 +39,7 @@ class ExposureSettings(Section):
         """Return the rules of the join; None if exposures are off."""
         return ExposureRules(self.validity_ms, self.user_exposures_max, experiments_max) if self.enabled else None
 
-    def conflicts(self, events: EventSettings) -> Iterator[Conflict]:
-        """Yield what makes exposures of records while exposures are off."""
-        if not self.enabled:
-            for key, kind in _sources(events):
-                rule = f"must be true, because {key} makes exposures ({kind})"
-                yield Conflict(("exposures.enabled", key), rule)
-        elif self.validity_ms > 366 * DAY_MS:
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yield the settings of this section that contradict each other."""
+        if self.enabled and self.validity_ms > 366 * DAY_MS:
             yield Conflict(("exposures.validity_ms",), "must be at most 366 days")
-
-
-def _sources(events: EventSettings) -> Iterable[tuple[str, str]]:
-    """Return the settings that make exposures, each with the kind or the format."""
-    yield from (("events.mappings", table["kind"]) for table in events.mappings if _makes_exposures(table))
-    formats = {"events.format": events.format, **{f"events.topics.{name}": own.format for name, own in events.topics.items()}}
-    yield from ((key, str(format)) for key, format in formats.items() if format in EXPOSURE_PRESETS)
-
-
-def _makes_exposures(table: Mapping[str, Any]) -> bool:
-    return table["kind"] in ("exposure", *EXPOSURE_PRESETS)

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from streammetrics.config.encodings import TopicEvents
 from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.fields import Conflict, printable
 from streammetrics.config.model import Settings, keys
@@ -112,7 +111,7 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
-                known = TopicEvents if key == "events.topics" else StageSettings if "stages" in detail["loc"] else NamedExperiment
+                known = StageSettings if "stages" in detail["loc"] else NamedExperiment
                 near = did_you_mean(difflib.get_close_matches(str(detail["loc"][-1]), known.model_fields, 1, 0.7))
                 reason = f"unknown key{near or '; the keys are ' + ', '.join(known.model_fields)}"
             if _has_places(key) and inside:

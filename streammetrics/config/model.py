@@ -13,7 +13,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from streammetrics.config.assessment import AssessmentSettings
-from streammetrics.config.encodings import RegistrySettings
 from streammetrics.config.experiments import ExperimentSettings
 from streammetrics.config.exposures import ExposureSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
@@ -42,13 +41,10 @@ class Settings(Section):
     """
 
     kafka: KafkaSettings = Field(default_factory=KafkaSettings, description="Where events come from, and where refused events go.")
-    registry: RegistrySettings = Field(
-        default_factory=RegistrySettings, description="Where the schemas of Avro, Protobuf and JSON records come from."
-    )
     redis: RedisSettings = Field(default_factory=RedisSettings, description="Where state, offsets and tallies are stored.")
     events: EventSettings = Field(
         default_factory=EventSettings,
-        description="Event format and limits. An event that exceeds a limit is refused and counted, never shortened.",
+        description="How records are read, and limits of events. An event that exceeds a limit is refused and counted, never shortened.",
     )
     join: JoinSettings = Field(default_factory=JoinSettings, description="Sessions, watermarks and grades.")
     metrics: MetricSettings = Field(default_factory=MetricSettings, description="Metrics to compute for each list.")
@@ -81,10 +77,8 @@ class Settings(Section):
     def conflicts(self) -> Iterator[Conflict]:
         """Yield the settings that contradict each other, within a section or between sections."""
         yield from self.kafka.conflicts()
-        yield from self.registry.conflicts()
         yield from self.redis.conflicts()
-        yield from self.events.conflicts()
-        yield from self.exposures.conflicts(self.events)
+        yield from self.exposures.conflicts()
         yield from self.windows.conflicts()
         yield from self.http.conflicts()
         yield from self.client.conflicts()
@@ -174,7 +168,6 @@ class Settings(Section):
         """Warnings about settings that are valid but probably not intended, one sentence each."""
         return (
             *self.kafka.advice(),
-            *self.registry.advice(),
             *self.redis.advice(),
             *self.worker.advice(),
             *self.join.advice(),

@@ -6,16 +6,14 @@ Two runs over the same events give the same numbers if these settings are equal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field
 
-from streammetrics.config.encodings import Encoding, FrameName, TopicEvents, encoding_conflicts
 from streammetrics.config.fields import (
     Conflict,
     Grades,
     Listed,
-    OptionalText,
     Section,
     Segment,
     Text,
@@ -25,37 +23,17 @@ from streammetrics.config.fields import (
     milliseconds,
     parsed_json,
     setting,
-    table_or_json,
     whole,
 )
 from streammetrics.config.times import MS_MAX, Duration, DurationField, parse_duration
-from streammetrics.events.envelopes import Envelope
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import DEFAULT_GRADES
-from streammetrics.events.mappings.rules import FORMATS, Format, parse_mappings
 from streammetrics.events.model import EventLimits
 from streammetrics.events.topic_names import topic_of
 
 PANES_MAX = 100_000
 """Maximum panes in a retention. Every group stores one tally per pane."""
 
-
-def _mappings(given: object) -> tuple[Any, ...]:
-    """Return the tables of mappings, checked. Raises ValueError with all problems."""
-    if isinstance(given, str):
-        given = parsed_json(given, "a JSON array") if given.strip() else []
-    parse_mappings(given)
-    tables: tuple[Any, ...] = _frozen(given)
-    return tables
-
-
-def _frozen(given: Any) -> Any:
-    if isinstance(given, list | tuple):
-        return tuple(_frozen(each) for each in given)
-    return {name: _frozen(value) for name, value in given.items()} if isinstance(given, dict) else given
-
-
-Mappings = Annotated[tuple[Any, ...], BeforeValidator(_mappings)]
 
 _LIMITS = EventLimits()
 
@@ -79,79 +57,12 @@ class EventSettings(Section):
         " A table names them by topic; topics without one are native. A reader runs with the rights of the worker.",
         'a name, or a table of names by topic; in the environment or by --set also {"clicks": "clicks.py:read"}',
     )
-    format: Format = setting(
-        "native",
-        "Event format: native, ubi (OpenSearch User Behavior Insights 1.3), or a set of mappings that ships with streammetrics: segment"
-        " (RudderStack too), ga4, metarank, algolia, snowplow (JSON or TSV), personalize, elastic (behavioral analytics),"
-        " mind, or the exposures of otel (OpenTelemetry) and openfeature.",
-        "one of " + ", ".join(FORMATS),
-    )
-    mappings: Mappings = setting(
-        (),
-        "Mappings from other formats, each in a table [[events.mappings]]. They apply to the topics that they name, or to all. Topics"
-        " without a mapping have the format above.",
-        "an array of tables [[events.mappings]]; in the environment or by --set, a JSON array of objects",
-    )
     positions: Literal["order", "absolute", "absolute_from_0"] = setting(
         "order",
         "What the position of an item says. order: positions sort the items, and ranks are 1, 2, 3 without gaps. absolute: the position is"
         " the rank, so that a second page may begin at 11. absolute_from_0: the same, and 0 is the first place.",
     )
-    numeric_ids: bool = setting(False, "With native: read whole numbers as ids, such as 42, by their decimal text.")
-    envelope: Envelope = setting(
-        "none",
-        "What records wrap events in: Kafka Connect JSON with schemas, Debezium, CloudEvents, search hits (_source), export requests of"
-        ' OpenTelemetry (otlp), lines of kcat -J, or batches: {"batch": [...]} or {"events": [...]}. Arrays of events need no setting. '
-        "CloudEvents in binary mode, which have their attributes in headers, are read too.",
-    )
-    encoding: Encoding = setting(
-        "json",
-        "How records are written: as JSON, or as Avro or Protobuf by the schema in events.schema_file. With registry.url, records of all"
-        " kinds that begin with the registry's frame are read as well, and this stays json.",
-    )
-    schema_file: OptionalText = setting(
-        None,
-        "The schema of records that do not name theirs: .avsc for Avro; .proto or a descriptor set (.desc, .pb, .binpb) for Protobuf. With"
-        " json: a JSON Schema that records must follow.",
-        "a path, or empty for none",
-    )
-    schema_message: OptionalText = setting(
-        None,
-        "With protobuf: the full name of the records' message, such as shop.Click. Empty: the first message of the file.",
-        "a name, or empty for none",
-    )
-    frame: FrameName = setting(
-        "none",
-        "With events.schema_file, or without a registry: what precedes the body of each record. It is skipped. confluent: 5 bytes,"
-        " apicurio: 9 bytes, single_object: Avro's marker and fingerprint.",
-    )
-    topics: Annotated[Mapping[Text, TopicEvents], BeforeValidator(table_or_json)] = setting(
-        {},
-        "What single topics have instead, each in a table [events.topics.NAME]: any of format, envelope, encoding, frame, schema_file,"
-        " schema_message.",
-        "a table of tables; in the environment or by --set, a JSON object of objects",
-    )
-    ubi_lists: Literal["impressions", "hit_ids"] = setting(
-        "impressions", "With ubi: build lists from item-level impression events, or from the hit ids of query responses."
-    )
-    ubi_user: Literal["client_id", "session_id", "user_id"] = setting("client_id", "With ubi: the field that holds the user id.")
-    ubi_empty_lists: bool = setting(
-        False,
-        "With ubi: read a query whose hits are an empty array as an empty list, for engagement metrics such as zero_result_rate. Empty"
-        " lists count as 0 in ranking metrics.",
-    )
-    ubi_exposure: Text = setting("impression", "With ubi: the action_name of events that show an item, such as view.", "an action name")
-    ubi_page_start: OptionalText = setting(
-        None,
-        "With ubi: the field with the number of items on earlier pages, such as from. It is for queries with several pages.",
-        "a field's name, or empty for none",
-    )
-    ubi_experiment: OptionalText = setting(
-        None, "With ubi: name of the experiment that the events' variant belongs to.", "a name, or empty for none"
-    )
-    ubi_value: OptionalText = setting(
-        None, "With ubi: the field of an event, or of its attributes, that holds the feedback value.", "a field's name, or empty for none"
-    )
+    numeric_ids: bool = setting(False, "Read whole numbers as ids, such as 42, by their decimal text.")
     event_bytes_max: Whole = whole(_LIMITS.event_bytes_max, "Maximum bytes of an event.", 1, 104_857_600)
     items_max: Whole = whole(_LIMITS.items_max, "Maximum items of a list. For a list in fragments, the total.", 1, 100_000)
     experiments_max: Whole = whole(_LIMITS.experiments_max, "Maximum experiments of a list. Further ones are dropped.", 0, 1_000)
@@ -167,18 +78,6 @@ class EventSettings(Section):
             return self.reader
         name = topic_of(topic, self.reader)
         return NATIVE if name is None else self.reader[name]
-
-    def of_topic(self, topic: str) -> EventSettings:
-        """Return the settings for one topic, or for a file, which has the topic that its name begins with."""
-        name = topic_of(topic, self.topics)
-        own = None if name is None else self.topics[name]
-        return self if own is None else self.model_copy(update={name: value for name, value in own if value is not None})
-
-    def conflicts(self) -> Iterator[Conflict]:
-        """Yield the settings of this section that contradict each other."""
-        yield from encoding_conflicts(self, "events.encoding")
-        for name in self.topics:
-            yield from encoding_conflicts(self.of_topic(name), "events.topics", (name,))
 
     @property
     def first_place(self) -> int | None:

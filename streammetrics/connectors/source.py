@@ -63,22 +63,11 @@ class PollResult:
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaWait:
-    """How many inputs wait for a schema and, if the registry failed: since when (monotonic seconds), how often, and the last error."""
-
-    inputs: int = 0
-    since: float = 0.0
-    failures: int = 0
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class SourceHealth:
     """Whether a source answers, since when (monotonic seconds), how often its client was rebuilt, and the last error.
 
-    `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `schemas`
-    is what its records wait for; None: it uses no schema registry. `conflict` names what keeps it from reading; it is
-    empty if nothing does.
+    `ends_asked` is when the source last asked for the ends of its inputs (monotonic seconds); None: they are always current. `conflict`
+    names what keeps it from reading; it is empty if nothing does.
     """
 
     reachable: bool = True
@@ -86,7 +75,6 @@ class SourceHealth:
     rebuilds: int = 0
     last_error: str = ""
     ends_asked: float | None = None
-    schemas: SchemaWait | None = None
     conflict: str = ""
 
 

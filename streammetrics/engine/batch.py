@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from streammetrics.events.model import EVENT_TYPES, Elsewhere, RecordPart
+from streammetrics.errors import MalformedEvent
+from streammetrics.events.model import EVENT_TYPES, Elsewhere, Event
 
-Decoded: TypeAlias = tuple[int, int, Sequence[RecordPart | Elsewhere]]
+Decoded: TypeAlias = tuple[int, int, Sequence[Event | MalformedEvent | Elsewhere]]
 """One decoded record: its offset, its own timestamp (epoch ms, -1 if unknown), and its events."""
 
 

@@ -17,7 +17,7 @@ from streammetrics.engine.task_state import TaskState
 from streammetrics.engine.user_sample import PERIOD_MS
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import FOREVER
-from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression, PathsFound
+from streammetrics.events.model import Elsewhere, Event, Exposure, Feedback, Impression
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT, TYPE
 from streammetrics.sessions.open_sessions import exceeds_lists_max, fragment_items, may_exceed_lists_max, next_close, session_at
@@ -57,7 +57,7 @@ class Loop:
         self._note_record_times(batch)
 
     def _take_events(self, batch: Batch, least_other: int) -> int:  # noqa: PLR0912, PLR0915  a call for each step would cost too much
-        """Take events in order: each is judged by the watermarks before it. Returns how many are no events, or are counted elsewhere."""
+        """Take events in order: each is judged by the watermarks before it. Returns how many are counted elsewhere."""
         rules, state, topic, counts, refusals = self.rules, self.state, batch.topic, self.counts, self.refusals
         progress, sessions, labels, join = state.progress, state.sessions, state.labels, rules.join
         users, dirty, changed = sessions.users, sessions.dirty, sessions.changed
@@ -69,12 +69,12 @@ class Loop:
         oldest_admitted = max(own, task) - lateness_ms
         time, ahead_from, jump_ms, takes_all = supported.time, supported.ahead_from, supported.jump_ms, supported.needs_every_event
         moved_by: Event | Elsewhere | None = None
-        moved_at = uncounted = ts = 0
+        moved_at = uncounted = 0
         for offset, record_ts, events in batch.records:
             for event in events:
                 # 1. A malformed event, or one dated after its record, moves nothing.
-                if type(event) is MalformedEvent or type(event) is PathsFound:
-                    uncounted += self._no_event(topic, offset, event, ts if record_ts < 0 else record_ts)
+                if type(event) is MalformedEvent:
+                    self._no_event(topic, offset, event)
                     continue
                 ts = event.ts
                 if future_ms is not None and 0 <= record_ts < ts - future_ms:
@@ -166,23 +166,16 @@ class Loop:
         if event is not None:
             self.state.progress.setters[topic] = TimeSetter(offset, event.user_id, event.ts)
 
-    def _no_event(self, topic: int, offset: int, found: MalformedEvent | PathsFound, at_ms: int) -> bool:
-        """Refuse a malformed event, or count which paths of a mapping a record has. Returns whether it is no event at all.
-
-        A record that a mapping leaves out is only counted.
-        """
+    def _no_event(self, topic: int, offset: int, found: MalformedEvent) -> None:
+        """Refuse a malformed event. One that its reader leaves out is only counted, by its reason."""
         self.timed -= 1
-        if type(found) is PathsFound:
-            self.state.path_counts.add(topic, found, at_ms)
-            return True
         if found.reason == IGNORED:
             self.counts["ignored", topic] += 1
             self.state.unknown_names.add(IGNORED, found.detail)
-            return False
+            return
         self.refusals.add(topic, offset, found.reason, found.detail)
         if found.unknown_type is not None:
             self.state.unknown_names.add(TYPE, found.unknown_type)
-        return False
 
     def _unknown_action(self, session: Session, event: Feedback, topic: int) -> None:
         """Count feedback whose action has no grade. It extends its session, and is otherwise unused."""

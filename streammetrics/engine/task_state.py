@@ -15,7 +15,6 @@ import msgspec
 from streammetrics.engine.input_progress import InputProgress, ProgressState
 from streammetrics.engine.label_index import LabelIndex, LabelState
 from streammetrics.engine.list_labels import ListLabels
-from streammetrics.engine.path_counts import PathCounts, StoredPath
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.unknown_names import UnknownNames
@@ -60,7 +59,6 @@ class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):
     unique_users: UniqueUserState
     users_sampled: list[tuple[int, str]]
     unknown_names: list[tuple[str, str, int]]
-    paths: list[StoredPath]
 
     @property
     def signature(self) -> Signature:
@@ -110,7 +108,6 @@ class TaskState:
         "list_labels",
         "on_final",
         "panes",
-        "path_counts",
         "progress",
         "sessions",
         "tables",
@@ -143,7 +140,6 @@ class TaskState:
         )
         self.user_sample = UserSample()
         self.unknown_names = UnknownNames()
-        self.path_counts = PathCounts()
 
         # What is counted of lists. To add a table: its module, and its lines here and in `restore`. No owner refers to the task,
         # so that a task that is given up frees its memory at once: cycles are collected rarely.
@@ -180,7 +176,6 @@ class TaskState:
         self.unique_users.restore(stored.unique_users, newest, rows.get(UNIQUE_USERS, NOTHING), older.get(UNIQUE_USERS, ()))
         self.user_sample.restore(stored.users_sampled)
         self.unknown_names.restore(stored.unknown_names)
-        self.path_counts.restore(stored.paths)
         self.feedback_days.restore(rows.get(FEEDBACK_DAYS, NOTHING))
         is_switched, experiments = fit_of(stored.signature, self._signature) == "switched", rows.get(EXPERIMENTS, NOTHING)
         if is_switched:
@@ -218,7 +213,6 @@ class TaskState:
                 unique_users=self.unique_users.stored(),
                 users_sampled=self.user_sample.stored(),
                 unknown_names=self.unknown_names.stored(),
-                paths=self.path_counts.stored(),
             )
         )
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.malformed import without_traceback
-from streammetrics.events.model import RecordPart
-
-PartT = TypeVar("PartT", bound=RecordPart)
+from streammetrics.events.model import Decoder, Event
 
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -32,7 +30,7 @@ def elements_of(value: bytes | None) -> list[bytes] | None:
     return elements if any(element.startswith(b"{") for element in elements) else None
 
 
-def decoded_batch(elements: Sequence[bytes], decode: Callable[[bytes | None], Sequence[PartT]]) -> list[PartT]:
+def decoded_batch(elements: Sequence[bytes], decode: Decoder) -> list[Event | MalformedEvent]:
     """Return what a decoder finds in each element. A malformed element says which one it is.
 
     >>> decoded_batch([b"{}"], lambda value: (MalformedEvent("empty", "nothing"),))[0].detail
@@ -41,7 +39,7 @@ def decoded_batch(elements: Sequence[bytes], decode: Callable[[bytes | None], Se
     return [part for number, element in enumerate(elements, 1) for part in numbered(decode(element), number, len(elements))]
 
 
-def numbered(parts: Sequence[PartT], number: int, count: int) -> Sequence[PartT]:
+def numbered(parts: Sequence[Event | MalformedEvent], number: int, count: int) -> Sequence[Event | MalformedEvent]:
     """Return the parts of an event. Malformed ones say which event of their record it is."""
     if not any(type(part) is MalformedEvent for part in parts):
         return parts

@@ -20,7 +20,7 @@ from streammetrics.events.unknown_names import NULL_NOTE
 POSITION_MAX: Final = 2**63 - 1
 """Greatest position of an item. Stored state packs positions as signed 64-bit integers."""
 
-OTHER_EVENTS: Final = 'send other events to another topic, or leave them out by a mapping with kind = "ignore"'
+OTHER_EVENTS: Final = "send other events to another topic, or write a reader that yields ignore(…) for them"
 """What to do about events of another type."""
 
 Value = TypeVar("Value")
@@ -120,18 +120,13 @@ def read_object(name: str, raw: msgspec.Raw, reason: str) -> dict[str, msgspec.R
 def read_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
     """Read an id: a string of 1 … id_chars_max characters without control characters.
 
-    Numbers are rejected, unless `numeric_ids` is on.
+    Numbers are rejected, unless `numeric_ids` is on: the decimal text of a whole number is then the id.
     """
     if limits.numeric_ids:
-        return read_numeric_id(name, raw, limits)
+        rule = f"{name} must be a string or a whole number"
+        found = _decoded(_text_or_whole, raw, "bad_id", rule, "send ids as strings or whole numbers")
+        return _sized_id(name, str(found), raw, limits)
     return _sized_id(name, _decoded(_string, raw, "bad_id", f"{name} must be a string", _id_advice(raw)), raw, limits)
-
-
-def read_numeric_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
-    """Read an id that may also be a whole number. Its decimal text is the id."""
-    rule = f"{name} must be a string or a whole number"
-    found = _decoded(_text_or_whole, raw, "bad_id", rule, "send ids as strings or whole numbers")
-    return _sized_id(name, str(found), raw, limits)
 
 
 def _sized_id(name: str, text: str, raw: msgspec.Raw, limits: EventLimits) -> str:
@@ -175,7 +170,7 @@ class UsableLabels(NamedTuple):
 
 
 def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
-    """Read an object experiment -> variant. A null variant means that the list is not in that experiment, and has a note.
+    """Read an object experiment -> variant: the first experiments_max by name. A null variant means that the list is not in it.
 
     Feature flags and client libraries often give an index or a boolean: it is read as its JSON text, and counted.
 
@@ -183,7 +178,7 @@ def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabe
     UsableLabels(labels=(('checkout', 'true'), ('ranker', '1')), notes=('variant_as_text', 'variant_as_text'))
     """
     raws = _labels_object(raw)
-    found = usable_experiments(raws, limits)
+    found = _first_labels(*_usable(raws, limits, of_variants=True), limits.experiments_max, "too_many_experiments")
     notes = null_notes([name for name, variant in (raws or {}).items() if is_text(variant, b"null")], limits)
     return UsableLabels(found.labels, found.notes + notes) if notes else found
 
@@ -197,19 +192,9 @@ def null_notes(experiments: Iterable[str], limits: EventLimits) -> tuple[str, ..
     return tuple(NULL_NOTE + name for name in sorted(experiments)[: limits.experiments_max])
 
 
-def usable_experiments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
-    """Return the variants that can be used; at most experiments_max, the first ones by name. None: the labels are not an object."""
-    return _first_labels(*_usable(raws, limits, of_variants=True), limits.experiments_max, "too_many_experiments")
-
-
 def read_segments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabels:
-    """Read an object segment -> value. An empty or null value equals an absent one."""
-    return usable_segments(_labels_object(raw), limits)
-
-
-def usable_segments(raws: Mapping[str, msgspec.Raw] | None, limits: EventLimits) -> UsableLabels:
-    """Return the segment values that can be used; at most segments_max, the first ones by name. None: the labels are not an object."""
-    return _first_labels(*_usable(raws, limits, of_variants=False), limits.segments_max, "too_many_segments")
+    """Read an object segment -> value: the first segments_max by name. An empty or null value equals an absent one."""
+    return _first_labels(*_usable(_labels_object(raw), limits, of_variants=False), limits.segments_max, "too_many_segments")
 
 
 def _first_labels(labels: Labels, notes: list[str], most: int, reason: str) -> UsableLabels:

@@ -96,19 +96,6 @@ def are_ascending(positions: Sequence[Any]) -> bool:
     return all(map(lt, positions, islice(positions, 1, None)))
 
 
-def moved(places: tuple[int, ...], by: int, limits: EventLimits) -> tuple[int, ...]:
-    """Return the places of a page, after the items of earlier pages. Raises MalformedEvent (bad_position) for places beyond the limit.
-
-    >>> moved((0, 1), 10, EventLimits())
-    (10, 11)
-    """
-    most = POSITION_MAX if limits.first_place is None else limits.items_max - 1
-    if by < 0 or by + max(places, default=0) > most:
-        rule = f"the items of a page must have places in 0 … {most}, after those of earlier pages"
-        raise malformed("bad_position", rule, str(by), "correct the start of the page, or raise events.items_max")
-    return tuple([by + place for place in places])
-
-
 def place_of(position: int, limits: EventLimits) -> int:
     """Return the place of a position, from 0, if positions are places; otherwise the position. Raises MalformedEvent (bad_position).
 

@@ -42,9 +42,9 @@ def printable(value: bytes) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in value.decode(errors="replace"))
 
 
-def excerpt(got: bytes | str | msgspec.Raw) -> str:
-    """Return up to SHOWN_CHARS_MAX characters of a value for one log line. Unprintable characters are replaced."""
-    start = got if isinstance(got, str) else bytes(memoryview(got)[: 4 * (SHOWN_CHARS_MAX + 1)])
+def excerpt(got: bytes | str | msgspec.Raw, chars_max: int = SHOWN_CHARS_MAX) -> str:
+    """Return the first characters of a value for one log line. Unprintable characters are replaced."""
+    start = got if isinstance(got, str) else bytes(memoryview(got)[: 4 * (chars_max + 1)])
     text = start if isinstance(start, str) else start.decode(errors="replace")
-    printable = "".join(char if char.isprintable() else "\ufffd" for char in text[:SHOWN_CHARS_MAX])
-    return printable + ("…" if len(text) > SHOWN_CHARS_MAX else "")
+    printable = "".join(char if char.isprintable() else "\ufffd" for char in text[:chars_max])
+    return printable + ("…" if len(text) > chars_max else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final, NamedTuple, TypeAlias, final, get_args
+from typing import Annotated, Final, TypeAlias, final, get_args
 
 import msgspec
 from msgspec import Meta
@@ -78,33 +78,8 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
     ts: int
 
 
-class WatchedPath(NamedTuple):
-    """An optional path of a mapping, such as ("mapping 1", "experiments.ranker", "context.ab.ranker").
-
-    `format` is the format that the mapping ships with. It is empty for a mapping of the settings.
-    """
-
-    mapping: str
-    field: str
-    path: str
-    format: str = ""
-
-
-@final
-class PathsFound(msgspec.Struct, frozen=True, gc=False):
-    """Which optional paths of a mapping have a value in a record. It follows the record's events and is no event itself.
-
-    An absent path has the nearest path that a record has, or an empty text.
-    """
-
-    mapping: str
-    found: tuple[WatchedPath, ...]
-    absent: tuple[tuple[WatchedPath, str], ...]
-
-
-RecordPart: TypeAlias = Event | MalformedEvent | PathsFound
-"""What a decoder finds in a record. Only decoders that watch paths give notes of them."""
-PartsDecoder: TypeAlias = Callable[[bytes | None], Sequence[RecordPart]]
+Decoder: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
+"""Decodes one record into its events and its malformed parts, in their order. It never raises for bad bytes."""
 
 
 class EventLimits(msgspec.Struct, frozen=True):

@@ -29,7 +29,6 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
-from streammetrics.events.advice.recognize import explained
 from streammetrics.events.batches import decoded_batch, elements_of
 from streammetrics.events.fields import Fields
 from streammetrics.events.items import Item, ranked
@@ -40,6 +39,8 @@ from streammetrics.events.native_parser import typed_decoder
 
 KINDS: Final = ("impression", "feedback", "exposure")
 """The types of native events. The last one is read only if exposures are on."""
+WITHOUT_TYPE: Final = "type is required and must not be null"
+WRITE_A_READER: Final = "write a reader: streammetrics config --reader"
 ADVICE_WITHOUT_EXPOSURES: Final = f"{fields.OTHER_EVENTS}; for exposures, set exposures.enabled = true"
 
 
@@ -64,10 +65,17 @@ def native_decoder(limits: EventLimits, *, of_reader: bool = False) -> Callable[
         except MalformedEvent as error:
             if error.reason == "bad_json" and (elements := elements_of(value)) is not None:
                 return decoded_batch(elements, decode)
-            return (without_traceback(error) if of_reader else explained(without_traceback(error), value, "native"),)
+            return (without_traceback(error if of_reader else _advised(error)),)
 
     decode = typed_decoder(limits, explain)
     return decode
+
+
+def _advised(error: MalformedEvent) -> MalformedEvent:
+    """Return the error of a record. One that is no native event at all says how others are read."""
+    if not error.detail.startswith(WITHOUT_TYPE):
+        return error
+    return MalformedEvent(error.reason, f"this is no native event: type is missing; {WRITE_A_READER}")
 
 
 def read_event(value: bytes, limits: EventLimits) -> Event:

@@ -1,13 +1,9 @@
-"""The typed parser of the native schema: it takes whole events in every valid form, and leaves all others to the explainer in `native`.
-
-The parser of mappings could read native events, too. It would take 1.5 times as long for a list and 1.8 times for a feedback, so this
-one stays.
-"""
+"""The typed parser of the native schema: it takes whole events in every valid form, and leaves all others to the explainer in `native`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,13 +14,11 @@ from streammetrics.events.items import Item, ranked
 from streammetrics.events.json_text import BACKSLASH, DELETE, FLAT_BYTES_MAX, has_control, is_shallow, may_hold_control, too_deep
 from streammetrics.events.label_cache import ABSENT, LabelSets, as_sent
 from streammetrics.events.malformed import NOT_ACCEPTED
-from streammetrics.events.model import Event, EventLimits, Exposure, Feedback, Impression, Time
+from streammetrics.events.model import Decoder, Event, EventLimits, Exposure, Feedback, Impression, Time
 
 IdT = TypeVar("IdT", bound=str)
 ItemsT = TypeVar("ItemsT")
 LabelT = TypeVar("LabelT", bound=str)
-
-Decode: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent]]
 
 
 class _Impression(Struct, Generic[IdT, ItemsT], tag="impression", tag_field="type", gc=False):
@@ -59,7 +53,7 @@ class _Exposure(Struct, Generic[IdT, LabelT], tag="exposure", tag_field="type", 
     variant: LabelT
 
 
-def typed_decoder(limits: EventLimits, explain: Decode) -> Decode:
+def typed_decoder(limits: EventLimits, explain: Decoder) -> Decoder:
     """Return a decoder by the typed parser, with `explain` for what it does not take.
 
     Items that are objects need another parser, which is used from the first to the last list of them: senders rarely change their form.

@@ -16,7 +16,7 @@ OutcomeKind: TypeAlias = Literal["read", "malformed", "refused", "feedback", "un
     refused     it is valid, but its time or a limit excludes it; it counts in no metric
     feedback    it is feedback: matched, repeated, or with an unknown action
     unmatched   it is feedback that belongs to no list
-    marked      it is used, shares the id of a used list, or is ignored by a mapping, and is counted for that reason
+    marked      it is used, shares the id of a used list, or is ignored by its reader, and is counted for that reason
     label       it is a list that is used without one of its labels; counted once per label, or per list with folded groups
 """
 
@@ -40,8 +40,6 @@ _MALFORMED = (
     "oversized",
     "reader",
     "bad_json",
-    "bad_encoding",
-    "unknown_schema",
     "bad_type",
     "missing_field",
     "bad_id",
@@ -62,7 +60,7 @@ _LABELS = (
     "too_many_groups",
 )
 IGNORED: Final = "ignored"
-"""The outcome of a record that a mapping or a reader leaves out."""
+"""The outcome of a record that a reader leaves out."""
 OUTCOMES: Final = (
     Outcome("events", "read", "events"),
     *(Outcome(name, "malformed", is_dead_lettered=True) for name in _MALFORMED),

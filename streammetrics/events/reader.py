@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.batches import numbered
 from streammetrics.events.malformed import excerpt, malformed, without_traceback
-from streammetrics.events.model import Event, EventLimits
-from streammetrics.events.native_parser import Decode
+from streammetrics.events.model import Decoder, Event, EventLimits
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.reader_events import event_converter
 from streammetrics.events.record import NO_REASON, Ignored, Later, Record
@@ -25,10 +24,13 @@ Reader: TypeAlias = Callable[[Record], Iterable[Any]]
 EVENTS_MAX: Final = 100_000
 """Events of one record. A reader that never ends would fill the memory."""
 
+ERROR_CHARS_MAX: Final = 200
+"""Characters of an error of a reader that are shown."""
+
 _NOTHING: Final = (MalformedEvent(IGNORED, NO_REASON),)
 
 
-def reader_decoder(read: Reader, native: Decode, limits: EventLimits, topic: str = "", file: str = "") -> Decode:
+def reader_decoder(read: Reader, native: Decoder, limits: EventLimits, topic: str = "", file: str = "") -> Decoder:
     """Return a decoder that reads the records of a topic with `read`. `native` decodes the native schema under the same limits.
 
     `file` is the path of the reader's file: its lines are named in errors. The decoder raises nothing but `Later`.
@@ -96,5 +98,5 @@ def _raised(error: BaseException, file: str, value: bytes) -> MalformedEvent:
             line = step.tb_lineno
         step = step.tb_next
     where = f", {file.rpartition('/')[2]}:{line}" if line else ""
-    what = excerpt(f"{type(error).__name__}: {error}")
+    what = excerpt(f"{type(error).__name__}: {error}", ERROR_CHARS_MAX)
     return malformed("reader", f"{what}{where}", value, "correct the reader, or let it yield ignore(…)")

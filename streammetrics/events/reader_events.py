@@ -21,8 +21,7 @@ from streammetrics.events import fields
 from streammetrics.events.items import Item, columns_of, in_rank_order
 from streammetrics.events.label_cache import LabelCache, LabelSet, LabelSets
 from streammetrics.events.malformed import NOT_ACCEPTED, malformed, without_traceback
-from streammetrics.events.model import TS_MAX, Event, EventLimits, Feedback, Impression
-from streammetrics.events.native_parser import Decode
+from streammetrics.events.model import TS_MAX, Decoder, Event, EventLimits, Feedback, Impression
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -31,7 +30,7 @@ _labels_json = msgspec.json.Encoder().encode
 _event_json = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def event_converter(limits: EventLimits, native: Decode) -> Callable[[dict[str, Any]], Event | MalformedEvent]:
+def event_converter(limits: EventLimits, native: Decoder) -> Callable[[dict[str, Any]], Event | MalformedEvent]:
     """Return a function from a dict to its event, or to the refusal of the native schema.
 
     >>> from streammetrics.events.native import native_decoder
@@ -66,7 +65,7 @@ def event_converter(limits: EventLimits, native: Decode) -> Callable[[dict[str, 
             items, positions, teams = in_rank_order(items, positions or (None,) * len(items), teams, bool(sent.fragment), limits)
         return Impression(list_id, user_id, sent.ts, items, labels[0], labels[1], positions, teams, labels[2])
 
-    def convert(event: dict[str, Any]) -> Event | MalformedEvent:
+    def convert(event: dict[str, Any], may_have_numbers: bool = limits.numeric_ids) -> Event | MalformedEvent:
         try:
             if type(event["ts"]) is not int:
                 event = {**event, "ts": _usual_time(event["ts"])}
@@ -80,14 +79,31 @@ def event_converter(limits: EventLimits, native: Decode) -> Callable[[dict[str, 
             elif kind == "impression" and type(event["items"]) in _ARRAYS:
                 return list_of(_convert(event, list_type))
         except (*NOT_ACCEPTED, LookupError, TypeError):
-            pass
-        return _by_json(event, native)
+            if may_have_numbers:
+                return convert(_with_text_ids(event), False)
+        return by_json(event, native)
 
     return convert
 
 
+_IDS: Final = ("user_id", "impression_id", "item_id")
 _ARRAYS: Final = (list, tuple)
 """Types that have an order. A set has none."""
+
+
+def _with_text_ids(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event with the decimal text of ids that are whole numbers."""
+    texts: dict[str, Any] = {name: str(event[name]) for name in _IDS if type(event.get(name)) is int}
+    items: Any = event.get("items")
+    if type(items) in _ARRAYS:
+        texts["items"] = [_item_with_text_id(item) for item in items]
+    return {**event, **texts} if texts else event
+
+
+def _item_with_text_id(item: Any) -> Any:
+    if type(item) is int:
+        return str(item)
+    return {**item, "id": str(item["id"])} if type(item) is dict and type(item.get("id")) is int else item
 
 
 def _types(limits: EventLimits) -> tuple[type[Struct], type[Struct]]:
@@ -122,7 +138,7 @@ def _generic(kind: Any) -> Any:
     return kind
 
 
-def _by_json(event: dict[str, Any], native: Decode) -> Event | MalformedEvent:
+def by_json(event: dict[str, Any], native: Decoder) -> Event | MalformedEvent:
     """Return an event in an unusual form, or why it is refused: the native decoder reads its JSON."""
     try:
         return native(_event_json(_plain(event, "")))[0]

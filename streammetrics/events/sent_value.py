@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypeAlias
 
-ToJson: TypeAlias = Callable[[bytes], bytes]
-"""Returns the JSON text of an encoded record. Raises MalformedEvent for bytes that do not fit the schema."""
 Headers: TypeAlias = Mapping[str, bytes | None]
 """A record's headers by name. Of several headers with one name, the last counts."""
 
@@ -28,18 +26,16 @@ class SentValue(bytes):
     headers: Headers = NO_HEADERS
     key: bytes | None = None
     timestamp_ms: int = -1
-    to_json: ToJson | None = None
 
     @classmethod
     def of(
         cls,
         value: bytes,
         headers: Headers = NO_HEADERS,
-        to_json: ToJson | None = None,
         *,
         key: bytes | None = None,
         timestamp_ms: int = -1,
     ) -> SentValue:
         sent = cls(value)
-        sent.headers, sent.to_json, sent.key, sent.timestamp_ms = headers, to_json, key, timestamp_ms
+        sent.headers, sent.key, sent.timestamp_ms = headers, key, timestamp_ms
         return sent

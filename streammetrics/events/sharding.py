@@ -1,7 +1,7 @@
 """Splits events by user, for processes that share the work of one input. Pure.
 
 Each process decodes every record, because any event may move the time of its input. It keeps the events of its own users whole. Of the
-others only user and time are left. Malformed records and notes of paths belong to the first process.
+others only user and time are left. Malformed records belong to the first process.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import TypeAlias
 from zlib import crc32
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events.model import Elsewhere, Event, PathsFound, RecordPart
+from streammetrics.events.model import Decoder, Elsewhere, Event
 
-RecordDecoder: TypeAlias = Callable[[bytes | None], Sequence[RecordPart | Elsewhere]]
+RecordDecoder: TypeAlias = Callable[[bytes | None], Sequence[Event | MalformedEvent | Elsewhere]]
 """A decoder of whole events, or one for a part of the users."""
-_Decode: TypeAlias = Callable[[bytes | None], Sequence[RecordPart]]
 
 
-def of_shard(decode: _Decode, shard: int, shards: int) -> RecordDecoder:
+def of_shard(decode: Decoder, shard: int, shards: int) -> RecordDecoder:
     """Return a decoder for one of `shards` processes, numbered from 0.
 
     >>> from streammetrics.events import Feedback
@@ -32,10 +31,10 @@ def of_shard(decode: _Decode, shard: int, shards: int) -> RecordDecoder:
     def of_event(event: Event) -> Event | Elsewhere:
         return event if crc32(event.user_id.encode()) % shards == shard else Elsewhere(event.user_id, event.ts)
 
-    def read(value: bytes | None) -> Sequence[RecordPart | Elsewhere]:
-        found: list[RecordPart | Elsewhere] = []
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent | Elsewhere]:
+        found: list[Event | MalformedEvent | Elsewhere] = []
         for event in decode(value):
-            if isinstance(event, MalformedEvent | PathsFound):
+            if isinstance(event, MalformedEvent):
                 if is_first:
                     found.append(event)
             else:

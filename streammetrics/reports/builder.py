@@ -17,7 +17,6 @@ from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER, final_bound
-from streammetrics.events.model import WatchedPath
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
@@ -26,7 +25,6 @@ from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
-from streammetrics.reports.path_counts import merge_paths
 from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.unknown_names import merge_names
@@ -50,8 +48,7 @@ class ReportBuilder:
 
     `signature` is the engine's. State of other rules is rejected with StateError, because its columns differ. If experiments are on in
     some tasks and off in others, or here, windows are shown but experiments are not. `known_names` has the known names by kind (see
-    `events.unknown_names`), to suggest one for an unknown name. `known_paths` are the optional paths of the mappings. `verdict_wait` is how
-    long a first verdict takes.
+    `events.unknown_names`), to suggest one for an unknown name. `verdict_wait` is how long a first verdict takes.
     """
 
     def __init__(
@@ -63,10 +60,9 @@ class ReportBuilder:
         experiments: ExperimentView | None = None,
         known_names: Mapping[str, Sequence[str]] = MappingProxyType({}),
         *,
-        known_paths: Collection[WatchedPath] = (),
         verdict_wait: FirstVerdictWait | None = None,
     ) -> None:
-        self._known_names, self._known_paths, self._verdict_wait = known_names, frozenset(known_paths), verdict_wait
+        self._known_names, self._verdict_wait = known_names, verdict_wait
         self.layout = layout
         self.signature = signature
         self.rules = rules
@@ -184,9 +180,6 @@ class ReportBuilder:
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
             has_lists=bool(self.aggregator.starts()),
-            paths=merge_paths(
-                ((control.topics[topic], path, row) for control in controls for topic, path, row in control.paths), self._known_paths
-            ),
             unknown_names=tuple(each for each in names if each.kind != IGNORED),
             ignored=tuple(each for each in names if each.kind == IGNORED),
         )

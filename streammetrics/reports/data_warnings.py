@@ -5,7 +5,6 @@ The stream and samples of it (`samples`) share them, so each takes plain counts.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.events.unknown_names import ACTION, TYPE
-from streammetrics.reports.text import counted, fit, isolated
+from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.time_text import second_text, span_text
 from streammetrics.reports.unknown_names import UnknownName
 
@@ -207,10 +206,10 @@ def list_id_warnings(topics: Mapping[str, Mapping[str, int]], example: str = "")
 
     >>> print(*list_id_warnings({"shop": {"events": 90, "list_id_reused": 7}}))
     7 lists of shop have the id of another list, but other items, so they count for nothing, nor does feedback on their items. Yield an \
-impression_id of its own for each list, such as f"{search}/{page}". For pages of one list set page_start, or events.ubi_page_start.
+impression_id of its own for each list, such as f"{search}/{page}". Pages of one list go on counting positions.
     >>> print(*list_id_warnings({"shop": {"events": 90, "place_conflict": 1}}))
-    1 list of shop has two items that claim one place, so its ranks are not what users saw. If pages begin at the first place again, set \
-page_start, or events.ubi_page_start.
+    1 list of shop has two items that claim one place, so its ranks are not what users saw. If pages begin at the first place again, let \
+a reader add the start of the page to each position.
     """
     for topic, counts in topics.items():
         few, of_topic = CONFLICT_SHARE_MAX * counts.get("events", 0), isolated(topic)
@@ -222,11 +221,11 @@ page_start, or events.ubi_page_start.
                 f" nothing, nor does feedback on {'its' if reused == 1 else 'their'} items"
             )
             fix = 'yield an impression_id of its own for each list, such as f"{search}/{page}"'
-            yield DataWarning(f"list ids {topic}", text, f"{fix}. For pages of one list set page_start, or events.ubi_page_start")
+            yield DataWarning(f"list ids {topic}", text, f"{fix}. Pages of one list go on counting positions")
         if taken > few:
             have, its = ("has", "its") if taken == 1 else ("have", "their")
             text = f"{counted(taken, 'list')} of {of_topic} {have} two items that claim one place, so {its} ranks are not what users saw"
-            fix = "if pages begin at the first place again, set page_start, or events.ubi_page_start"
+            fix = "if pages begin at the first place again, let a reader add the start of the page to each position"
             yield DataWarning(f"places {topic}", text, fix)
 
 
@@ -251,7 +250,7 @@ def no_list_warnings(counts: Mapping[str, int], names: Sequence[UnknownName], re
     """Yield one if many events came and none is a list.
 
     >>> print(*no_list_warnings({"events": 4}, [UnknownName("action", "view", 3, "impression")], 0, ended=True))
-    None of 4 events is a list. If events with the action view show items, set events.ubi_exposure = "view".
+    None of 4 events is a list. If events with the action view show items, let a reader yield them as lists.
     """
     events = counts.get("events", 0) - refused - counts.get("ignored", 0)
     if events < (1 if ended else FEEDBACK_MIN):
@@ -259,7 +258,7 @@ def no_list_warnings(counts: Mapping[str, int], names: Sequence[UnknownName], re
     shows = next((each.name for each in names if each.kind == ACTION and each.meant == SHOWS), None)
     fix = "let the inputs hold the lists that users saw, too"
     if shows is not None:
-        fix = f"if events with the action {isolated(shows)} show items, set events.ubi_exposure = {json.dumps(fit(shows))}"
+        fix = f"if events with the action {isolated(shows)} show items, let a reader yield them as lists"
     yield DataWarning("no lists", f"None of {counted(events, 'event')} is a list", fix)
 
 

@@ -11,28 +11,20 @@ from streammetrics.reports.report import Report, counts_by_reason, refused_count
 from streammetrics.reports.text import counted, fit
 
 NAMES_MAX: Final = 5
-EXAMPLES: Final = {
-    "native": (
-        '{"type":"impression","impression_id":"r-81","user_id":"u7","ts":1732183200123,"items":["a","b","c"],'
-        '"experiments":{"ranker-v7":"treatment"}}',
-        '{"type":"feedback","user_id":"u7","ts":1732183231877,"impression_id":"r-81","item_id":"b","action":"click"}',
-    ),
-    "ubi": (
-        '{"action_name":"impression","query_id":"r-81","client_id":"u7","timestamp":"2024-11-21T10:00:00Z",'
-        '"event_attributes":{"object":{"object_id":"b"},"position":{"ordinal":1}}}',
-        '{"action_name":"click","query_id":"r-81","client_id":"u7","timestamp":"2024-11-21T10:00:31Z",'
-        '"event_attributes":{"object":{"object_id":"b"}}}',
-    ),
-}
-"""A list and a feedback, as records of a topic, by `events.format`. Other formats have their own records."""
+EXAMPLES: Final = (
+    '{"type":"impression","impression_id":"r-81","user_id":"u7","ts":1732183200123,"items":["a","b","c"],'
+    '"experiments":{"ranker-v7":"treatment"}}',
+    '{"type":"feedback","user_id":"u7","ts":1732183231877,"impression_id":"r-81","item_id":"b","action":"click"}',
+)
+"""A list and a feedback, as native records of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstEvents:
-    """The topics and the format of the events that are waited for. `verdict` is None without experiments."""
+    """The topics of the events that are waited for, and whether a reader reads them. `verdict` is None without experiments."""
 
     topics: tuple[str, ...]
-    form: str
+    has_reader: bool = False
     verdict: FirstVerdictWait | None = None
 
     def awaited(self, report: Report) -> tuple[str, ...]:
@@ -54,9 +46,9 @@ class FirstEvents:
 
     def advice(self) -> tuple[str, ...]:
         """Say what a record looks like: a sentence, then example records, one a line."""
-        if self.form not in EXAMPLES:
-            return (f"Records are read with events.format = {self.form}. `streammetrics decode TOPIC` shows what yours become.",)
-        return ("Send one JSON object per record, with the user id as the Kafka key. A list, and a click on it:", *EXAMPLES[self.form])
+        if self.has_reader:
+            return ("Records are read by events.reader. `streammetrics decode TOPIC` shows what yours become.",)
+        return ("Send one JSON object per record, with the user id as the Kafka key. A list, and a click on it:", *EXAMPLES)
 
     def _missing(self, report: Report) -> str:
         names = self.awaited(report)

@@ -21,7 +21,6 @@ from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.late_events import LateInput, SortedInput
 from streammetrics.reports.outlook import with_outlook
-from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.report import InputPosition, Report, Total, counts_by_reason, refused_counts
 from streammetrics.reports.unknown_names import UnknownName
 from streammetrics.reports.user_partitions import UserPartitions
@@ -116,7 +115,6 @@ class ReportState(Published, frozen=True):
     windows_withheld: Count
     unknown_names: tuple[UnknownName, ...]
     ignored: tuple[UnknownName, ...]
-    paths: tuple[PathCount, ...]
     user_partitions: UserPartitions | None
     awaited: tuple[Awaited, ...]
 
@@ -176,7 +174,6 @@ def report_state(report: Report) -> ReportState:
         windows_withheld=report.withheld,
         unknown_names=report.unknown_names,
         ignored=report.ignored,
-        paths=report.paths,
         user_partitions=report.user_partitions,
         awaited=tuple(each.shown() for each in report.awaited),
     )

@@ -38,7 +38,6 @@ from streammetrics.reports.experiment_warnings import (
     user_warnings,
 )
 from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
-from streammetrics.reports.path_counts import PathCount
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.text import isolated
 from streammetrics.reports.time_text import span_text
@@ -131,8 +130,6 @@ class Report:
     """The reasons for which readers left records out, most frequent first."""
     awaited: tuple[AwaitedVerdict, ...] = ()
     """The experiments that have live lists and no verdict yet."""
-    paths: tuple[PathCount, ...] = ()
-    """The optional paths of mappings, with the records that have a value."""
     recent: RecentLists | None = None
     """Exact sums of the final lists of experiments on the last day; None without experiments. They are not part of the JSON."""
     late_inputs: tuple[LateInput, ...] = ()
@@ -159,7 +156,6 @@ class Report:
             *late_warnings(self.late_inputs),
             *seconds_warnings((f"events of {isolated(each.topic)}", each.known_ms) for each in self.inputs),
             *self._time_warnings(topics),
-            *(DataWarning(f"path {path.topic} {path.watched}", text) for path in self.paths if (text := path.sentence(ended=self.ended))),
             *([] if self.user_partitions is None else self.user_partitions.warnings()),
             *self._window_warnings(),
             *refused_warnings({topic: (own["events"], refused_counts(own)) for topic, own in topics.items()}),

@@ -43,6 +43,27 @@ class ReaderSource:
         return f"{self.function}:{hashlib.sha256(self.content).hexdigest()[:12]}"
 
 
+class CarriedReader(str):
+    """The name of a reader together with its source."""
+
+    source: ReaderSource
+
+
+def with_sources(settings: Settings) -> Settings:
+    """Return settings whose readers bring their sources, for processes on other machines. Raises ConfigError."""
+
+    def carried(where: str) -> str:
+        if where == NATIVE:
+            return where
+        name = CarriedReader(where)
+        name.source = _source(where)
+        return name
+
+    given = settings.events.reader
+    reader = carried(given) if isinstance(given, str) else {topic: carried(where) for topic, where in given.items()}
+    return settings.model_copy(update={"events": settings.events.model_copy(update={"reader": reader})})
+
+
 def shipped_readers() -> list[str]:
     """Return the names of the readers that ship with the package."""
     folder = Path(__file__).parent.parent / "readers"
@@ -70,6 +91,8 @@ def load_reader(source: ReaderSource) -> Reader:
 
 
 def _source(where: str) -> ReaderSource:
+    if isinstance(where, CarriedReader):
+        return where.source
     place, _, function = where.rpartition(":")
     if not place:
         if where not in shipped_readers():

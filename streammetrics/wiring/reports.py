@@ -9,18 +9,13 @@ from typing import Any
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.events.mappings.presets import preset_rules
-from streammetrics.events.mappings.rules import PRESETS, parse_mappings
-from streammetrics.events.mappings.watch import Shipped, watched_paths
-from streammetrics.events.model import WatchedPath
 from streammetrics.events.native import KINDS
-from streammetrics.events.ubi_rules import watched_rules
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.windows.panes import WindowRules
-from streammetrics.wiring.decoders import decoding_settings, ubi_settings, used_segments
+from streammetrics.wiring.decoders import decoding_settings
 
 
 def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
@@ -42,21 +37,10 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
             experiments.patience_ms,
             _credit_actions(engine),
         )
-    lists = (settings.events.ubi_exposure,) if settings.events.format == "ubi" else ()  # here the name of an action makes an event a list
-    known = {ACTION: (*engine.rules.grades.table, *lists), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
+    known = {ACTION: (*engine.rules.grades.table,), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
     shown = result_settings(settings, engine)
     wait = first_verdict_wait(settings)
-    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, known_paths=known_paths(settings), verdict_wait=wait)
-
-
-def known_paths(settings: Settings) -> frozenset[WatchedPath]:
-    """Return the optional paths of the mappings of the settings, and of the formats that they use."""
-    rules, events = parse_mappings(settings.events.mappings), settings.events
-    formats = {events.format, *[own.format for own in events.topics.values()], *[rule.kind for rule in rules]}
-    segments = used_segments(settings)
-    shipped = [(rule, Shipped(name, segments)) for name in PRESETS if name in formats for rule in preset_rules(name)]
-    shipped += [(rule, Shipped("ubi", segments)) for rule in watched_rules(ubi_settings(settings)) if "ubi" in formats]
-    return frozenset(path for rule, owner in [*[(rule, None) for rule in rules], *shipped] for path in watched_paths(rule, owner))
+    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, verdict_wait=wait)
 
 
 def _credit_actions(engine: Engine) -> tuple[str, ...]:

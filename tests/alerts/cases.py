@@ -715,7 +715,7 @@ WORKER = "worker:9464"
 STORE_UP, STORE_UP_WORKER = one("streammetrics_store_up"), one("streammetrics_store_up", instance=WORKER)
 SOURCE_UP = one("streammetrics_source_up", instance=WORKER)
 RESULTS_FAILED = one("streammetrics_results_total", status="failed")
-REGISTRY_UP = one("streammetrics_registry_up", instance=WORKER)
+READERS_UP = one("streammetrics_readers_up", instance=WORKER)
 WATERMARK = one("streammetrics_tasks_watermark_timestamp_seconds")
 LAG_SECONDS = one("streammetrics_lag_seconds", instance=WORKER, topic="impressions", partition="0")
 WRITTEN = one("streammetrics_commits_total", instance=WORKER, status="written")
@@ -946,19 +946,19 @@ PIPELINE = (
     Case("StreammetricsRedisDown", "no longer, ten minutes after it came back", {STORE_UP: "0+0x9 1+0x30"}, "21m"),
     Case("StreammetricsKafkaDown", "not for a change of leaders", {SOURCE_UP: "1+0x3 0 0 1+0x9"}, "5m"),
     Case(
-        "StreammetricsRegistryDown",
+        "StreammetricsReaderWaits",
         "for the workers whose inputs wait",
-        {REGISTRY_UP: "0+0x9"},
+        {READERS_UP: "0+0x9"},
         "2m",
         (
             fired(
                 "critical",
-                "Workers of streammetrics wait for the schema registry: 1",
-                "Inputs with a schema that is not known yet are paused. Nothing is lost. Affected: worker:9464.",
+                "Inputs of streammetrics wait for their reader on workers: 1",
+                "Their next record cannot be read yet, so they are paused. Nothing is lost. Affected: worker:9464.",
             ),
         ),
     ),
-    Case("StreammetricsRegistryDown", "not for a restart of the registry", {REGISTRY_UP: "1+0x3 0 0 1+0x9"}, "5m"),
+    Case("StreammetricsReaderWaits", "not for a restart of a registry", {READERS_UP: "1+0x3 0 0 1+0x9"}, "5m"),
     Case(
         "StreammetricsResultsFailing",
         "for a topic that takes no records",

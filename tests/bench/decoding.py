@@ -1,4 +1,4 @@
-"""The cost of decoding mapped events, next to native events of the same content. Both decoders must give equal events.
+"""The cost of decoding records through a reader, next to native events of the same content. Both decoders must give equal events.
 
 Run it alone: `python -m tests.bench.decoding`.
 """
@@ -10,41 +10,50 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from streammetrics.events import EventLimits, decoder, topic_decoder
-from streammetrics.events.mappings.rules import PRESETS, parse_mappings
+from streammetrics.events import EventLimits, native_decoder
+from streammetrics.events.reader import reader_decoder
+from streammetrics.readers import Record
 from tests.bench.parts import WrongAnswerError
-from tests.events.mappings.samples import RECORDS
 
 ROUNDS, EVENTS = 7, 20_000
 LIMITS = EventLimits()
 ITEMS = [f"item-{number:05}" for number in range(12)]
 OBJECTS = [{"id": item, "position": place} for place, item in enumerate(ITEMS)]
-SHARED = {"user_id": "user.id", "ts": "time", "impression_id": "list"}
-LABELS = {"experiments": {"ranker-v7": "ab.ranker"}, "segments": {"surface": "surface"}}
-RULES = [
-    {"kind": "impression", "when": {"event": "results"}, **SHARED, "items": "results", **LABELS},
-    {
-        "kind": "impression",
-        "when": {"event": "objects"},
-        **SHARED,
-        "items": "objects",
-        "item_id": "id",
-        "item_position": "position",
-        **LABELS,
-    },
-    {"kind": "feedback", "when": {"event": ["click", "watch"]}, **SHARED, "item_id": "item", "action": "event", "value": "seconds"},
-    {"kind": "ignore"},
-]
 NATIVE: dict[str, Any] = {"impression_id": "r-8134567", "user_id": "u7123456", "ts": 1732183200123}
 NATIVE_LIST = NATIVE | {"type": "impression", "experiments": {"ranker-v7": "treatment"}, "segments": {"surface": "home"}}
 NATIVE_FEEDBACK = NATIVE | {"type": "feedback", "item_id": ITEMS[3], "action": "watch", "value": 48.0}
-MAPPED: dict[str, Any] = {"list": "r-8134567", "user": {"id": "u7123456"}, "time": 1732183200123}
-MAPPED_LIST = MAPPED | {"ab": {"ranker": "treatment"}, "surface": "home"}
+OWN: dict[str, Any] = {"list": "r-8134567", "user": {"id": "u7123456"}, "time": 1732183200123}
+OWN_LIST = OWN | {"ab": {"ranker": "treatment"}, "surface": "home"}
 CASES = {
-    "list of texts": (NATIVE_LIST | {"items": ITEMS}, MAPPED_LIST | {"event": "results", "results": ITEMS}),
-    "list of objects": (NATIVE_LIST | {"items": OBJECTS}, MAPPED_LIST | {"event": "objects", "objects": OBJECTS}),
-    "feedback": (NATIVE_FEEDBACK, MAPPED | {"event": "watch", "item": ITEMS[3], "seconds": 48.0}),
+    "list of texts": (NATIVE_LIST | {"items": ITEMS}, OWN_LIST | {"event": "results", "results": ITEMS}),
+    "list of objects": (NATIVE_LIST | {"items": OBJECTS}, OWN_LIST | {"event": "results", "results": OBJECTS}),
+    "feedback": (NATIVE_FEEDBACK, OWN | {"event": "watch", "item": ITEMS[3], "seconds": 48.0}),
 }
+
+
+def read(record: Record) -> Iterator[dict[str, Any]]:
+    """Read the records of the cases."""
+    event = record.json()
+    if event["event"] == "results":
+        yield {
+            "type": "impression",
+            "impression_id": event["list"],
+            "user_id": event["user"]["id"],
+            "ts": event["time"],
+            "items": event["results"],
+            "experiments": {"ranker-v7": event["ab"]["ranker"]},
+            "segments": {"surface": event["surface"]},
+        }
+    else:
+        yield {
+            "type": "feedback",
+            "impression_id": event["list"],
+            "user_id": event["user"]["id"],
+            "ts": event["time"],
+            "item_id": event["item"],
+            "action": event["event"],
+            "value": event["seconds"],
+        }
 
 
 class DecodeCost(NamedTuple):
@@ -52,29 +61,23 @@ class DecodeCost(NamedTuple):
 
     name: str
     native: float
-    mapped: float
+    read: float
 
     def ratio(self) -> float:
-        return self.mapped / self.native
+        return self.read / self.native
 
 
 def costs() -> list[DecodeCost]:
     """Measure every case. Raises WrongAnswerError if the events differ."""
-    native, mapped = decoder("native", LIMITS), topic_decoder("events", "native", parse_mappings(RULES), LIMITS)
+    native = native_decoder(LIMITS)
+    reader = reader_decoder(read, native_decoder(LIMITS, of_reader=True), LIMITS)
     found = []
     for name, (one, other) in CASES.items():
-        sent, sent_mapped = _sent(one), _sent(other)
-        if list(native(sent)) != list(mapped(sent_mapped)):
+        sent, sent_otherwise = _sent(one), _sent(other)
+        if list(native(sent)) != list(reader(sent_otherwise)):
             raise WrongAnswerError(f"{name}: the events differ")
-        found.append(DecodeCost(name, cost_of(native, sent), cost_of(mapped, sent_mapped)))
+        found.append(DecodeCost(name, cost_of(native, sent), cost_of(reader, sent_otherwise)))
     return found
-
-
-def preset_costs() -> Iterator[tuple[str, list[float]]]:
-    """Yield the cost (us) of each ordinary record of each preset; see `tests.events.mappings.samples`."""
-    for preset in PRESETS:
-        decode = decoder(preset, EventLimits(exposures=True))
-        yield preset, [cost_of(decode, _sent(record)) for record in RECORDS[preset]]
 
 
 def _sent(event: dict[str, Any]) -> bytes:
@@ -94,6 +97,4 @@ def cost_of(decode: Callable[[bytes], object], value: bytes) -> float:
 
 if __name__ == "__main__":
     for each in costs():
-        print(f"{each.name:16} native {each.native:5.2f} us   mapped {each.mapped:5.2f} us   {each.ratio():4.2f} times")
-    for name, each_cost in preset_costs():
-        print(f"{name:16}", *(f"{cost:5.2f} us" for cost in each_cost))
+        print(f"{each.name:16} native {each.native:5.2f} us   read {each.read:5.2f} us   {each.ratio():4.2f} times")

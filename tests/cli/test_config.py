@@ -33,7 +33,7 @@ def test_the_short_reference_has_the_settings_that_people_change_each_with_when(
     loaded = load(path, {}, {})
     assert loaded.settings == Settings()
     assert {name for name, origin in loaded.origins.items() if origin != "default"} == set(COMMON)
-    assert printed.count("When to change it: ") == len(COMMON) == 30
+    assert printed.count("When to change it: ") == len(COMMON) == 28
 
 
 def test_the_minimal_settings_are_among_those_that_people_change() -> None:
@@ -49,4 +49,4 @@ def test_all_goes_with_the_reference_only() -> None:
 def test_one_of_the_two_must_be_chosen() -> None:
     done = called("config")
     assert done.returncode == 2
-    assert "choose --minimal or --reference" in done.stderr
+    assert "choose --minimal, --reader or --reference" in done.stderr

@@ -15,7 +15,9 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
-from streammetrics.wiring.decoders import build_decoder, build_watched_decoder
+from streammetrics.events.reader import reader_decoder
+from streammetrics.events.record import ignore
+from streammetrics.wiring.decoders import build_decoder
 
 NOW_MS = 1_732_183_200_000
 SETTINGS = Settings()
@@ -32,7 +34,7 @@ def clicked(action: str = "click", ts: int = NOW_MS) -> bytes:
 
 def found_in(values: Iterable[bytes | None], settings: Settings = SETTINGS, record_ts: int | None = None) -> list[DoctorFinding]:
     records = [RecentRecord(0, offset, NOW_MS if record_ts is None else record_ts, b"u", value) for offset, value in enumerate(values)]
-    return list(record_findings(decoded_topic("shown", records, build_watched_decoder(settings)), settings, NOW_MS))
+    return list(record_findings(decoded_topic("shown", records, build_decoder(settings)), settings, NOW_MS))
 
 
 def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
@@ -40,17 +42,11 @@ def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
 
 
 class TestForm:
-    def test_records_of_an_unknown_form_are_not_the_fault_of_their_sender(self) -> None:
-        (found,) = found_in([b'{"who":"u","what":"seen"}'] * 3)
-        assert found.fix == "these are not native events: `streammetrics decode shown --suggest` proposes mappings, or set events.format"
-
-    def test_a_path_without_a_value_is_a_warning_with_the_nearest_name(self) -> None:
-        mapping = {"kind": "feedback", "user_id": "user_id", "ts": "ts", "item_id": "item_id", "action": "action", "value": "values"}
-        settings = Settings.model_validate({"events": {"mappings": [mapping]}})
-        sent = json.dumps({"user_id": "u", "ts": NOW_MS, "item_id": "a", "action": "click", "value": 2}).encode()
-        findings = [each for each in found_in([sent, sent], settings) if each.level == "warn"]
-        problem = "topic shown: mapping 1: value (values) has no value in any of 2 records"
-        assert findings == [DoctorFinding("warn", problem, "did you mean value?")]
+    def test_records_that_are_no_events_ask_for_a_reader(self) -> None:
+        (found,) = found_in([b'{"who":"u","what":"seen"}'] * 20)
+        assert found.level == "fail"
+        assert found.text.startswith("topic shown: 20 of 20 recent records are refused (missing_field 20)")
+        assert found.fix.endswith("this is no native event: type is missing; write a reader: streammetrics config --reader")
 
     def test_usable_records_are_counted_by_kind(self) -> None:
         findings = found_in([shown(), shown(), clicked()])
@@ -60,34 +56,17 @@ class TestForm:
     def test_a_topic_without_records_is_no_problem(self) -> None:
         assert found_in([]) == [("ok", "topic shown: no records yet, so its data was not checked", "")]
 
-    @pytest.mark.parametrize(
-        ("value", "looks_like", "fix"),
-        [
-            (b"\x00\x00\x00\x00\x02\x06abc\x02\x04r1", "Confluent-framed record with schema id 2", "set registry.url"),
-            (json.dumps({"specversion": "1.0", "data": {}}).encode(), "CloudEvents envelopes", 'events.envelope = "cloudevents"'),
-            ('{"type":'.encode("utf-16"), "UTF-16", "iconv"),
-            (json.dumps({"action_name": "click", "client_id": "c"}).encode(), "OpenSearch UBI events", 'events.format = "ubi"'),
-        ],
-    )
-    def test_records_of_another_form_are_a_failure_that_names_the_form(self, value: bytes, looks_like: str, fix: str) -> None:
-        [finding] = found_in([value] * 20)
-        assert finding.level == "fail"
-        assert finding.text.startswith("topic shown: 20 of 20 recent records are refused (")
-        assert looks_like in finding.text
-        assert fix in finding.fix
-
     def test_a_few_refused_records_are_a_warning_with_the_first_place_and_reason(self) -> None:
         findings = found_in([shown(), clicked(), b'{"type":"impression","user_id":7}'])
         assert [finding.level for finding in findings] == ["warn", "ok", "ok"]
         assert "1 of 3 recent records is refused (" in findings[0].text
         assert "partition 0 offset 2: " in findings[0].fix
 
-    def test_records_without_any_event_are_a_failure(self) -> None:
-        settings = Settings.model_validate({"events": {"format": "ubi"}})
-        queries = [
-            json.dumps({"query_id": f"q{number}", "client_id": "c", "timestamp": NOW_MS, "user_query": "x"}).encode() for number in range(3)
-        ]
-        assert problems(found_in(queries, settings))[0][0] == "fail"
+    def test_records_that_their_reader_ignores_are_a_failure(self) -> None:
+        decode = reader_decoder(lambda record: [ignore("page")], DECODE, SETTINGS.event_limits)
+        records = [RecentRecord(0, offset, NOW_MS, b"u", b"{}") for offset in range(3)]
+        (found,) = record_findings(decoded_topic("shown", records, decode), SETTINGS, NOW_MS)
+        assert (found.level, found.text) == ("fail", "topic shown: none of 3 recent records holds an event")
 
 
 class TestActions:

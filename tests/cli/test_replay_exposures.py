@@ -22,9 +22,8 @@ CONFIG = """
 [exposures]
 enabled = true
 experiments = ["ranker"]
-[events.topics.flags]
-format = "otel"
-envelope = "otlp"
+[events.reader]
+flags = "opentelemetry"
 """
 
 
@@ -151,7 +150,7 @@ def test_a_late_exposure_is_refused_and_its_lists_have_no_variant(tmp_path: Path
     done = called("simulate", "--out", path, "--exposures", "--minutes", 20, "--rate", 4, "--lates", 0.1)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in path.read_text().splitlines()]
-    report, _ = replayed(tmp_path, path, "--set", "exposures.enabled=true")
+    report, _ = replayed(tmp_path, path, "--set", "exposures.enabled=true", "--order", "log")
     counts = report["counters"]
     assert counts["exposure"] < sum(event["type"] == "exposure" for event in events)
     assert 0 < counts["list_unexposed"] < 0.2 * counts["list_exposed"]

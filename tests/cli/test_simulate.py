@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from streammetrics.cli.main import main
 from streammetrics.cli.process.signals import SIGNALS
 from streammetrics.cli.simulate.plan import FILE_START_MS
-from streammetrics.events import EventLimits, MalformedEvent, decoder
+from streammetrics.events import EventLimits, MalformedEvent, native_decoder
 from tests.servers.process import wait_until
 from tests.support.command_line import called, started, streammetrics
 
@@ -79,7 +79,7 @@ def test_minutes_limit_the_event_time_and_events_the_records(tmp_path: Path) -> 
 
 
 def test_faults_have_the_given_rates(tmp_path: Path) -> None:
-    decode = decoder("native", EventLimits())
+    decode = native_decoder(EventLimits())
     content = simulated(tmp_path / "a", "--events", "5000", "--malformed", "0.1", "--duplicates", "0.1", "--disorder-ms", "0")
     malformed = sum(isinstance(event, MalformedEvent) for line in content.split(b"\n")[:-1] for event in decode(line))
     assert 350 < malformed < 550

@@ -185,7 +185,7 @@ def test_a_file_that_is_not_toml_is_rejected_with_place_and_fix(tmp_path, conten
         (f"[join]\ngap_ms = {TOO_LONG}", "join.gap_ms"),
         ("[join]\ngap_ms = -9_223_372_036_854_775_809", "join.gap_ms"),
         (f"[kafka]\nstart = {TOO_LONG}", "kafka.start"),
-        (f"[events]\nformat = {TOO_LONG}", "events.format"),
+        (f"[events]\nreader = {TOO_LONG}", "events.reader"),
         (f"[windows]\nwindows = [60_000, {TOO_LONG}]", "windows.windows"),
         (f"[metrics]\ncutoffs = [{TOO_LONG}]", "metrics.cutoffs"),
         (f"[metrics]\nrelevant_grade = {TOO_LONG}", "metrics.relevant_grade"),

@@ -13,7 +13,6 @@ from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
-from streammetrics.events.mappings.explainer import IGNORED_RECORD
 from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer, TallyLayout
 from streammetrics.sessions.rules import JoinRules
@@ -142,11 +141,13 @@ def test_malformed_and_future_events_do_not_count_as_timed() -> None:
 def test_ignored_records_are_counted_and_neither_refused_nor_timed() -> None:
     engine = Engine(EngineRules(topics=("i",), grades=GRADES), LAYOUT)
     state = engine.open(None)
-    batch = Batch(0, [(0, -1, IGNORED_RECORD), (1, -1, IGNORED_RECORD)], 2)
+    batch = Batch(0, [(number, -1, (MalformedEvent("ignored", f"page {number % 30}"),)) for number in range(40)], 40)
     engine.take(state, engine.needs(state, batch), {})
     result = engine.step(state, batch)
     assert (result.refused, result.timed) == ([], 0)
-    assert dict(state.progress.counts) == {("events", 0): 2, ("ignored", 0): 2}
+    assert dict(state.progress.counts) == {("events", 0): 40, ("ignored", 0): 40}
+    reasons = {name: count for kind, name, count in state.unknown_names.stored() if kind == "ignored"}
+    assert (len(reasons), reasons["page 0"], reasons["page 19"], reasons[""]) == (21, 2, 1, 10)
 
 
 def test_events_of_a_calm_input_show_that_it_goes_on_and_wrong_clocks_do_not() -> None:

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import EventLimits, Impression, native_decoder, topic_decoder, ubi_decoder
-from streammetrics.events.mappings.rules import parse_mappings
+from streammetrics.events import EventLimits, Impression, native_decoder
 from streammetrics.events.native import read_event
+from streammetrics.events.reader import reader_decoder
 
 NOON = 1772366400000
 PLACES = EventLimits(first_place=1, items_max=20)
-MAPPING = {"kind": "impression", "user_id": "user", "ts": "time", "impression_id": "id", "items": "shown", "item_id": "sku"}
 
 
 def native(items: list[Any], limits: EventLimits = PLACES, **more: Any) -> Impression | MalformedEvent:
@@ -27,9 +26,9 @@ def native(items: list[Any], limits: EventLimits = PLACES, **more: Any) -> Impre
     return found
 
 
-def mapped(items: list[Any], limits: EventLimits = PLACES) -> Impression | MalformedEvent:
-    record = {"user": "u", "time": NOON, "id": "p2", "shown": [{"sku": item["id"], "place": item["position"]} for item in items]}
-    (found,) = topic_decoder("t", "native", parse_mappings([MAPPING | {"item_position": "place"}]), limits)(json.dumps(record).encode())
+def yielded(items: list[Any], limits: EventLimits = PLACES) -> Impression | MalformedEvent:
+    event = {"type": "impression", "impression_id": "p2", "user_id": "u", "ts": NOON, "items": items}
+    (found,) = reader_decoder(lambda record: [event], native_decoder(limits, of_reader=True), limits)(b"{}")
     assert isinstance(found, Impression | MalformedEvent)
     return found
 
@@ -38,7 +37,7 @@ def at(*places: int) -> list[dict[str, Any]]:
     return [{"id": f"i{place}", "position": place} for place in places]
 
 
-@pytest.mark.parametrize("read", [native, mapped])
+@pytest.mark.parametrize("read", [native, yielded])
 def test_empty_places_are_kept(read: Any) -> None:
     assert read(at(11, 12, 13)).items == ("",) * 10 + ("i11", "i12", "i13")
     assert read(at(3, 1)).items == ("i1", "", "i3")
@@ -47,7 +46,7 @@ def test_empty_places_are_kept(read: Any) -> None:
     assert read(at()).items == ()
 
 
-@pytest.mark.parametrize("read", [native, mapped])
+@pytest.mark.parametrize("read", [native, yielded])
 @pytest.mark.parametrize("position", [0, 21])
 def test_a_position_that_is_no_place_is_refused(read: Any, position: int) -> None:
     found = read(at(position))
@@ -71,20 +70,6 @@ def test_positions_of_fragments_begin_at_0() -> None:
     found = native(at(11, 13), fragment=True)
     assert isinstance(found, Impression)
     assert (found.items, found.positions) == (("i11", "i13"), (10, 12))
-
-
-@pytest.mark.parametrize(("first", "positions"), [(1, (10,)), (0, (11,)), (None, (11,))])
-def test_ubi_ordinals_are_places(first: int | None, positions: tuple[int, ...]) -> None:
-    attributes = {"object": {"object_id": "a"}, "position": {"ordinal": 11}}
-    document = {"action_name": "impression", "client_id": "u", "query_id": "q", "timestamp": NOON, "event_attributes": attributes}
-    for value in (document, document | {"client_id": 7}):  # read by the typed parser, and by the explainer
-        (found,) = ubi_decoder(EventLimits(first_place=first))(json.dumps(value).encode())
-        assert isinstance(found, Impression)
-        assert (found.items, found.positions) == (("a",), positions)
-    attributes["position"] = {"ordinal": 5_000}
-    (refused,) = ubi_decoder(EventLimits(first_place=1))(json.dumps(document).encode())
-    assert isinstance(refused, MalformedEvent)
-    assert refused.reason == "bad_position"
 
 
 @given(st.lists(st.integers(0, 22), max_size=4), st.booleans(), st.sampled_from([None, 0, 1]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, Feedback, native_decoder
-from streammetrics.events.model import Elsewhere, PathsFound
+from streammetrics.events.model import Elsewhere
 from streammetrics.events.sharding import of_shard
 
 decode = native_decoder(EventLimits())
@@ -29,8 +29,3 @@ def test_the_first_process_has_all_malformed_records() -> None:
     found = [of_shard(decode, shard, 3)(b"{") for shard in range(3)]
     assert [len(events) for events in found] == [1, 0, 0]
     assert isinstance(found[0][0], MalformedEvent)
-
-
-def test_notes_of_paths_belong_to_the_first_process() -> None:
-    note = PathsFound("lists", (), ())
-    assert [of_shard(lambda value: (note,), shard, 2)(b"") for shard in (0, 1)] == [[note], []]

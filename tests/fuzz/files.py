@@ -1,4 +1,4 @@
-"""Files of every form, most of them damaged, through the readers of a replay and the decoders of two formats."""
+"""Files of every form, most of them damaged, through the file layer of a replay, and the decoders of native events and of a reader."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from streammetrics.config import Settings
 from streammetrics.connectors.files import FileSource
 from streammetrics.connectors.source import Input
 from streammetrics.errors import ConfigError, SourceError
-from streammetrics.events.model import PartsDecoder
-from streammetrics.wiring.decoders import build_watched_decoder, is_mapped
+from streammetrics.events import Decoder
+from streammetrics.wiring.decoders import build_decoder, has_reader
 from tests.bench.parts import WrongAnswerError
 from tests.connectors.file_formats.forms import FORMS, PACKINGS, combinations
 from tests.fuzz.laws import Outcomes, only_explainers
 from tests.fuzz.mutations import damaged
-from tests.fuzz.topics import NATIVE_FIELDS, Event, events
+from tests.fuzz.topics import ROWS, Event, events
 
 EVENTS: Final = 60
 
@@ -32,7 +32,9 @@ class Files:
         stream = events(random)
         sent: list[Event] = [next(stream) for _ in range(EVENTS)]
         self._contents = {pair: PACKINGS[pair[1]](FORMS[pair[0]](sent)) for pair in combinations()}
-        self._decoders = [_decoders(each) for each in (Settings(), Settings.model_validate({"events": {"mappings": NATIVE_FIELDS}}))]
+        (folder / "rows.py").write_text(ROWS)
+        by_rows = Settings.model_validate({"events": {"reader": f"{folder}/rows.py:read"}})
+        self._decoders = [_decoders(settings) for settings in (Settings(), by_rows)]
 
     def check(self, records: int) -> None:
         """Read files until so many records came of them. Raises WrongAnswerError, and whatever is no refusal of a file."""
@@ -46,7 +48,7 @@ class Files:
                 if changed == content and number != EVENTS:
                     raise WrongAnswerError(f"{form} in {packing}: {number} of {EVENTS} records of a file without damage were read")
 
-    def _read(self, form: str, content: bytes, decode: PartsDecoder, has_texts: bool) -> int:
+    def _read(self, form: str, content: bytes, decode: Decoder, has_texts: bool) -> int:
         """Return how many records a file has."""
         self.path.write_bytes(content)
         source = FileSource([str(self.path)], has_texts=lambda path: has_texts)
@@ -68,8 +70,8 @@ class Files:
         return len(numbers)
 
 
-def _decoders(settings: Settings) -> tuple[PartsDecoder, PartsDecoder, bool]:
+def _decoders(settings: Settings) -> tuple[Decoder, Decoder, bool]:
     """Return the decoder of files, the same by explainers alone, and whether the cells of CSV stay texts."""
     with only_explainers():
-        explain = build_watched_decoder(settings)
-    return build_watched_decoder(settings), explain, is_mapped(settings, "")
+        explain = build_decoder(settings)
+    return build_decoder(settings), explain, has_reader(settings, "")

@@ -8,20 +8,18 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import native
-from streammetrics.events.mappings import decoder as mapped
-from streammetrics.events.mappings.typed import NotTypedError
-from streammetrics.events.model import PartsDecoder, PathsFound, RecordPart
+from streammetrics.events import Decoder, Event, native, reader
+from streammetrics.events.reader_events import by_json
 from tests.bench.parts import WrongAnswerError
 
 
 @contextmanager
 def only_explainers() -> Iterator[None]:
-    """Let decoders that are built in the block read every record with their explainer, and none with a typed parser."""
+    """Let decoders that are built in the block read every record with the explainer, and none with a typed parser."""
 
     with (
         patch.object(native, "typed_decoder", lambda limits, explain: explain),
-        patch.object(mapped, "typed_decoder", side_effect=NotTypedError),
+        patch.object(reader, "event_converter", lambda limits, native: lambda event: by_json(event, native)),
     ):
         yield
 
@@ -38,15 +36,14 @@ class Outcomes:
     def total(self) -> int:
         return sum(sum(found.values()) for found in self.records.values())
 
-    def checked(self, form: str, parse: PartsDecoder, explain: PartsDecoder) -> PartsDecoder:
+    def checked(self, form: str, parse: Decoder, explain: Decoder) -> Decoder:
         """Return a decoder that counts what it returns. It raises WrongAnswerError where parser and explainer differ."""
 
-        def decode(value: bytes | None) -> Sequence[RecordPart]:
+        def decode(value: bytes | None) -> Sequence[Event | MalformedEvent]:
             found = parse(value)
             if str(list(found)) != str(list(explain(value))):
                 raise WrongAnswerError(f"{form}: the parser finds {found}, and the explainer {explain(value)}, in {value!r}")
-            parts = [part for part in found if type(part) is not PathsFound]
-            names = [part.reason if type(part) is MalformedEvent else "read" for part in parts]
+            names = [part.reason if type(part) is MalformedEvent else "read" for part in found]
             self.parts.update(names)
             self.records[form][names[0] if len(set(names)) == 1 else "several" if names else "nothing"] += 1
             return found

@@ -79,4 +79,4 @@ def damaged_record(random: Random, value: bytes, other: bytes) -> bytes | None:
     headers = dict(value.headers)
     if headers and random.random() < 0.2:
         headers[random.choice(list(headers))] = random.choice((None, b"", random.randbytes(8), bytes(7) + b"\x07"))
-    return SentValue.of(content, headers)
+    return SentValue.of(content, headers, key=value.key)

@@ -7,20 +7,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Final, cast
+from typing import Final
 
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.memory import MemoryStore
-from streammetrics.connectors.registry.client import RegistryClient, UnknownSchemaError
-from streammetrics.connectors.registry.schemas import Schemas
-from streammetrics.connectors.registry.source import SchemaSource
 from streammetrics.connectors.source import Input, InputRecord, PollResult, SourceHealth
-from streammetrics.events.encodings.frames import SchemaRef
-from streammetrics.events.encodings.schema_text import SchemaText
-from streammetrics.events.model import PartsDecoder
+from streammetrics.events import Decoder
 from streammetrics.events.outcomes import IGNORED, MALFORMED, OUTCOMES
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.task_runner import TaskRunner
@@ -33,19 +27,6 @@ from tests.fuzz.laws import Outcomes, only_explainers
 from tests.fuzz.topics import Topics
 
 CHUNK: Final = 50
-
-
-class _Memory:
-    """The client of a registry in memory."""
-
-    def __init__(self, schemas: Mapping[str, SchemaText]) -> None:
-        self.schemas = schemas
-        self.settings = SimpleNamespace(place="memory", id_kind="schema_id")
-
-    def fetch(self, ref: SchemaRef) -> SchemaText:
-        if ref.id not in self.schemas:
-            raise UnknownSchemaError
-        return self.schemas[ref.id]
 
 
 class _Logs:
@@ -113,8 +94,7 @@ def check_records(outcomes: Outcomes, folder: Path, count: int, seed: int) -> Co
     settings, before = topics.settings(random), outcomes.total
     decoders, letters, status = _decoders(settings, outcomes), _Letters(), ProcessStatus()
     streams = {topic: topics.records(topic, Random(f"{seed} {topic}")) for topic in topics.own}
-    logs = _Logs(list(topics.own), lambda topic, size: list(islice(streams[topic], size)), count)
-    source = SchemaSource(logs, Schemas(cast(RegistryClient, _Memory(topics.schemas)), check_json=True), _without_schema(topics))
+    source = _Logs(list(topics.own), lambda topic, size: list(islice(streams[topic], size)), count)
     store, engine, parts = MemoryStore(), build_engine(settings, settings.kafka.topics), Counter(outcomes.parts)
     worker = Worker(
         TaskRunner(
@@ -144,14 +124,10 @@ def check_records(outcomes: Outcomes, folder: Path, count: int, seed: int) -> Co
     return counts
 
 
-def _decoders(settings: Settings, outcomes: Outcomes) -> dict[str, PartsDecoder]:
+def _decoders(settings: Settings, outcomes: Outcomes) -> dict[str, Decoder]:
     with only_explainers():
         explain = build_topic_decoders(settings, settings.kafka.topics)
     return {topic: outcomes.checked(topic, decode, explain[topic]) for topic, decode in build_topic_decoders(settings, explain).items()}
-
-
-def _without_schema(topics: Topics) -> list[str]:
-    return [topic for topic, own in topics.own.items() if "schema_file" not in own]
 
 
 def _check(counts: Counter[str], decoded: Counter[str], letters: Counter[str]) -> None:

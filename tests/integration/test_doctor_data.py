@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -89,31 +88,6 @@ def test_only_recent_records_are_read(kafka_broker: KafkaBroker, redis_url: str,
     assert code == 0, output
     assert f"topic {topic_name}-shown: 100 of 100 recent records usable: 100 lists" in output
     assert f"topic {topic_name}-clicked: no records yet" in output
-
-
-def test_avro_behind_a_schema_registry_is_named_and_fails(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
-        for number in range(200):
-            producer.send(shown, b"\x00\x00\x00\x00\x02\x06abc\x02\x04r%d" % number, key=b"u%d" % number)
-            producer.send(clicked, b"\x00\x00\x00\x00\x03\x06abd\x02\x04r%d" % number, key=b"u%d" % number)
-
-    code, output = examined(kafka_broker, redis_url, topic_name, send)
-    assert code == 1, output
-    for topic in ("shown", "clicked"):
-        [line] = [line for line in problem_lines(output) if f"topic {topic_name}-{topic}:" in line]
-        assert "Confluent-framed record" in line
-        assert "recent records are refused" in line
-
-
-def test_an_envelope_is_named(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
-    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
-        event = {"type": "impression", "impression_id": "r", "user_id": "u", "ts": now_ms(), "items": ["a"]}
-        for _ in range(30):
-            producer.send(shown, json.dumps({"schema": {}, "payload": event}).encode(), key=b"u")
-
-    code, output = examined(kafka_broker, redis_url, topic_name, send)
-    assert code == 1, output
-    assert "Kafka Connect envelopes" in output
 
 
 def test_a_few_malformed_records_are_a_warning(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:

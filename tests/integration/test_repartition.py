@@ -6,17 +6,18 @@ import json
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
 from streammetrics.connectors.kafka.partitioner import partition_of
+from streammetrics.events.model import Feedback
 from tests.servers.kafka import KafkaBroker, places_of
 from tests.servers.process import wait_until
-from tests.servers.registry import SchemaRegistry
 from tests.support.command_line import started, streammetrics
-from tests.support.registry import AVRO_FEEDBACK, FEEDBACK, OfficialSerializers
+from tests.support.native_json import native_json
 
 START_MS = 1_700_000_000_000
 
@@ -107,23 +108,33 @@ def test_every_record_is_copied_once_to_the_partition_of_its_user(kafka_broker: 
     assert [copy.key for copy in copies if copy.value == b"no event"] == [b"its own key"]
 
 
-def test_records_are_read_as_run_reads_them_by_registry_and_mappings(
-    kafka_broker: KafkaBroker, producer: Any, topics: list[str], schema_registry: SchemaRegistry
-) -> None:
-    serializers, mapped = OfficialSerializers(schema_registry, topics[0]), json.dumps({"who": "u2", "at": START_MS, "sku": "a"}).encode()
-    encoded = serializers.avro(AVRO_FEEDBACK, FEEDBACK)
-    producer.send(topics[0], value=encoded)
-    producer.send(topics[1], value=mapped)
+READER = """
+def read(record):
+    event = record.json()
+    for user in event["who"].split():
+        yield {"type": "feedback", "user_id": user, "ts": %d, "item_id": event["sku"], "action": record.key.decode()}
+"""
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Path:
+    (tmp_path / "reader.py").write_text(READER % START_MS)
+    return tmp_path / "reader.py"
+
+
+def test_records_are_read_as_run_reads_them_by_readers(kafka_broker: KafkaBroker, producer: Any, topics: list[str], reader: Path) -> None:
+    native, own = native_json(Feedback("u1", START_MS, "a", "click")), json.dumps({"who": "u2", "sku": "a"}).encode()
+    producer.send(topics[0], value=native)
+    producer.send(topics[1], value=own, key=b"click")
     producer.send(topics[1], value=b'{"page":1}', key=b"kept")
     producer.flush()
-    click = {"kind": "feedback", "when": {"sku": {"present": True}}, "user_id": "who", "ts": "at", "item_id": "sku"}
-    mappings = [click | {"name": "clicks", "topics": [topics[1]], "action": {"value": "click"}}, {"kind": "ignore", "topics": [topics[1]]}]
-    options = ["--set", f"registry.url={schema_registry.url}", "--set", f"events.mappings={json.dumps(mappings)}"]
-    done = streammetrics(*words(kafka_broker, topics, *options, "--until-caught-up"))
-    assert done.returncode == 0, done.stderr
-    assert f'in clicks, set topics = ["{topics[1]}-by-user"]' in done.stderr
+    readers = {topics[0]: "native", topics[1]: f"{reader}:read"}
+    done = streammetrics(*words(kafka_broker, topics, "--set", f"events.reader={json.dumps(readers)}", "--until-caught-up"))
+    assert done.returncode == 1, done.stderr
+    assert "1 record without a readable user kept the key that they had" in done.stderr
+    assert f"in events.reader, rename {topics[1]} to {topics[1]}-by-user" in done.stderr
     copies = {copy.value: copy.key for topic in topics for copy in read_committed(kafka_broker, f"{topic}-by-user")}
-    assert copies == {encoded: FEEDBACK["user_id"].encode(), mapped: b"u2", b'{"page":1}': b"kept"}
+    assert copies == {native: b"u1", own: b"u2", b'{"page":1}': b"kept"}
 
 
 def test_a_backlog_is_copied_in_order_of_event_time(kafka_broker: KafkaBroker, producer: Any, topics: list[str]) -> None:
@@ -163,10 +174,9 @@ def test_output_topics_with_other_partition_counts_are_rejected(kafka_broker: Ka
     assert f"({topics[0]}-by-user has 2)" in done.stderr
 
 
-def test_a_record_of_several_users_is_named(kafka_broker: KafkaBroker, producer: Any, topics: list[str]) -> None:
-    one = '{"action_name":"click","client_id":"%s","query_id":"q","timestamp":1700000000000,"event_attributes":{}}'
-    producer.send(topics[0], value="\n".join(one % user for user in ("a", "b")).encode(), partition=2)
+def test_a_record_of_several_users_is_named(kafka_broker: KafkaBroker, producer: Any, topics: list[str], reader: Path) -> None:
+    producer.send(topics[0], value=b'{"who":"a b","sku":"x"}', key=b"click", partition=2)
     producer.flush()
-    done = streammetrics(*words(kafka_broker, topics, "--until-caught-up", "--set", "events.format=ubi"))
+    done = streammetrics(*words(kafka_broker, topics, "--until-caught-up", "--set", f"events.reader={reader}:read"))
     assert done.returncode == 1
     assert f"{topics[0]}:2:0 holds events of 2 users" in done.stderr

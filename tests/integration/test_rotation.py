@@ -151,7 +151,7 @@ def test_a_worker_keeps_its_login_when_the_password_changes_and_the_next_process
             assert b"no event" in [value for _, value in pipeline.letters()]
 
 
-@pytest.mark.parametrize("section", ["kafka.sasl_password", "redis.password", "registry.password", "http.ssl_password"])
+@pytest.mark.parametrize("section", ["kafka.sasl_password", "redis.password", "http.ssl_password"])
 def test_a_password_in_a_file_is_read_once_at_the_start(tmp_path: Path, section: str) -> None:
     word, dotted = tmp_path / "word", section.split(".")
     word.write_text(FORMER + "\n")

@@ -265,13 +265,16 @@ class TestUbi:
     """Behaviour in the UBI format: item-level impressions, times so wide that they never matter, sessions closed by a quiet clock."""
 
     @pytest.mark.parametrize("case", [hand_made_case(), *real_cases()], ids=str)
-    def test_all_counts_equal_the_known_truth(self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str, case: UbiCase) -> None:
+    def test_all_counts_equal_the_known_truth(
+        self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str, tmp_path: Path, case: UbiCase
+    ) -> None:
+        (tmp_path / "reader.py").write_text(f"from streammetrics.readers import ubi\nread = ubi.reader(lists_from={case.lists_from!r})\n")
         pipeline = Pipeline(
             kafka_broker,
             redis_url,
             topic_name,
             ["ubi"],
-            events={"format": "ubi", "ubi_lists": case.lists_from, "ubi_user": "client_id"},
+            events={"reader": f"{tmp_path}/reader.py:read"},
             join={
                 "gap_ms": 120 * DAY_MS,
                 "attribution_ms": 120 * DAY_MS,

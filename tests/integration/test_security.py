@@ -47,8 +47,6 @@ SECRETS = {
     "redis.password": "redis-Word-b81d",
     "redis.sentinel_password": "redis-Sentinel-5e1c",
     "http.ssl_password": "http-Key-5a07",
-    "registry.token": "registry-Token-d3b2",
-    "registry.ssl_password": "registry-Key-61fe",
     "client.password": "client-Word-0a9d",
 }
 WORD = "http-Word-e446"
@@ -97,14 +95,14 @@ class ProtectedServers:
         }
 
     def secrets(self) -> dict[str, str]:
-        """Return every secret by its key. All secret settings are set, but URLs, and the password that excludes a token."""
+        """Return every secret by its key. All secret settings are set, but URLs."""
         found = {
             f"{section}.{leaf}": str(value)
             for section, values in self.settings.items()
             for leaf, value in values.items()
             if keys()[f"{section}.{leaf}"].is_secret and leaf != "url"
         }
-        assert set(found) == {key for key, known in keys().items() if known.is_secret and not key.endswith(".url")} - {"registry.password"}
+        assert set(found) == {key for key, known in keys().items() if known.is_secret and not key.endswith(".url")}
         return found
 
 
@@ -148,7 +146,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProtectedServers
                 "username": USER,
                 "password_hash": HASH,
             },
-            "registry": {"token": SECRETS["registry.token"], "ssl_password": SECRETS["registry.ssl_password"]},
             "client": {"username": USER, "password": SECRETS["client.password"]},
             "windows": {"segments": ["surface"]},
             "log": {"format": "json", "level": "debug"},

@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaConsumer
 
 from streammetrics.connectors.kafka.partitioner import partition_of
-from streammetrics.events import EventLimits, MalformedEvent, decoder
+from streammetrics.events import EventLimits, MalformedEvent, native_decoder
 from tests.servers.kafka import KafkaBroker, places_of
 from tests.servers.process import wait_until
 from tests.support.command_line import started, streammetrics
@@ -51,7 +51,7 @@ def test_a_burst_brings_the_same_records_as_a_file_to_the_partitions_of_their_us
     done = streammetrics("simulate", *words(kafka_broker, *topics), "--pace", "fast", *wishes)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("streammetrics: 6,000 records")
-    decode = decoder("native", EventLimits(exposures=bool(options)))
+    decode = native_decoder(EventLimits(exposures=bool(options)))
     files = [tmp_path / kind for kind in kinds]
     assert streammetrics("simulate", *(word for file in files for word in ("--out", file)), *wishes).returncode == 0
     for topic, file in zip(topics, files, strict=True):

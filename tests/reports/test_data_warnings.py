@@ -133,7 +133,7 @@ def test_events_without_any_list_are_reported(ended: bool, events: int, warned: 
 def test_events_that_may_show_items_are_named() -> None:
     names = (UnknownName("action", "view", 9, "impression"),)
     (warning,) = texts({("events", "shop"): 9, ("unknown_action", "shop"): 9}, ended=True, totals=(), unknown_names=names)
-    assert warning.endswith('If events with the action view show items, set events.ubi_exposure = "view".')
+    assert warning.endswith("If events with the action view show items, let a reader yield them as lists.")
 
 
 def test_lists_beyond_the_limits_of_labels_are_reported() -> None:

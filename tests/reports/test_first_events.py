@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from streammetrics.config import load
 from streammetrics.events import Feedback, Impression
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
@@ -14,10 +12,9 @@ from tests.support.committed_state import Pipeline, two_variants
 TOPICS = ("impressions", "feedback")
 
 
-@pytest.mark.parametrize("form", EXAMPLES)
-def test_the_examples_are_a_list_and_a_feedback_on_one_of_its_items(form: str) -> None:
-    decode = build_decoder(load(None, {}, {"events.format": form}).settings)
-    (shown,), (reaction,) = (decode(text.encode()) for text in EXAMPLES[form])
+def test_the_examples_are_a_list_and_a_feedback_on_one_of_its_items() -> None:
+    decode = build_decoder(load(None, {}, {}).settings)
+    (shown,), (reaction,) = (decode(text.encode()) for text in EXAMPLES)
     assert isinstance(shown, Impression)
     assert isinstance(reaction, Feedback)
     assert (reaction.user_id, reaction.impression_id) == (shown.user_id, shown.impression_id)
@@ -28,7 +25,7 @@ def test_the_examples_are_a_list_and_a_feedback_on_one_of_its_items(form: str) -
 def test_before_any_commit_the_topics_are_named() -> None:
     report = Pipeline().report()
     assert report.tasks_committed == 0
-    assert FirstEvents(TOPICS, "native").sentences(report) == (
+    assert FirstEvents(TOPICS).sentences(report) == (
         "Numbers appear when every task has read events. 0 of 1 tasks have committed.",
         "No events yet on impressions, feedback.",
     )
@@ -36,7 +33,7 @@ def test_before_any_commit_the_topics_are_named() -> None:
 
 def test_after_a_commit_the_inputs_without_events_are_named() -> None:
     report = Pipeline().feed("impressions", Impression("r", "u", 1_732_183_200_000, ("a",))).report()
-    assert FirstEvents(TOPICS, "native").sentences(report) == (
+    assert FirstEvents(TOPICS).sentences(report) == (
         "Numbers appear when every task has read events. 1 of 1 tasks have committed.",
         "No events yet on feedback 0.",
         "1 record so far.",
@@ -44,21 +41,21 @@ def test_after_a_commit_the_inputs_without_events_are_named() -> None:
 
 
 def test_with_numbers_nothing_is_said() -> None:
-    assert FirstEvents(TOPICS, "native").sentences(two_variants().report()) == ()
+    assert FirstEvents(TOPICS).sentences(two_variants().report()) == ()
 
 
 def test_the_time_to_the_first_verdict_is_said_if_there_can_be_one() -> None:
     report = Pipeline().report()
     wait = first_verdict_wait(load(None, {}, {}).settings)
     assert wait is not None
-    assert FirstEvents(TOPICS, "native", wait).sentences(report)[-1] == wait.sentence()
+    assert FirstEvents(TOPICS, verdict=wait).sentences(report)[-1] == wait.sentence()
     assert wait.sentence().startswith(
         "A first verdict comes 31 min to 41 min after the first lists, or later if users are few: lists are final 31 min"
     )
     assert first_verdict_wait(load(None, {}, {"experiments.enabled": "false"}).settings) is None
 
 
-def test_another_format_is_explained_by_decode() -> None:
-    (sentence,) = FirstEvents(TOPICS, "segment").advice()
-    assert "events.format = segment" in sentence
+def test_records_of_a_reader_are_explained_by_decode() -> None:
+    (sentence,) = FirstEvents(TOPICS, has_reader=True).advice()
+    assert "events.reader" in sentence
     assert "`streammetrics decode TOPIC`" in sentence

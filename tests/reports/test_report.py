@@ -70,7 +70,6 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
         "settings": {"gap_ms": 1},
         "unknown_names": [{"kind": "action", "name": "tap", "events": 23, "meant": "click"}],
         "ignored": [],
-        "paths": [],
         "rules": "by rule",
         "tasks": 2,
         "tasks_committed": 3,

@@ -96,7 +96,7 @@ def _stale(story: Story, reports: list[Report]) -> Iterator[tuple[str, HttpServe
 
 @contextmanager
 def _empty(story: Story) -> Iterator[str]:
-    views = story.views(first_events=FirstEvents(("impressions", "feedback"), "native"))
+    views = story.views(first_events=FirstEvents(("impressions", "feedback")))
     views.show(Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",))).report())
     with served(views) as base:
         yield base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from streammetrics.errors import ConfigError, MalformedEvent
 from streammetrics.events import Feedback
 from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, decoding_settings
-from streammetrics.wiring.readers import load_reader, reader_source, shipped_readers
+from streammetrics.wiring.readers import load_reader, reader_source, shipped_readers, with_sources
 from tests.support.settings import by_flags, configured
 
 READER = """
@@ -148,3 +149,14 @@ def test_every_reader_that_ships_can_be_loaded() -> None:
         source = reader_source(by_flags({"events.reader": name}).settings, "")
         assert source is not None
         assert callable(load_reader(source))
+
+
+def test_settings_for_other_machines_bring_the_source_of_their_readers(folder: Path) -> None:
+    settings = configured(folder, BY_TOPIC).settings
+    sent = pickle.dumps(with_sources(settings))
+    expected = decoding_settings(settings)
+    (folder / "reader.py").unlink()
+    received = pickle.loads(sent)
+    assert decoding_settings(received) == expected
+    assert events_of(received, "clicks", b"u7 b") == [Feedback("u7", 5, "b", "click")]
+    assert events_of(received, "lists", b"u7 b") == ["bad_json"]

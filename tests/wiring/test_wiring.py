@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from typing import Any
 
@@ -17,7 +16,6 @@ from streammetrics.enrolment.rules import StagePlan
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.json_text import iso_ms
 from streammetrics.windows.unique_users import UniqueUserRules
-from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from tests.support.settings import NAMED, by_flags, configured
 from tests.support.tables import for_each
@@ -30,12 +28,9 @@ def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
     assert rules.span("another") == (None, None)
 
 
-def test_stages_and_units_become_plans_and_their_label_is_read_from_documents(tmp_path):
+def test_stages_and_units_become_plans(tmp_path):
     halves = "shares = { c = 1, t = 1 }"
     toml = f"""
-    [events]
-    format = "ubi"
-    ubi_lists = "hit_ids"
     [experiments.named.plain]
     {halves}
     [experiments.named.ramp]
@@ -54,10 +49,6 @@ def test_stages_and_units_become_plans_and_their_label_is_read_from_documents(tm
         "mesh": StagePlan(by_list=True),
         "labelled": StagePlan((), "rollout", ("a",)),
     }
-    hits = {"query_response_hit_ids": ["i"], "timestamp": "2026-01-31T09:00:00Z", "client_id": "u", "query_id": "q"}
-    document = json.dumps({**hits, "application": "shop", "query_attributes": {"rollout": "a"}}).encode()
-    (event,) = build_decoder(settings)(document)
-    assert dict(event.segments)["rollout"] == "a"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from streammetrics.cli.common_options import configured, load_settings
 def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> None:
     """Check the configuration and print every setting with its origin. Secrets are masked.
 
-    Reports all errors together, with exit code 2. Schema files are read and compiled. Warns if the settings make more series than
+    Reports all errors together, with exit code 2. Readers are loaded. Warns if the settings make more series than
     exporter.series_max allows.
 
     \b
@@ -25,11 +25,12 @@ def check_config(config_path: Path | None, settings_given: tuple[str, ...]) -> N
     """
     from streammetrics.cli.output.standard_output import standard_output  # noqa: PLC0415
     from streammetrics.config import render_effective  # noqa: PLC0415
-    from streammetrics.wiring.encodings import missing_packages, require_encodings  # noqa: PLC0415
+    from streammetrics.wiring.decoders import build_decoder  # noqa: PLC0415
     from streammetrics.wiring.file_topics import unread_topics  # noqa: PLC0415
 
     loaded = load_settings(config_path, settings_given)
-    require_encodings(loaded.settings)
-    for warning in (*missing_packages(loaded.settings), *unread_topics(loaded.settings)):
+    for topic in loaded.settings.kafka.topics:
+        build_decoder(loaded.settings, topic)
+    for warning in unread_topics(loaded.settings):
         click.echo(f"streammetrics: warning: {warning}", err=True)
     click.echo(render_effective(loaded), file=standard_output(), nl=False)

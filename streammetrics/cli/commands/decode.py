@@ -1,21 +1,22 @@
-"""`decode`: shows what sample records of a file or a topic become under the configuration, or proposes settings for them."""
+"""`decode`: shows what sample records of a file or a topic become under the configuration, and what the sample holds."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
+from streammetrics.cli.output.sample_summary import SampleSummary
 from streammetrics.cli.output.standard_output import standard_output
-from streammetrics.cli.suggestions import SampleRecord, inner_values, suggestion_lines
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
 from streammetrics.connectors.file_formats.reader import STDIN
@@ -26,82 +27,63 @@ from streammetrics.events import Event, Exposure, Feedback
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.malformed import excerpt, printable
-from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import ACTION
-from streammetrics.reports.path_counts import counted_paths, path_sentences
 from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import merge_names
-from streammetrics.wiring.decoders import build_watched_decoder, is_mapped
+from streammetrics.wiring.decoders import build_decoder, has_reader
 from streammetrics.wiring.logs import configure_quiet_logs
-from streammetrics.wiring.registry import build_schemas
 
 ITEMS_SHOWN_MAX = 8
 _SEEMS_MANY = re.compile(r"""[\s,;|"\[\]]""")
 
 
-def decode_samples(settings: Settings, source: str, limit: int) -> bool:
-    """Print what the first records of a file, or recent ones of a topic, become. Returns False if none of them is used.
+class SampleRecord(NamedTuple):
+    """A record: its topic or file, its number or offset, and its value."""
 
-    Raises ConfigError if the source is neither a file nor a topic in kafka.topics.
+    topic: str
+    place: str
+    value: bytes | None
+
+
+def decode_samples(settings: Settings, source: str, limit: int) -> bool:
+    """Print what the first records of a file, or recent ones of a topic, become, and a summary. Returns False if none of them is used.
+
+    Raises ConfigError if the source is neither a file nor a topic in kafka.topics, and SourceError if a reader cannot read a record now.
     """
-    out, records = standard_output(), _read(settings, source, limit)
-    decoders = _decoders(settings, records)
-    counts, actions, in_seconds = Counter[str](), Counter[str](), 0
-    notes: dict[str, list[PathsFound]] = {}
+    configure_quiet_logs(settings.log.level, settings.log.format)
+    out, records, summary = standard_output(), list(_records(settings, source, limit)), SampleSummary()
+    decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
+    counts, used = Counter[str](), list[Event]()
     for record in records:
-        found, refused = decoders[record.topic](record.value), False
-        for event in found:
-            if isinstance(event, PathsFound):
-                notes.setdefault(record.topic, []).append(event)
-                continue
-            counts[_kind(event)] += 1
-            if isinstance(event, Feedback):
-                actions[event.action] += 1
-            in_seconds += not isinstance(event, MalformedEvent) and seems_seconds(event.ts)
-            click.echo(f"{record.place}: {_shown(event)}", file=out)
-            if isinstance(event, MalformedEvent) and event.reason != IGNORED:
-                refused = True
-        if refused:
-            for value in inner_values(settings, record):
-                click.echo(f"    {printable(value)}", file=out)
-        if not found:
-            counts["without an event"] += 1
-            click.echo(f"{record.place}: holds no event", file=out)
-    if in_seconds:
-        click.echo(f"the times of {counted(in_seconds, 'event')} are in 1970: ts must be in milliseconds, not seconds", file=out)
-    if (unknown := _without_grade(settings, actions)) is not None:
-        them = "it" if len(actions) == 1 else "them"
-        click.echo(f"no grade for {unknown}: name {them} in join.grades, or rename actions by a mapping", file=out)
-    for topic, own in notes.items():
-        for sentence in path_sentences(counted_paths(topic, own), ended=True):
-            click.echo(f"warning: {sentence}", file=out)
+        found = decoders[record.topic](record.value)
+        for line in _record_lines(record, found):
+            click.echo(line, file=out)
+        counts.update(map(_kind, found))
+        used += [event for event in found if not isinstance(event, MalformedEvent)]
+        summary.add(record.place, found)
+    for line in (*_warnings(settings, used), *summary.lines()):
+        click.echo(line, file=out)
     total = ", ".join(counted_kind(count, kind) for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
-    return any(counts[kind] for kind in KIND_NAMES.values())
+    return bool(used)
 
 
-def suggest_settings(settings: Settings, source: str, limit: int) -> bool:
-    """Print the settings that read these records, or mappings for them. Returns False if it is only a skeleton.
-
-    Raises like `decode_samples`.
-    """
-    out, records = standard_output(), _read(settings, source, limit)
-    lines = suggestion_lines(settings, records)
-    while True:
-        try:
-            click.echo(next(lines), file=out)
-        except StopIteration as end:
-            return bool(end.value)
+def _record_lines(record: SampleRecord, found: Sequence[Event | MalformedEvent]) -> Iterator[str]:
+    """Yield a line for each event of a record, and the record itself if something of it is refused."""
+    for event in found:
+        yield f"{record.place}: {_shown(event)}"
+    if record.value and any(_kind(event) == "refused" for event in found):
+        yield f"    {printable(record.value)}"
 
 
-def _read(settings: Settings, source: str, limit: int) -> list[SampleRecord]:
-    configure_quiet_logs(settings.log.level, settings.log.format)
-    return _with_schemas(settings, list(_records(settings, source, limit)))
-
-
-def _decoders(settings: Settings, records: Iterable[SampleRecord]) -> dict[str, PartsDecoder]:
-    return {topic: build_watched_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
+def _warnings(settings: Settings, events: Sequence[Event]) -> Iterator[str]:
+    in_seconds = sum(seems_seconds(event.ts) for event in events)
+    if in_seconds:
+        yield f"the times of {counted(in_seconds, 'event')} are in 1970: ts must be in milliseconds, not seconds"
+    actions = Counter(event.action for event in events if isinstance(event, Feedback))
+    if (unknown := _without_grade(settings, actions)) is not None:
+        yield f"no grade for {unknown}: name {'it' if len(actions) == 1 else 'them'} in join.grades"
 
 
 def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleRecord]:
@@ -112,7 +94,7 @@ def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleReco
     if source != STDIN and not Path(paths[0]).exists():
         rule = f"is neither a file nor a topic in kafka.topics ({', '.join(settings.kafka.topics)}); name one of them"
         raise ConfigError([Problem("SOURCE", source, rule)])
-    bytes_max, has_texts = settings.events.event_bytes_max, partial(is_mapped, settings)
+    bytes_max, has_texts = settings.events.event_bytes_max, partial(has_reader, settings)
     files = FileSource(paths, event_bytes_max=bytes_max, chunk_lines_max=limit, has_texts=has_texts)
     try:
         files.poll(0)
@@ -137,16 +119,6 @@ def _topic_records(settings: Settings, topic: str, limit: int) -> Iterator[Sampl
     found = recent_records(settings.kafka, {topic: described[topic].partitions})[topic]
     for record in found[-limit:]:
         yield SampleRecord(topic, f"partition {record.partition} offset {record.offset}", record.value)
-
-
-def _with_schemas(settings: Settings, records: list[SampleRecord]) -> list[SampleRecord]:
-    """Return the records with the schemas that they name. Raises SourceError if the registry does not answer."""
-    schemas = build_schemas(settings)
-    if schemas is None:
-        return records
-    from streammetrics.connectors.registry.source import loaded  # noqa: PLC0415  slow import
-
-    return [record._replace(value=loaded(record.value, schemas)) for record in records]
 
 
 def _without_grade(settings: Settings, actions: Mapping[str, int]) -> str | None:
@@ -191,23 +163,20 @@ def _item(item: str) -> str:
 @command
 @configured
 @click.argument("source")
-@click.option(
-    "--limit", "-n", type=click.IntRange(1, 1_000), show_default="20, or 1000 with --suggest", help="Records to show, or to suggest from."
-)
-@click.option("--suggest", is_flag=True, help="Propose settings or mappings for these records, as TOML, and try them on the records.")
-def decode(config_path: Path | None, settings_given: tuple[str, ...], source: str, limit: int | None, suggest: bool) -> None:
-    """Show what sample records become: lists, feedback, ignored, or refused and why.
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True, help="Records to read.")
+@click.option("--reader", metavar="FILE.py:FUNCTION", help="Reader to try, in place of events.reader.")
+def decode(config_path: Path | None, settings_given: tuple[str, ...], source: str, limit: int, reader: str | None) -> None:
+    """Show what sample records become: lists, feedback, ignored, or refused and why. A summary follows.
 
     SOURCE is a file as for `replay`, or a topic in kafka.topics. Of a topic, recent records are read. Nothing is stored or committed. The
-    exit code is 1 if no record is a list or feedback. With --suggest it is 1 if only a skeleton of a mapping can be proposed.
+    exit code is 1 if no record is a list or feedback.
 
     \b
     Examples:
-      streammetrics decode events.ndjson --set events.format=segment
-      streammetrics decode shop --config streammetrics.toml --limit 100
-      streammetrics decode events.ndjson --suggest
+      streammetrics decode events.ndjson --reader reader.py:read
+      streammetrics decode events.ndjson --reader segment
+      streammetrics decode shop --config streammetrics.toml --limit 1000
     """
-    settings = load_settings(config_path, settings_given).settings
-    is_done = suggest_settings(settings, source, limit or 1_000) if suggest else decode_samples(settings, source, limit or 20)
-    if not is_done:
+    given = (*settings_given, *([f"events.reader={reader}"] if reader else []))
+    if not decode_samples(load_settings(config_path, given).settings, source, limit):
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""`doctor`: checks Kafka, the schema registry, Redis, stored state and the HTTP port, and says how to fix them.
+"""`doctor`: checks Kafka, Redis, stored state and the HTTP port, and says how to fix them.
 
 It changes nothing. Each check runs in its own thread with a common deadline, so that a server that hangs does not delay the other findings.
 """
@@ -27,7 +27,6 @@ from streammetrics.cli.doctor.checks import (
     redis_findings,
 )
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
-from streammetrics.cli.doctor.registry import registry_findings
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted
@@ -61,8 +60,6 @@ def examine(settings: Settings) -> bool:
 def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, DoctorCheck]]:
     kafka, redis = settings.kafka, settings.redis
     yield f"Kafka at {', '.join(kafka.bootstrap_servers)} ({kafka.security_protocol})", partial(kafka_findings, settings, context)
-    if settings.registry.url is not None:
-        yield f"Schema registry at {settings.registry.url}", partial(registry_findings, settings)
     title = f"Redis at {redis.url}{', a cluster' if redis.cluster else ''}, namespace {redis.namespace}"
     yield title, partial(redis_findings, settings, context)
     if (wait := first_verdict_wait(settings)) is not None:

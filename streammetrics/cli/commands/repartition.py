@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -17,14 +17,10 @@ from streammetrics.cli.process.signals import stop_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.repartition import Repartitioner
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan, prepare_outputs
-from streammetrics.connectors.registry.source import loaded
-from streammetrics.connectors.source import InputRecord
 from streammetrics.errors import StreammetricsError
-from streammetrics.events.mappings.rules import parse_mappings
 from streammetrics.reports.text import counted
 from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.logs import configure_quiet_logs
-from streammetrics.wiring.registry import build_schemas
 
 SAY_SECONDS = 10.0
 
@@ -39,10 +35,10 @@ def copy_topics(settings: Settings, *, suffix: str, partitions: int | None, inst
     with stop_on_signals() as stop:
         plan = prepare_outputs(connection, suffix, partitions, instance)
         _say(f"copying {', '.join(f'{source} to {output}' for source, output in plan.outputs.items())}")
-        with Repartitioner(connection, plan, partial(build_decoder, settings), _value_of(settings)) as copier:
+        with Repartitioner(connection, plan, partial(build_decoder, settings)) as copier:
             _copy(copier, stop, until_caught_up)
     _say(f"{counted(copier.records, 'record')} copied, {copier.unreadable:,} without a readable user")
-    for line in _mapped_topics(settings, plan):
+    for line in _renamed_topics(settings, plan):
         _say(line)
     _say(f'set kafka.topics = {_toml(plan)} with a new redis.namespace, and isolation_level = "read_committed" (the default)')
 
@@ -53,22 +49,11 @@ def copy_topics(settings: Settings, *, suffix: str, partitions: int | None, inst
         )
 
 
-def _value_of(settings: Settings) -> Callable[[InputRecord], bytes | None]:
-    """Return a function from a record to its value as `run` reads it: with its headers, and the reader of its schema."""
-    schemas = build_schemas(settings)
-    if schemas is None:
-        return lambda record: record.value
-    return lambda record: loaded(record.value, schemas)
-
-
-def _mapped_topics(settings: Settings, plan: RepartitionPlan) -> Iterator[str]:
-    """Yield what to rename in mappings and settings that name a copied topic."""
-    for rule in parse_mappings(settings.events.mappings):
-        if not set(rule.topics).isdisjoint(plan.outputs):
-            names = ", ".join(f'"{plan.outputs.get(name, name)}"' for name in rule.topics)
-            yield f"in {rule.name}, set topics = [{names}]"
-    for name in plan.outputs.keys() & settings.events.topics.keys():
-        yield f"rename [events.topics.{name}] to [events.topics.{plan.outputs[name]}]"
+def _renamed_topics(settings: Settings, plan: RepartitionPlan) -> Iterator[str]:
+    """Yield what to rename in events.reader."""
+    if not isinstance(settings.events.reader, str):
+        for name in sorted(plan.outputs.keys() & settings.events.reader.keys()):
+            yield f"in events.reader, rename {name} to {plan.outputs[name]}"
 
 
 def _copy(copier: Repartitioner, stop: threading.Event, until_caught_up: bool) -> None:

@@ -143,7 +143,7 @@ def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool)
     show_default=True,
     help="log: the order of the file. time: sorted by time. auto: sorted if too many events are late in the order of the file.",
 )
-@click.option("--topic", metavar="TOPIC", help="The topic of all files, for mappings and [events.topics]. Without, their names tell.")
+@click.option("--topic", metavar="TOPIC", help="The topic of all files, for readers by topic. Without, their names tell.")
 @click.option("--quiet", "-q", is_flag=True, help="Print only errors and warnings.")
 def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     config_path: Path | None,
@@ -172,7 +172,7 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     Each file is one input with its own watermark. Files are read in step by event time, so their order does not change the results. Files
     have no record timestamps, so join.future_ms refuses no event. join.support_far_ms does.
 
-    Mappings may name topics. A file has the longest of them that its name begins with, or --topic.
+    events.reader may name a reader for each topic. A file has the longest of them that its name begins with, or --topic.
 
     With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
     order.
@@ -186,11 +186,11 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
       streammetrics replay impressions.ndjson feedback.ndjson --panes panes.ndjson --report report.json
       streammetrics replay 'exports/2026-01-*/*.parquet'
       kcat -C -t events -e | streammetrics replay - --set windows.segments=surface
-      streammetrics replay ubi.ndjson --set events.format=ubi --dead-letters refused.ndjson
+      streammetrics replay ubi.ndjson --set events.reader=ubi --dead-letters refused.ndjson
     """
     settings = load_settings(config_path, settings_given).settings
     if topic is not None:
-        settings = with_topic(settings, expanded_paths(files), topic)
+        settings = with_topic(settings, topic)
     outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
     with interrupt_on_signals():
         replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, order=cast(Order, order), find_stages=find_stages)

@@ -46,7 +46,7 @@ def _unusable(path: str, report: Report) -> str:
     reasons = {reason: count for (reason, topic), count in report.counts.items() if topic == path and reason != "events"}
     most = max(reasons, key=lambda reason: reasons[reason], default="")
     return (
-        f"no record of {path} is an event; most are refused as {most!r}. Check the files, --format and events.format; "
+        f"no record of {path} is an event; most are refused as {most!r}. Check the files, --format and events.reader; "
         "`streammetrics replay --dead-letters FILE` on a part of them writes the reason for each record"
     )
 

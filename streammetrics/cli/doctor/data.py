@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
-from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
-from streammetrics.cli.doctor.registry import with_schemas
+from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import recent_records
 from streammetrics.connectors.kafka.topic_settings import topic_settings
-from streammetrics.wiring.decoders import build_watched_decoder
+from streammetrics.events.record import Later
+from streammetrics.wiring.decoders import build_decoder
 
 
 def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:
@@ -23,9 +23,13 @@ def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator
             yield from settings_findings(topic, found[topic], settings)
         else:
             yield DoctorFinding("ok", f"topic {topic}: this user may not read its settings, so cleanup.policy and retention are unknown")
-    records, findings = with_schemas(settings, recent_records(settings.kafka, partitions))
-    yield from findings
-    decoded = [decoded_topic(topic, read, build_watched_decoder(settings, topic)) for topic, read in records.items()]
+    records = recent_records(settings.kafka, partitions)
+    decoded: list[DecodedTopic] = []
+    for topic, read in records.items():
+        try:
+            decoded.append(decoded_topic(topic, read, build_decoder(settings, topic)))
+        except Later as later:
+            yield DoctorFinding("fail", f"topic {topic}: its records were not checked: {later}", "correct what its reader waits for")
     now_ms = time.time_ns() // 1_000_000
     for each in decoded:
         yield from record_findings(each, settings, now_ms)

@@ -6,7 +6,7 @@ The checks of keys are in `doctor_keys`. A finding says what is wrong, how often
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,19 +16,14 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import Event, Feedback
-from streammetrics.events.advice.recognize import WITHOUT_TYPE, recognize
-from streammetrics.events.advice.recognize_bytes import Recognized
+from streammetrics.events import Decoder, Event, Feedback
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
-from streammetrics.events.model import PartsDecoder, PathsFound
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.events.unknown_names import nearest
-from streammetrics.reports.path_counts import counted_paths
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
-from streammetrics.wiring.encodings import json_of
 
 USABLE_SHARE_MIN: Final = 0.5
 """With a smaller share of usable records, the topic is not what the configuration expects."""
@@ -45,10 +40,8 @@ class DecodedTopic:
     topic: str
     usable: list[tuple[RecentRecord, list[Event]]] = field(default_factory=list)
     malformed: list[tuple[RecentRecord, MalformedEvent]] = field(default_factory=list)
-    notes: list[PathsFound] = field(default_factory=list)
-    """Which optional paths of mappings each record has."""
     without_event: int = 0
-    """Records that are valid and hold no event, or that a mapping ignores."""
+    """Records that their reader ignores."""
 
     @property
     def records(self) -> int:
@@ -60,14 +53,13 @@ class DecodedTopic:
                 yield record, event
 
 
-def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: PartsDecoder) -> DecodedTopic:
+def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: Decoder) -> DecodedTopic:
     """Decode records as a worker would. A record with a usable event is usable, even if other events of it are malformed."""
     decoded = DecodedTopic(topic)
     for record in records:
         found = decode(record.value)
         errors = [each for each in found if isinstance(each, MalformedEvent) and each.reason != IGNORED]
-        events = [each for each in found if not isinstance(each, MalformedEvent | PathsFound)]
-        decoded.notes += [each for each in found if isinstance(each, PathsFound)]
+        events = [each for each in found if not isinstance(each, MalformedEvent)]
         if errors:
             decoded.malformed.append((record, errors[0]))
         elif events:
@@ -82,28 +74,23 @@ def record_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> I
     if not decoded.records:
         yield DoctorFinding("ok", f"topic {decoded.topic}: no records yet, so its data was not checked")
         return
-    yield from _form_findings(decoded, settings)
+    yield from _form_findings(decoded)
     if decoded.usable:
         yield from _action_findings(decoded, settings)
-        yield from _path_findings(decoded)
         yield from _time_findings(decoded, settings, now_ms)
 
 
-def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[DoctorFinding]:
+def _form_findings(decoded: DecodedTopic) -> Iterator[DoctorFinding]:
     topic, records, refused = decoded.topic, decoded.records, len(decoded.malformed)
     if refused:
         reasons = Counter(error.reason for _, error in decoded.malformed)
         first, error = decoded.malformed[0]
-        seems = _recognized(topic, [record for record, _ in decoded.malformed], settings)
-        advice = seems.advice if seems else f"correct the sender; partition {first.partition} offset {first.offset}: {fit(error.detail)}"
-        if seems is None and not decoded.usable and all(WITHOUT_TYPE in each.detail for _, each in decoded.malformed):
-            advice = f"these are not native events: `streammetrics decode {topic} --suggest` proposes mappings, or set events.format"
+        advice = f"correct the sender or its reader; partition {first.partition} offset {first.offset}: {fit(error.detail)}"
         level: Level = "fail" if len(decoded.usable) < USABLE_SHARE_MIN * records else "warn"
         named = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
         yield DoctorFinding(
             level,
-            f"topic {topic}: {refused} of {counted(records, 'recent record')} {'is' if refused == 1 else 'are'} refused ({named})"
-            + (f"; they look like {seems.what}" if seems else ""),
+            f"topic {topic}: {refused} of {counted(records, 'recent record')} {'is' if refused == 1 else 'are'} refused ({named})",
             advice,
         )
     if decoded.usable:
@@ -114,19 +101,8 @@ def _form_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doctor
         yield DoctorFinding(
             "fail",
             f"topic {topic}: none of {counted(records, 'recent record')} holds an event",
-            "remove the topic from kafka.topics, or check events.format and the events.ubi_ settings",
+            "remove the topic from kafka.topics, or correct its reader: `streammetrics decode` shows what it ignores",
         )
-
-
-def _recognized(topic: str, records: Sequence[RecentRecord], settings: Settings) -> Recognized | None:
-    """Return what most of these records seem to be, if they can be recognized. Of encoded records, their JSON is looked at."""
-    read = json_of(settings, topic)
-    sent = [value for record in records if (value := read(record.value))]
-    found = [seems for value in sent if (seems := recognize(value, settings.events.of_topic(topic).format))]
-    most = Counter(seems.what for seems in found).most_common(1)
-    if not most or 2 * most[0][1] < len(records):
-        return None
-    return next(seems for seems in found if seems.what == most[0][0])
 
 
 def _action_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[DoctorFinding]:
@@ -142,14 +118,6 @@ def _action_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[Doct
         f"topic {decoded.topic}: actions without a grade: {', '.join(named)}{more}",
         "add them to join.grades, with grade 0 if they say nothing about the item",
     )
-
-
-def _path_findings(decoded: DecodedTopic) -> Iterator[DoctorFinding]:
-    """Report optional paths of mappings that no recent record has."""
-    for path in counted_paths(decoded.topic, decoded.notes):
-        if path.found == 0:
-            seen = f"topic {decoded.topic}: {path.problem}"
-            yield DoctorFinding("warn", seen, path.advice)
 
 
 def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:

@@ -13,6 +13,7 @@ from streammetrics.cli.run.first_events_log import FirstEventsLog
 from streammetrics.cli.run.service import serve
 from streammetrics.cli.run.worker_pool import WorkerPool
 from streammetrics.config import Settings
+from streammetrics.config.results import NATIVE
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
@@ -47,7 +48,7 @@ def run(settings: Settings, stop: threading.Event) -> None:
         control_of=control_of(settings),
         worker_pids=tuple if pool is None else pool.pids,
     )
-    first_events = FirstEvents(settings.kafka.topics, settings.events.format, first_verdict_wait(settings))
+    first_events = FirstEvents(settings.kafka.topics, settings.events.reader != NATIVE, first_verdict_wait(settings))
     views = HttpViews(
         exposition,
         clock.monotonic,

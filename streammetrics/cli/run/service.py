@@ -37,11 +37,9 @@ from streammetrics.runtime.publish.publisher import Publisher
 from streammetrics.runtime.publish.results_feed import ResultsFeed
 from streammetrics.runtime.publish.settled import Settled
 from streammetrics.runtime.status import ProcessStatus
-from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
-from streammetrics.wiring.encodings import reads_headers
+from streammetrics.wiring.decoders import build_decoder, build_topic_decoders, reads_whole_records
 from streammetrics.wiring.engine import build_worker_rules
 from streammetrics.wiring.gc_tuning import collect_garbage
-from streammetrics.wiring.registry import with_schemas
 from streammetrics.wiring.reports import build_report_builder
 
 COMMITS_AT_ONCE = 32
@@ -126,7 +124,7 @@ class _Process:
 
     def _source(self) -> KafkaSource:
         settings = self.settings
-        records_max, whole_records = settings.worker.batch_events_max, reads_headers(settings)
+        records_max, whole_records = settings.worker.batch_events_max, reads_whole_records(settings)
         return KafkaSource(settings.kafka, self.clock.monotonic, poll_records_max=records_max, whole_records=whole_records)
 
     def consume(self) -> None:
@@ -136,8 +134,6 @@ class _Process:
         with contextlib.ExitStack() as stack:
             source = startup.reached("source", self._source)
             stack.callback(source.close)
-            reading = with_schemas(source, settings)
-            stack.callback(reading.close)
             letters = startup.reached("source", lambda: KafkaDeadLetters(kafka, kafka.dead_letter_topic, self._count_lost))
             stack.callback(letters.close)
             partitions = source.partitions
@@ -148,9 +144,9 @@ class _Process:
             worker = Worker(
                 TaskRunner(
                     engine=self.engine,
-                    decode=build_watched_decoder(settings),
+                    decode=build_decoder(settings),
                     topic_decoders=build_topic_decoders(settings, settings.kafka.topics),
-                    source=reading,
+                    source=source,
                     store=store,
                     letters=FirstRefusals(letters, log_first_refusal),
                     rules=build_worker_rules(settings),

@@ -43,7 +43,7 @@ from streammetrics.connectors.kafka.patches import parked_records, stuck_produce
 from streammetrics.connectors.kafka.patches.fast_fetch import as_record
 from streammetrics.connectors.kafka.producer import new_producer
 from streammetrics.connectors.kafka.repartition_outputs import RepartitionPlan
-from streammetrics.connectors.source import Input, InputRecord
+from streammetrics.connectors.source import Input
 from streammetrics.errors import MalformedEvent, SourceError
 from streammetrics.events import Decoder
 from streammetrics.events.outcomes import IGNORED
@@ -108,9 +108,8 @@ class StepMerge:
 class Repartitioner:
     """Copies records until it is closed. For one thread. Raises SourceError when Kafka fails.
 
-    `value_of` returns the value of a record with what its decoder needs: its headers, and the reader of its schema. `records` counts the
-    copied records. `unreadable` counts those with a refused event and without a user: they keep their key, and the worker that reads the
-    output dead-letters them. Records that hold no event, or that a mapping ignores, are copied like these and are not counted.
+    `records` counts the copied records. `unreadable` counts those with a refused event and without a user: they keep their key, and the
+    worker that reads the output dead-letters them. Records that a reader ignores are copied like these and are not counted.
     """
 
     def __init__(
@@ -118,10 +117,8 @@ class Repartitioner:
         settings: KafkaSettings,
         plan: RepartitionPlan,
         decoder_of: Callable[[str], Decoder],
-        value_of: Callable[[InputRecord], bytes | None],
     ) -> None:
         self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
-        self._value_of = value_of
         own = {"group_id": plan.group_id, "group_instance_id": None, "isolation_level": "read_committed"}
         self._settings = settings.model_copy(update=own)
         self.records = self.unreadable = 0
@@ -253,7 +250,7 @@ class Repartitioner:
         )
 
     def _keyed(self, origin: Input, record: Any) -> KeyedRecord:
-        found = self._decoders[origin.topic](self._value_of(as_record(record, whole=True)))
+        found = self._decoders[origin.topic](as_record(record, whole=True).value)
         events = [event for event in found if not isinstance(event, MalformedEvent)]
         is_refused = not events and any(isinstance(event, MalformedEvent) and event.reason != IGNORED for event in found)
         users = {event.user_id for event in events}

@@ -41,7 +41,7 @@ def _result_rows(status: ProcessStatus) -> Iterator[SampleRow]:
 
 def _loop_rows(status: ProcessStatus) -> Iterator[SampleRow]:
     yield SampleRow("streammetrics_source_up", (), float(status.source_trouble is None))
-    yield SampleRow("streammetrics_registry_up", (), float(status.reader_trouble is None))
+    yield SampleRow("streammetrics_readers_up", (), float(status.reader_trouble is None))
     yield SampleRow("streammetrics_rebalances_total", (), status.rebalances)
     yield SampleRow("streammetrics_client_rebuilds_total", (), status.client_rebuilds)
     yield SampleRow("streammetrics_dead_letters_total", (), status.dead_letters)

@@ -64,7 +64,7 @@ TABLE: tuple[Series, ...] = (
     counter("duplicates", "Impressions that repeat an earlier one of their session, and exposures that were sent before.", "topic"),
     counter("list_ids_reused", "Whole lists with the id of another list of their session, but other items. They are not used.", "topic"),
     counter("place_conflicts", "Lists in parts of which two items claim one place.", "topic"),
-    counter("ignored", "Records that a mapping with kind = ignore leaves out, and exposures to experiments that are not read.", "topic"),
+    counter("ignored", "Records that a reader leaves out, and exposures to experiments that are not read.", "topic"),
     counter("exposures", "Exposures that were used, duplicates included.", "topic"),
     counter("lists_exposed", "With exposures: lists of ended sessions that have a variant of some experiment.", "topic"),
     counter("lists_unexposed", "With exposures: lists of ended sessions without any variant.", "topic"),
@@ -121,7 +121,7 @@ TABLE: tuple[Series, ...] = (
     gauge("cached_users", "Users cached in memory.", origin="loop"),
     gauge("paused_inputs", "Inputs that are paused.", origin="loop"),
     gauge("source_up", "1 if the event source answers, 0 while this process retries it.", origin="loop"),
-    gauge("registry_up", "1 if no input waits for a schema registry that does not answer, else 0.", origin="loop"),
+    gauge("readers_up", "1 if no input waits until its reader can read the next record, else 0.", origin="loop"),
     gauge("store_up", "1 if the state store answers, 0 while this process retries it.", origin="exporter"),
     gauge("store_memory_bytes", "Memory used by a server of the state store.", "node", origin="exporter", unit="bytes"),
     gauge(

@@ -38,7 +38,7 @@ from streammetrics.reports.text import json_lines
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane
-from streammetrics.wiring.decoders import is_mapped
+from streammetrics.wiring.decoders import has_reader
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection
 from streammetrics.wiring.logs import held_logs
@@ -208,7 +208,7 @@ class _Replay:
         return ReplayFileSource(
             self._files,
             event_bytes_max=settings.events.event_bytes_max,
-            has_texts=partial(is_mapped, settings),
+            has_texts=partial(has_reader, settings),
             sorted_files=self._sorted,
         )
 

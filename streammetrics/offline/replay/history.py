@@ -13,9 +13,10 @@ from typing import NamedTuple, TypeAlias
 from streammetrics.connectors.store import Store
 from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS
 from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE
+from streammetrics.errors import MalformedEvent
 from streammetrics.events import Impression
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
-from streammetrics.events.model import Exposure, PartsDecoder, RecordPart
+from streammetrics.events.model import Decoder, Event, Exposure
 from streammetrics.experiments import Stored
 from streammetrics.experiments.name_order import name_order
 from streammetrics.reports.builder import ReportBuilder
@@ -59,10 +60,10 @@ class ExperimentWatch:
     def __init__(self) -> None:
         self.seen = False
 
-    def around(self, decode: PartsDecoder) -> PartsDecoder:
+    def around(self, decode: Decoder) -> Decoder:
         """Return the decoder with the watch around it."""
 
-        def read(value: bytes | None, /) -> Sequence[RecordPart]:
+        def read(value: bytes | None, /) -> Sequence[Event | MalformedEvent]:
             events = decode(value)
             if not self.seen:
                 self.seen = any(type(event) is Exposure or (type(event) is Impression and bool(event.experiments)) for event in events)

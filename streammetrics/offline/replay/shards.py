@@ -37,7 +37,7 @@ from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane
 from streammetrics.windows.panes import Pane, Panes, add_to
-from streammetrics.wiring.decoders import is_mapped
+from streammetrics.wiring.decoders import has_reader
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection
 from streammetrics.wiring.logs import configure_quiet_logs
@@ -172,7 +172,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         source = ReplayFileSource(
             job.files,
             event_bytes_max=job.settings.events.event_bytes_max,
-            has_texts=partial(is_mapped, job.settings),
+            has_texts=partial(has_reader, job.settings),
             sorted_files=job.sorted_files,
         )
         stack.callback(source.close)

@@ -24,7 +24,7 @@ from streammetrics.events import Decoder, Event
 from streammetrics.events.event_time import NEVER
 from streammetrics.reports.late_events import LATE_SHARE_MAX, SortedInput, order_problem
 from streammetrics.reports.report import Report
-from streammetrics.wiring.decoders import build_decoder, is_mapped
+from streammetrics.wiring.decoders import build_decoder, has_reader
 
 Order: TypeAlias = Literal["auto", "log", "time"]
 ORDERS: Final[tuple[Order, ...]] = ("auto", "log", "time")
@@ -131,7 +131,7 @@ def sorted_file(settings: Settings, path: str, folder: Path, progress: Callable[
     progress: called with the bytes read, and those of the file; None: unknown.
     """
     folder.mkdir()
-    reader = FileReader(path, max(settings.events.event_bytes_max + 1, LINE_BYTES_MAX), texts=is_mapped(settings, path))
+    reader = FileReader(path, max(settings.events.event_bytes_max + 1, LINE_BYTES_MAX), texts=has_reader(settings, path))
     try:
         written = sort_records(_timed(reader, build_decoder(settings, path), progress), folder)
         return SortedFile(written, reader.cut, reader.sample, reader.number)

@@ -17,9 +17,9 @@ from streammetrics.connectors.first_refusals import FirstRefusals
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
-from streammetrics.errors import SourceError, StreammetricsError
+from streammetrics.errors import MalformedEvent, SourceError, StreammetricsError
 from streammetrics.events.event_time import FOREVER
-from streammetrics.events.model import PartsDecoder, RecordPart
+from streammetrics.events.model import Decoder, Event
 from streammetrics.events.record import Later
 from streammetrics.events.sharding import RecordDecoder, of_shard
 from streammetrics.offline.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
@@ -29,7 +29,7 @@ from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.status import ProcessStatus
 from streammetrics.windows.pane_store import FinalPane
-from streammetrics.wiring.decoders import build_topic_decoders, build_watched_decoder
+from streammetrics.wiring.decoders import build_decoder, build_topic_decoders
 from streammetrics.wiring.engine import build_worker_rules
 
 COMMIT_MS = 3_600_000
@@ -76,7 +76,7 @@ class ReplayWorker:
         self.source, self.store = source, MemoryStore()
         self._watch = watch = ExperimentWatch()
 
-        def prepared(decode: PartsDecoder) -> RecordDecoder:
+        def prepared(decode: Decoder) -> RecordDecoder:
             watched = watch.around(_without_wait(decode))
             return watched if shards == 1 else of_shard(watched, shard, shards)
 
@@ -85,7 +85,7 @@ class ReplayWorker:
         self._worker = Worker(
             TaskRunner(
                 engine=engine,
-                decode=prepared(build_watched_decoder(settings)),
+                decode=prepared(build_decoder(settings)),
                 topic_decoders={topic: prepared(decode) for topic, decode in build_topic_decoders(settings, engine.rules.topics).items()},
                 source=source,
                 store=self.store,
@@ -134,10 +134,10 @@ class ReplayWorker:
         return unfinished
 
 
-def _without_wait(decode: PartsDecoder) -> PartsDecoder:
+def _without_wait(decode: Decoder) -> Decoder:
     """Return a decoder that ends the replay where a reader asks to wait."""
 
-    def read(value: bytes | None) -> Sequence[RecordPart]:
+    def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
         try:
             return decode(value)
         except Later as later:

@@ -41,6 +41,7 @@ from streammetrics.offline.spark.tasks import (
 from streammetrics.reports.report import Report
 from streammetrics.state.tables import TaskView
 from streammetrics.windows.pane_store import FinalPane
+from streammetrics.wiring.readers import with_sources
 
 SHARD_EVENTS = 1_000
 SLICE_RECORDS_MAX = 64_000
@@ -67,7 +68,7 @@ class _Slice(NamedTuple):
 
 def replay_on_spark(run: ReplayRun, records: Records, shards: int) -> Report:
     """Run the passes and write the outputs of `run`. Raises StreammetricsError if a limit on labels was reached."""
-    functions, names, settings = import_module("pyspark.sql.functions"), records.names, run.settings
+    functions, names, settings = import_module("pyspark.sql.functions"), records.names, with_sources(run.settings)
     disk_only = import_module("pyspark").StorageLevel.DISK_ONLY
     scales = MemoryStore()
     history = run.history(scales, shards)

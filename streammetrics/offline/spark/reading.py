@@ -18,7 +18,7 @@ from streammetrics.offline.spark.session import reason
 Format = Literal["auto", "ndjson", "parquet"]
 FORMATS: tuple[Format, ...] = ("auto", "ndjson", "parquet")
 COLUMNS = ("value", "offset")
-"""Columns that a frame needs. It may also have `topic`, `partition` and `timestamp`, as Spark's Kafka source has."""
+"""Columns that a frame needs. It may also have `topic`, `partition`, `timestamp`, `key` and `headers`, as Spark's Kafka source has."""
 
 
 def read_files(spark: Any, paths: Sequence[str], form: Format = "auto") -> Records:
@@ -71,12 +71,16 @@ def read_frame(frame: Any) -> Records:
     number = functions.col("partition") if "partition" in frame.columns else functions.lit(0)
     name = functions.concat(topic, functions.lit(":"), number.cast("string"))
     stamp = functions.unix_millis(functions.col("timestamp")) if "timestamp" in frame.columns else functions.lit(-1)
+    key = functions.col("key") if "key" in frame.columns else functions.lit(None)
+    headers = functions.col("headers") if "headers" in frame.columns else functions.lit(None)
     records = frame.select(
         name.alias("input"),
         functions.lit(0).cast("long").alias("block"),
         functions.col("offset").cast("long").alias("offset"),
         functions.coalesce(stamp.cast("long"), functions.lit(-1).cast("long")).alias("stamp"),
         functions.col("value").cast("binary").alias("value"),
+        key.cast("binary").alias("key"),
+        headers.cast("array<struct<key:string,value:binary>>").alias("headers"),
     )
     names = sorted(row[0] for row in records.select("input").distinct().collect())
     in_order = records.repartition(max(1, len(names)), "input").sortWithinPartitions("input", "offset")

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from streammetrics.config import Settings
 from streammetrics.connectors.source import InputRecord
+from streammetrics.events.sent_value import SentValue
 from streammetrics.offline.spark.arrow_rows import rows_as_json
 from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
@@ -59,7 +60,7 @@ class CutRecords:
     """Pass 1: decode the records of each block once, and cut them into slices.
 
     The columns are the input's name, its block, and: in lines, the value; in tables, the fields of an event; in records, the offset, the
-    timestamp (ms) and the value.
+    timestamp (ms), the value, the key and the headers.
     """
 
     settings: Settings
@@ -86,7 +87,7 @@ class CutRecords:
                 yield batch_of(CUT, [*content, (*place, SUMMARY, encode(part.summary), encode(part.times))])
 
     def _records(self, batches: Batches) -> Iterator[tuple[Any, ...]]:
-        """Yield (name, block, value) of lines and rows of tables, (name, block, offset, stamp, value) of records."""
+        """Yield (name, block, value) of lines and rows of tables, (name, block, offset, stamp, value, key, headers) of records."""
         if self.names.kind != "tables":
             yield from rows_of(batches)
             return
@@ -98,8 +99,9 @@ class CutRecords:
 
     def _numbered(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[InputRecord]:
         if self.names.kind == "records":
-            for _, _, offset, stamp, value in rows:
-                yield InputRecord(offset, stamp, value)
+            for _, _, offset, stamp, value, key, headers in rows:
+                named = {header["key"]: header["value"] for header in headers or ()}
+                yield InputRecord(offset, stamp, SentValue.of(value or b"", named, key=key, timestamp_ms=stamp))
         else:
             for number, (_, _, value) in enumerate(rows):
                 yield InputRecord(number, -1, value[:-1] if value.endswith(b"\r") else value)

@@ -239,9 +239,6 @@ class Worker:
             for task in self.tasks.values()
             for topic, wait in task.backlog.waits.items()
         ]
-        schemas = self.source.health.schemas
-        if schemas is not None and schemas.inputs and schemas.failures:
-            waits.append(Trouble(schemas.since, schemas.failures, schemas.error))
         trouble = min(waits, key=lambda each: each.since_seconds, default=None)
         limit = self.rules.retry_seconds_max
         if trouble is not None and limit and self.clock.monotonic() - trouble.since_seconds > limit:

@@ -93,7 +93,7 @@ class IdleInputs:
         for topic in sorted(untimed.keys() - self._warned_untimed):
             self._warned_untimed.add(topic)
             log.warning(
-                "an input has records but no valid event, so it counts as idle: does the topic hold events, and is events.format right?",
+                "an input has records but no valid event, so it counts as idle: does the topic hold events, and is events.reader right?",
                 topic=topic,
                 task=task.number,
                 last_refused=untimed[topic],

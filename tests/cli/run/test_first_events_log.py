@@ -22,7 +22,7 @@ class Clock(Now):
 
 def test_a_wait_is_logged_once_with_an_example_and_so_is_its_end() -> None:
     clock, shown = Clock(1_000.0), list[Report]()
-    lines = FirstEventsLog(FirstEvents(("impressions",), "native"), clock, lambda report, history: shown.append(report))
+    lines = FirstEventsLog(FirstEvents(("impressions",)), clock, lambda report, history: shown.append(report))
     nothing, numbers = Pipeline().report(), two_variants().report()
     with capture_logs() as logged:
         lines.take(nothing, History())
@@ -37,13 +37,13 @@ def test_a_wait_is_logged_once_with_an_example_and_so_is_its_end() -> None:
         "Numbers appear when every task has read events",
         "the first events have come",
     ]
-    assert EXAMPLES["native"][0] in logged[0]["example"]
+    assert EXAMPLES[0] in logged[0]["example"]
     assert shown == [nothing, nothing, nothing, nothing, numbers, numbers]
 
 
 def test_events_at_once_are_not_logged() -> None:
     clock = Clock(0.0)
-    lines = FirstEventsLog(FirstEvents(("impressions",), "native"), clock, lambda report, history: None)
+    lines = FirstEventsLog(FirstEvents(("impressions",)), clock, lambda report, history: None)
     with capture_logs() as logged:
         for _ in range(3):
             clock.seconds += QUIET_SECONDS
@@ -53,7 +53,7 @@ def test_events_at_once_are_not_logged() -> None:
 
 def test_the_end_of_a_wait_says_when_the_first_verdict_can_come() -> None:
     clock, wait = Clock(0.0), FirstVerdictWait(1_865_000, 600_000)
-    lines = FirstEventsLog(FirstEvents(("impressions",), "native", wait), clock, lambda report, history: None)
+    lines = FirstEventsLog(FirstEvents(("impressions",), verdict=wait), clock, lambda report, history: None)
     numbers = two_variants().report()
     lines.take(Pipeline().report(), History())
     clock.seconds += QUIET_SECONDS

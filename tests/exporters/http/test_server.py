@@ -102,7 +102,7 @@ def exporter_port(pipeline: Pipeline) -> Iterator[Port]:
 def empty_port() -> Iterator[Port]:
     """A process whose topics are empty."""
     pipeline, status, now = Pipeline(), ProcessStatus(started_seconds=1_000.0, ready=True), Now(1_000.0)
-    views = HttpViews(pipeline.exposition(status), now, first_events=FirstEvents(("impressions", "feedback"), "native"))
+    views = HttpViews(pipeline.exposition(status), now, first_events=FirstEvents(("impressions", "feedback")))
     with served(views) as base:
         yield Port(base, views, status, now, pipeline)
 
@@ -579,5 +579,5 @@ def test_with_empty_topics_it_is_ready_and_says_what_it_waits_for(empty_port: Po
     lines = said.text.splitlines()
     assert (said.status, lines[0]) == (200, "ok")
     assert lines[2] == "No events yet on impressions, feedback."
-    assert lines[-2:] == list(EXAMPLES["native"])
+    assert lines[-2:] == list(EXAMPLES)
     assert json.loads(empty_port.ask("/api/pulse").body)["waiting"] == lines[1:]

@@ -56,13 +56,13 @@ class TestStates:
 
     def test_without_events_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
-        port = serve(history[0].views(first_events=FirstEvents(("impressions", "feedback"), "native")))
+        port = serve(history[0].views(first_events=FirstEvents(("impressions", "feedback"))))
         port.views.show(only_lists.report())
         found = visit(port.base)
         expect(found.page.locator(".pill")).to_have_text("No data yet")
         expect(found.page.locator(".banner")).to_contain_text("1 of 1 tasks have committed.")
         expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
-        expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES["native"]))
+        expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES))
         expect(found.head("Final", section="All traffic")).to_have_text("Final? last hournot started")
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 

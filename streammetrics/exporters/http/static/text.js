@@ -25,8 +25,7 @@ const METRICS = {
   fallback_share: "Lists from a fallback",
 };
 const REASONS = {
-  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", reader: "not readable by its reader", bad_encoding: "does not fit its schema",
-  unknown_schema: "its schema is not in the registry",
+  events: "read", empty: "empty record", oversized: "larger than the limit", bad_json: "not JSON", reader: "not readable by its reader",
   bad_type: "no type of event that is read", missing_field: "a field is missing", bad_id: "an id is not usable",
   bad_ts: "the time is not usable", bad_value: "the value is not a number", bad_position: "the positions contradict each other",
   bad_label: "a label is not usable", too_many_items: "more items than the limit",
@@ -34,7 +33,7 @@ const REASONS = {
   too_many_lists: "more open lists than the limit", matched: "counts for a list", repeated: "repeats matched feedback",
   orphan: "its list is unknown", out_of_list: "its list does not show the item", too_old: "too long after its list",
   unknown_action: "its action has no grade", duplicate: "repeats an impression of its session, or an exposure", list_id_reused: "has the id of another list of its session, but other items", place_conflict: "a list in parts with two items at one place",
-  ignored: "left out by a mapping, or an exposure that is not read",
+  ignored: "left out by a reader, or an exposure that is not read",
   exposure: "an exposure", list_exposed: "a list with a variant", list_unexposed: "a list without a variant",
   too_many_exposures: "its user has too many exposures",
   ahead: "ahead of the other events of its input", key_mismatch: "on another partition than Kafka's default for its user id", experiment_lists_full: "its user has too many lists in an experiment",
