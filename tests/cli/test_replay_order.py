@@ -42,7 +42,7 @@ ORDERS: dict[str, Callable[[Event], Any]] = {
 def replayed(folder: Path, *files: str | Path, words: tuple[str, ...] = (), stdin: bytes = b"") -> tuple[dict[str, Any], bytes, str]:
     """Return the report, the panes and what was printed on standard error."""
     outputs = ["--report", folder / "report", "--panes", folder / "panes", "--dead-letters", folder / "letters"]
-    done = called("replay", *files, *outputs, "--quiet", *words, stdin=stdin)
+    done = called("replay", *files, *outputs, "--quiet", "--set", "experiments.enabled=false", *words, stdin=stdin)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     return json.loads((folder / "report").read_bytes()), (folder / "panes").read_bytes(), done.stderr
 
