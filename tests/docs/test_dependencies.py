@@ -21,10 +21,14 @@ def normal(name: str) -> str:
 
 
 def imported() -> set[str]:
-    """The distributions whose modules are imported by name, anywhere in the package."""
+    """The distributions whose modules are imported by name, anywhere in the package. What a `try` imports belongs to an extra."""
     modules: set[str] = set()
     for file in Path(streammetrics.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        extras = {id(node) for step in ast.walk(tree) if isinstance(step, ast.Try) for node in ast.walk(step)}
+        for node in ast.walk(tree):
+            if id(node) in extras:
+                continue
             if isinstance(node, ast.Import):
                 modules |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

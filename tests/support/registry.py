@@ -53,29 +53,32 @@ JSON_SCHEMA: Final = {
     "required": ["type", "user_id", "ts"],
     "properties": {"type": {"enum": ["impression", "feedback"]}, "ts": {"type": "integer"}},
 }
-PROTO: Final = """
-syntax = "proto3";
-package shop;
-message Other { message Inner { string text = 1; } Inner inner = 1; }
-message Impression {
-  string type = 1; string impression_id = 2; string user_id = 3; int64 ts = 4; repeated string items = 5;
-  map<string, string> experiments = 6;
-}
-message Feedback {
-  string type = 1; string user_id = 2; int64 ts = 3; string impression_id = 4; string item_id = 5; string action = 6;
-  optional double value = 7;
-}
-"""
 
 
-def proto_messages(files: bytes) -> dict[str, Any]:
-    """Return the classes of the messages of a FileDescriptorSet by name."""
-    pool, found = descriptor_pool.DescriptorPool(), {}
-    for file in descriptor_pb2.FileDescriptorSet.FromString(files).file:
-        pool.Add(file)
-        for message in pool.FindFileByName(file.name).message_types_by_name.values():
-            found[message.name] = message_factory.GetMessageClass(message)
-    return found
+def _proto_file() -> bytes:
+    """Return what protoc makes of a file shop.proto: its messages Other (with Inner), Impression and Feedback."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    other = file.message_type.add(name="Other")
+    other.nested_type.add(name="Inner").field.add(name="text", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    texts = ["type", "impression_id", "user_id", "items"], ["type", "user_id", "impression_id", "item_id", "action"]
+    for name, names in zip(("Impression", "Feedback"), texts, strict=True):
+        message = file.message_type.add(name=name)
+        message.field.add(name="ts", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+        for number, text in enumerate(names, 2):
+            label = field.LABEL_REPEATED if text == "items" else field.LABEL_OPTIONAL
+            message.field.add(name=text, number=number, type=field.TYPE_STRING, label=label)
+    return file.SerializeToString()
+
+
+PROTO_FILE: Final = _proto_file()
+
+
+def proto_message(name: str) -> Any:
+    """Return the class of a message, such as Feedback or Other.Inner."""
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(PROTO_FILE)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"shop.{name}"))
 
 
 class OfficialSerializers:
