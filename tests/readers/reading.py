@@ -13,10 +13,15 @@ LIMITS = EventLimits(numeric_ids=True)
 WITH_EXPOSURES = EventLimits(exposures=True, numeric_ids=True)
 
 
+def json_bytes(record: object) -> bytes:
+    """Return a record as it is sent. Bytes and text are sent as they are."""
+    text = record if isinstance(record, str | bytes) else json.dumps(record)
+    return text.encode() if isinstance(text, str) else text
+
+
 def parts_of(read: Reader, record: object, limits: EventLimits = LIMITS, **rest: Any) -> list[Event | MalformedEvent]:
     """Return what a reader makes of a record: bytes, text, or what is written as JSON. `rest` are headers, key and timestamp_ms."""
-    text = record if isinstance(record, str | bytes) else json.dumps(record)
-    value = SentValue.of(text.encode() if isinstance(text, str) else text, **rest)
+    value = SentValue.of(json_bytes(record), **rest)
     return list(reader_decoder(read, native_decoder(limits, of_reader=True), limits)(value))
 
 

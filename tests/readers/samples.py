@@ -21,7 +21,24 @@ ROW: Final[Table] = {"USER_ID": "u", "ITEM_ID": "b", "TIMESTAMP": "1772366400", 
 ELASTIC: Final[Table] = {"@timestamp": ISO, "session": {"id": "s"}, "user": {"id": "u"}}
 FLAG: Final[Table] = {"feature_flag.key": "f", "feature_flag.context.id": "u", "feature_flag.result.variant": "on"}
 
-RECORDS: Final[dict[str, list[Table]]] = {
+NATIVE: Final[Table] = {"type": "feedback", "user_id": "u", "ts": NOON, "item_id": "a", "action": "click"}
+SHOWN: Final[Table] = {"application": "shop", "action_name": "impression", "query_id": "q", "client_id": "u", "timestamp": ISO} | {
+    "event_attributes": {"object": {"object_id": "a"}, "position": {"ordinal": 1}},
+}
+LINE: Final = b"17\tU7\t3/1/2026 12:00:00 PM\tN8 N9\tN1-0 N2-1"
+
+RECORDS: Final[dict[str, list[Any]]] = {
+    "mind": [LINE],
+    "ubi": [
+        SHOWN,
+        SHOWN | {"action_name": "click"},
+        {"query_id": "q", "client_id": "u", "user_query": "lamp", "query_response_hit_ids": ["a", "b"], "timestamp": ISO},
+        {"index": {"_index": "ubi_events"}},
+        {"_index": "ubi_events", "_source": SHOWN},
+    ],
+    "debezium": [{"op": "c", "after": NATIVE}, {"payload": {"op": "u", "before": NATIVE, "after": NATIVE}}, {"op": "d", "after": None}],
+    "connect": [{"schema": None, "payload": NATIVE}],
+    "cloudevents": [{"specversion": "1.0", "id": "1", "source": "/shop", "type": "click", "data": NATIVE}, NATIVE],
     "segment": [
         TRACK
         | {
