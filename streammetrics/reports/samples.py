@@ -126,7 +126,7 @@ def _feedback(lists: Sequence[Impression], feedback: Sequence[Feedback], rules: 
     counts = Counter({"unknown_action": sum(actions.values())})
     examples: dict[str, str] = {}
     if joins and lists:
-        joined = _Join(lists)
+        joined = SampleJoin(lists)
         first_ms = min(shown.ts for shown in lists)
         for each in feedback:
             if each.action in rules.grades:
@@ -143,7 +143,7 @@ def _feedback(lists: Sequence[Impression], feedback: Sequence[Feedback], rules: 
     yield from feedback_warnings(counts, names, share_max, ended=True, example=examples.get(worst, ""))
 
 
-class _Join:
+class SampleJoin:
     """The lists of a sample by id and by user."""
 
     def __init__(self, lists: Iterable[Impression]) -> None:

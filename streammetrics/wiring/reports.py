@@ -9,11 +9,13 @@ from typing import Any
 from streammetrics.config import Settings
 from streammetrics.engine.engine import Engine
 from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.grades import parse_grades
 from streammetrics.events.native import KINDS
 from streammetrics.events.unknown_names import ACTION, TYPE
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_verdict import FirstVerdictWait
+from streammetrics.reports.samples import SampleRules
 from streammetrics.windows.panes import WindowRules
 from streammetrics.wiring.decoders import decoding_settings
 
@@ -90,6 +92,14 @@ def first_verdict_wait(settings: Settings) -> FirstVerdictWait | None:
         return None
     join = settings.join
     return FirstVerdictWait(join.attribution_ms + join.lateness_ms + join.out_of_orderness_ms, settings.experiments.patience_ms)
+
+
+def sample_rules(settings: Settings, *, is_whole: bool) -> SampleRules:
+    """Return what sentences about a sample of events need of the settings. is_whole: the sample is all that there is."""
+    shown: dict[str, Any] = {"experiments": settings.experiments.model_dump(mode="json"), "future_ms": settings.join.future_ms}
+    if settings.exposures.enabled:
+        shown["exposures"] = {}
+    return SampleRules([*parse_grades(settings.join.grades).table], shown, is_whole)
 
 
 def window_names(settings: Settings) -> dict[int, str]:

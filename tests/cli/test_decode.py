@@ -48,9 +48,31 @@ def test_a_source_that_is_neither_file_nor_topic_is_rejected(tmp_path: Path) -> 
 
 def test_times_in_seconds_and_actions_without_a_grade_are_named(tmp_path: Path) -> None:
     path = lines(tmp_path, SHOWN | {"ts": 1772366400}, CLICKED | {"ts": 1772366405, "action": "Clicked"})
-    _, _, seconds, grade, *_ = called("decode", path).stdout.splitlines()
-    assert seconds == "the times of 2 events are in 1970: ts must be in milliseconds, not seconds"
-    assert grade.startswith("no grade for Clicked 1 (did you mean click?): name it in join.grades")
+    _, _, lists, feedback, grade, *_ = called("decode", path).stdout.splitlines()
+    fix = "Multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds."
+    assert lists == f"warning: The times of the lists of {path} are 1970-01-21 12:19:26 UTC or before. {fix}"
+    assert feedback == f"warning: The times of the feedback of {path} are 1970-01-21 12:19:26 UTC or before. {fix}"
+    assert grade.startswith(
+        "warning: No feedback has a grade: the action of all 1 is unknown, such as Clicked (did you mean click?). Name them"
+    )
+
+
+def test_simulated_traffic_has_no_warning_in_any_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    assert called("simulate", "--out", path, "--minutes", 3, "--rate", 4, "--seed", 1).returncode == 0
+    sent = path.read_text().splitlines(keepends=True)
+    last = tmp_path / "last.ndjson"
+    last.write_text("".join(sent[-100:]))
+    for source, limit in ((path, 20), (path, 1_000), (last, 100)):
+        done = called("decode", source, "--limit", limit)
+        assert (done.returncode, "warning" in done.stdout) == (0, False), done.stdout[-2_000:]
+
+
+def test_names_of_others_do_not_control_the_terminal(tmp_path: Path) -> None:
+    path = lines(tmp_path, SHOWN, CLICKED | {"item_id": "b\u009b2J"}, SHOWN | {"experiments": {"x\u202e": None}})
+    done = called("decode", path)
+    assert "\u009b" not in done.stdout
+    assert "\u202e" not in done.stdout
 
 
 EXPOSED = {"type": "exposure", "user_id": "u", "ts": 1772366400000, "experiment": "ranker", "variant": "new"}

@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from streammetrics.cli.commands.doctor import _RunningCheck
+from streammetrics.cli.commands.doctor import _print_findings, _RunningCheck
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.errors import SourceError, StateError, StreammetricsError
 from tests.servers.process import HOST, free_port
@@ -74,3 +74,9 @@ def test_a_port_in_use_is_only_a_warning() -> None:
         done = examined(http__port=taken.getsockname()[1], worker__role="exporter")
     assert "warn  cannot listen: Address already in use" in done.stdout
     assert "1 failure, 1 warning" in done.stdout
+
+
+def test_findings_hold_no_control_characters_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    levels = list(_print_findings("Kafka", [DoctorFinding("warn", "the topic \x1b[2Jshop\nstored a", "rename \u202eit")]))
+    assert levels == ["warn"]
+    assert capsys.readouterr().out.splitlines()[-3:] == ["  warn  the topic \ufffd[2Jshop", "stored a", "        fix: rename \ufffdit"]

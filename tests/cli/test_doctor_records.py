@@ -10,7 +10,7 @@ import pytest
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
-from streammetrics.cli.doctor.records import decoded_topic, record_findings, settings_findings
+from streammetrics.cli.doctor.records import decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.recent_records import RecentRecord
@@ -34,7 +34,8 @@ def clicked(action: str = "click", ts: int = NOW_MS) -> bytes:
 
 def found_in(values: Iterable[bytes | None], settings: Settings = SETTINGS, record_ts: int | None = None) -> list[DoctorFinding]:
     records = [RecentRecord(0, offset, NOW_MS if record_ts is None else record_ts, b"u", value) for offset, value in enumerate(values)]
-    return list(record_findings(decoded_topic("shown", records, build_decoder(settings)), settings, NOW_MS))
+    decoded = decoded_topic("shown", records, build_decoder(settings))
+    return [*record_findings(decoded, settings, NOW_MS), *sample_findings([decoded], settings)]
 
 
 def problems(findings: Iterable[DoctorFinding]) -> list[tuple[str, str]]:
@@ -71,23 +72,28 @@ class TestForm:
 
 class TestActions:
     def test_actions_without_a_grade_are_named_with_the_nearest_known_one(self) -> None:
-        text = problems(found_in([clicked("clik"), clicked("clik"), clicked("share"), clicked()]))[0][1]
-        assert text == "topic shown: actions without a grade: clik 2 (did you mean click?), share 1"
+        texts = [text for _, text in problems(found_in([clicked("clik"), clicked("clik"), clicked("share"), clicked()]))]
+        assert texts == [
+            "50.0 % of the feedback, 2 of 4, has the action clik, which has no grade (did you mean click?)",
+            "25.0 % of the feedback, 1 of 4, has the action share, which has no grade",
+        ]
 
 
 class TestTimes:
     def test_events_in_the_future_are_reported_with_the_greatest_difference(self) -> None:
         year_ms = 365 * 86_400_000
-        assert problems(found_in([shown(), shown(ts=NOW_MS + year_ms)])) == [
-            ("warn", "topic shown: 1 of 2 events dated in the future, by up to 365 days")
-        ]
+        by_clock, by_record = problems(found_in([shown(), shown(ts=NOW_MS + year_ms)]))
+        assert by_clock == ("warn", "topic shown: 1 of 2 events dated in the future, by up to 365 days")
+        assert by_record[1].startswith("50.0 % of the events of shown are dated too long after their records, 1 of 2")
 
     def test_events_after_their_record_are_reported(self) -> None:
         settings = Settings.model_validate({"join": {"future_ms": 60_000}})
         assert problems(found_in([shown()], settings, record_ts=NOW_MS - 60_000)) == []
         [(level, text)] = problems(found_in([shown()], settings, record_ts=NOW_MS - 7_200_000))
         assert level == "warn"
-        assert "1 of 1 event dated after their record, by up to 2 h" in text
+        assert text.startswith(
+            "100.0 % of the events of shown are dated too long after their records, 1 of 1, so they are refused as future"
+        )
 
     def test_events_that_would_be_late_are_reported(self) -> None:
         allowed_ms = SETTINGS.join.lateness_ms + SETTINGS.join.out_of_orderness_ms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -24,26 +24,25 @@ from streammetrics.connectors.file_paths import expanded_paths
 from streammetrics.connectors.files import FileSource
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events import Event, Exposure, Feedback
-from streammetrics.events.event_time import seems_seconds
-from streammetrics.events.grades import parse_grades
 from streammetrics.events.malformed import excerpt, printable
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.unknown_names import ACTION
-from streammetrics.reports.text import counted
-from streammetrics.reports.unknown_names import merge_names
+from streammetrics.reports.samples import SampledEvent, sample_warnings
+from streammetrics.reports.text import counted, fit
 from streammetrics.wiring.decoders import build_decoder, has_reader
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.wiring.reports import sample_rules
 
 ITEMS_SHOWN_MAX = 8
 _SEEMS_MANY = re.compile(r"""[\s,;|"\[\]]""")
 
 
 class SampleRecord(NamedTuple):
-    """A record: its topic or file, its number or offset, and its value."""
+    """A record: its topic or file, its number or offset, its value, and its timestamp; -1 for a line of a file."""
 
     topic: str
     place: str
     value: bytes | None
+    timestamp_ms: int = -1
 
 
 def decode_samples(settings: Settings, source: str, limit: int) -> bool:
@@ -54,19 +53,21 @@ def decode_samples(settings: Settings, source: str, limit: int) -> bool:
     configure_quiet_logs(settings.log.level, settings.log.format)
     out, records, summary = standard_output(), list(_records(settings, source, limit)), SampleSummary()
     decoders = {topic: build_decoder(settings, topic) for topic in dict.fromkeys(record.topic for record in records)}
-    counts, used = Counter[str](), list[Event]()
+    counts, used = Counter[str](), dict[str, list[SampledEvent]]()
     for record in records:
         found = decoders[record.topic](record.value)
         for line in _record_lines(record, found):
-            click.echo(line, file=out)
+            click.echo(fit(line), file=out)
         counts.update(map(_kind, found))
-        used += [event for event in found if not isinstance(event, MalformedEvent)]
+        events = [SampledEvent(event, record.timestamp_ms) for event in found if not isinstance(event, MalformedEvent)]
+        used.setdefault(record.topic, []).extend(events)
         summary.add(record.place, found)
-    for line in (*_warnings(settings, used), *summary.lines()):
-        click.echo(line, file=out)
+    rules = sample_rules(settings, is_whole=len(records) < limit and source not in settings.kafka.topics)
+    for line in (*(f"warning: {each}" for each in sample_warnings(used, rules)), *summary.lines()):
+        click.echo(fit(line), file=out)
     total = ", ".join(counted_kind(count, kind) for kind, count in counts.most_common())
     click.echo(f"{counted(len(records), 'record')}: {total or 'nothing'}", file=out)
-    return bool(used)
+    return any(used.values())
 
 
 def _record_lines(record: SampleRecord, found: Sequence[Event | MalformedEvent]) -> Iterator[str]:
@@ -75,15 +76,6 @@ def _record_lines(record: SampleRecord, found: Sequence[Event | MalformedEvent])
         yield f"{record.place}: {_shown(event)}"
     if record.value and any(_kind(event) == "refused" for event in found):
         yield f"    {printable(record.value)}"
-
-
-def _warnings(settings: Settings, events: Sequence[Event]) -> Iterator[str]:
-    in_seconds = sum(seems_seconds(event.ts) for event in events)
-    if in_seconds:
-        yield f"the times of {counted(in_seconds, 'event')} are in 1970: ts must be in milliseconds, not seconds"
-    actions = Counter(event.action for event in events if isinstance(event, Feedback))
-    if (unknown := _without_grade(settings, actions)) is not None:
-        yield f"no grade for {unknown}: name {'it' if len(actions) == 1 else 'them'} in join.grades"
 
 
 def _records(settings: Settings, source: str, limit: int) -> Iterator[SampleRecord]:
@@ -118,14 +110,7 @@ def _topic_records(settings: Settings, topic: str, limit: int) -> Iterator[Sampl
     described = describe_topics(settings.kafka, [topic]).require_all("kafka.topics")
     found = recent_records(settings.kafka, {topic: described[topic].partitions})[topic]
     for record in found[-limit:]:
-        yield SampleRecord(topic, f"partition {record.partition} offset {record.offset}", record.value)
-
-
-def _without_grade(settings: Settings, actions: Mapping[str, int]) -> str | None:
-    """Return the actions that join.grades does not name, with the name that is probably meant; None if there are none."""
-    known = parse_grades(settings.join.grades).table
-    names = merge_names([(ACTION, action, count) for action, count in actions.items() if action not in known], {ACTION: [*known]})
-    return ", ".join(map(str, names)) or None
+        yield SampleRecord(topic, f"partition {record.partition} offset {record.offset}", record.value, record.ts)
 
 
 def _kind(event: Event | MalformedEvent) -> str:

@@ -29,7 +29,7 @@ from streammetrics.cli.doctor.checks import (
 from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.config import Settings
 from streammetrics.errors import ConfigError, StreammetricsError
-from streammetrics.reports.text import counted
+from streammetrics.reports.text import counted, fit
 from streammetrics.version import __version__
 from streammetrics.wiring.logs import configure_logs
 from streammetrics.wiring.reports import first_verdict_wait
@@ -106,10 +106,15 @@ def _print_findings(title: str, findings: Iterable[DoctorFinding]) -> Iterator[L
         if heading:
             click.secho(heading, bold=True)
             heading = ""
-        click.echo(f"  {click.style(f'{level:<4}', fg=COLOURS[level], bold=level != 'ok')}  {text}")
+        click.echo(f"  {click.style(f'{level:<4}', fg=COLOURS[level], bold=level != 'ok')}  {_fit_lines(text)}")
         if fix:
-            click.echo(f"        fix: {fix}")
+            click.echo(f"        fix: {_fit_lines(fix)}")
         yield level
+
+
+def _fit_lines(text: str) -> str:
+    """Return lines that are safe to display: names and errors of others may hold control characters."""
+    return "\n".join(map(fit, text.split("\n")))
 
 
 @command

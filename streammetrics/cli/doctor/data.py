@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
-from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, settings_findings
+from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import recent_records
 from streammetrics.connectors.kafka.topic_settings import topic_settings
@@ -33,5 +33,6 @@ def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator
     now_ms = time.time_ns() // 1_000_000
     for each in decoded:
         yield from record_findings(each, settings, now_ms)
+    yield from sample_findings(decoded, settings)
     if len(set(partitions.values())) == 1:
         yield from key_findings(decoded, next(iter(partitions.values())))

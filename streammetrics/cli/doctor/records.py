@@ -16,20 +16,18 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topic_settings import TopicSettings
 from streammetrics.errors import MalformedEvent
-from streammetrics.events import Decoder, Event, Feedback
+from streammetrics.events import Decoder, Event
 from streammetrics.events.event_time import NEVER
-from streammetrics.events.grades import parse_grades
 from streammetrics.events.outcomes import IGNORED
-from streammetrics.events.unknown_names import nearest
+from streammetrics.reports.samples import SampledEvent, sample_warnings
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import span_text
-from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.wiring.reports import sample_rules
 
 USABLE_SHARE_MIN: Final = 0.5
 """With a smaller share of usable records, the topic is not what the configuration expects."""
 LATE_SHARE_MAX: Final = 0.01
 AHEAD_MS_MAX: Final = 60_000
-NAMES_SHOWN_MAX: Final = 5
 OLD_MS: Final = 86_400_000
 
 
@@ -70,14 +68,20 @@ def decoded_topic(topic: str, records: Iterable[RecentRecord], decode: Decoder) 
 
 
 def record_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:
-    """Check the form, the events, the actions and the times of a topic's recent records."""
+    """Check the form, the events and the times of a topic's recent records."""
     if not decoded.records:
         yield DoctorFinding("ok", f"topic {decoded.topic}: no records yet, so its data was not checked")
         return
     yield from _form_findings(decoded)
     if decoded.usable:
-        yield from _action_findings(decoded, settings)
         yield from _time_findings(decoded, settings, now_ms)
+
+
+def sample_findings(topics: Iterable[DecodedTopic], settings: Settings) -> Iterator[DoctorFinding]:
+    """Check whether the events of all topics together mean what they seem to."""
+    sampled = {each.topic: [SampledEvent(event, record.ts) for record, event in each.events()] for each in topics}
+    for warning in sample_warnings(sampled, sample_rules(settings, is_whole=False)):
+        yield DoctorFinding("warn", warning.text, warning.fix)
 
 
 def _form_findings(decoded: DecodedTopic) -> Iterator[DoctorFinding]:
@@ -105,21 +109,6 @@ def _form_findings(decoded: DecodedTopic) -> Iterator[DoctorFinding]:
         )
 
 
-def _action_findings(decoded: DecodedTopic, settings: Settings) -> Iterator[DoctorFinding]:
-    known = parse_grades(settings.join.grades).table
-    actions = Counter(event.action for _, event in decoded.events() if isinstance(event, Feedback))
-    unknown = [(action, count) for action, count in actions.most_common() if action not in known]
-    if not unknown:
-        return
-    named = [str(UnknownName("action", action, count, nearest(action, known))) for action, count in unknown[:NAMES_SHOWN_MAX]]
-    more = f" and {len(unknown) - NAMES_SHOWN_MAX} more" if len(unknown) > NAMES_SHOWN_MAX else ""
-    yield DoctorFinding(
-        "warn",
-        f"topic {decoded.topic}: actions without a grade: {', '.join(named)}{more}",
-        "add them to join.grades, with grade 0 if they say nothing about the item",
-    )
-
-
 def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:
     topic, join = decoded.topic, settings.join
     events = list(decoded.events())
@@ -131,14 +120,6 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
             "correct the clock of the sender, or this machine's",
         )
     stamped = [(record.ts, event.ts) for record, event in events if record.ts >= 0]
-    early = [] if join.future_ms is None else [event - record for record, event in stamped if event > record + join.future_ms]
-    if early and not ahead:
-        yield DoctorFinding(
-            "warn",
-            f"topic {topic}: {len(early)} of {counted(len(events), 'event')} dated after their record, by up to {span_text(max(early))}; "
-            "such events are refused as future",
-            "let the sender use one clock for events and records, or raise join.future_ms",
-        )
     late = _late_events(events, join.out_of_orderness_ms + join.lateness_ms)
     if len(late) > LATE_SHARE_MAX * len(events):
         yield DoctorFinding(
@@ -146,7 +127,7 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
             f"topic {topic}: {len(late)} of {counted(len(events), 'event')} would be late, by up to {span_text(max(late))}",
             "raise join.lateness_ms, or let the sender keep the order of events",
         )
-    if not (ahead or early or late):
+    if not (ahead or late):
         newest = max(event.ts for _, event in events)
         delays = sorted(record_ts - event_ts for record_ts, event_ts in stamped)
         delay = f"; records are written {span_text(delays[len(delays) // 2])} after their events (median)" if delays else ""

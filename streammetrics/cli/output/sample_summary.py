@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Exposure, Feedback, Impression
 from streammetrics.events.malformed import excerpt
 from streammetrics.events.outcomes import IGNORED
+from streammetrics.reports.samples import SampleJoin
 from streammetrics.reports.text import counted
 
 PLACES_SHOWN_MAX = 5
@@ -73,10 +74,10 @@ class SampleSummary:
         yield from _of_labels((label for shown in self.lists for label in shown.segments), len(self.lists))
 
     def _of_feedback(self) -> Iterator[str]:
-        by_list, by_item = _items_of_lists(self.lists)
+        joined = SampleJoin(self.lists)
         for action, of_action in _grouped(self.feedback).items():
             named = sum(each.impression_id is not None for each in of_action)
-            met = sum(_meets(each, by_list, by_item) for each in of_action)
+            met = sum(joined.outcome(each)[0] == "matched" for each in of_action)
             of_lists = f"{named:,} with the id of a list, {len(of_action) - named:,} without"
             yield f"{excerpt(action)} {len(of_action):,}: {of_lists}; {met:,} {'meets' if met == 1 else 'meet'} a list of the sample"
 
@@ -86,25 +87,6 @@ def _grouped(feedback: Iterable[Feedback]) -> dict[str, list[Feedback]]:
     for each in feedback:
         groups[each.action].append(each)
     return groups
-
-
-def _items_of_lists(lists: Iterable[Impression]) -> tuple[Mapping[tuple[str, str], set[str]], Mapping[tuple[str, str], int]]:
-    """Return the items of each user's lists by id, and the time of the first list that shows a user an item."""
-    by_list: dict[tuple[str, str], set[str]] = defaultdict(set)
-    by_item: dict[tuple[str, str], int] = {}
-    for shown in lists:
-        by_list[shown.user_id, shown.impression_id].update(shown.items)
-        for item in shown.items:
-            by_item[shown.user_id, item] = min(shown.ts, by_item.get((shown.user_id, item), shown.ts))
-    return by_list, by_item
-
-
-def _meets(feedback: Feedback, by_list: Mapping[tuple[str, str], set[str]], by_item: Mapping[tuple[str, str], int]) -> bool:
-    """Return whether feedback is on an item of its list, or of a list before it if it names none."""
-    if feedback.impression_id is not None:
-        return feedback.item_id in by_list.get((feedback.user_id, feedback.impression_id), ())
-    first = by_item.get((feedback.user_id, feedback.item_id))
-    return first is not None and first <= feedback.ts
 
 
 def _of_labels(labels: Iterable[tuple[str, str]], events: int) -> Iterator[str]:
