@@ -25,7 +25,8 @@ def send_events(producer: KafkaProducer, shown: str, clicked: str, action: str =
     ts = now_ms() if ts is None else ts
     for number in range(users):
         user = f"u{number}"
-        producer.send(shown, native_json(Impression(f"r{number}", user, ts, ("a", "b"))), key=user.encode())
+        labels = (("ranker", ("control", "treatment")[number % 2]),)
+        producer.send(shown, native_json(Impression(f"r{number}", user, ts, ("a", "b"), labels)), key=user.encode())
         producer.send(clicked, native_json(Feedback(user, ts, "b", action, impression_id=f"r{number}")), key=user.encode())
 
 
@@ -104,13 +105,25 @@ def test_a_few_malformed_records_are_a_warning(kafka_broker: KafkaBroker, redis_
 def test_unknown_actions_are_named_with_the_nearest_known_one(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
     code, output = examined(kafka_broker, redis_url, topic_name, lambda *to: send_events(*to, action="purchased"))
     assert code == 0, output
-    assert problem_lines(output) == [f"topic {topic_name}-clicked: actions without a grade: purchased 60 (did you mean purchase?)"]
+    unknown = "No feedback has a grade: the action of all 60 is unknown, such as purchased (did you mean purchase?)"
+    assert problem_lines(output) == [unknown]
 
 
 def test_a_wrong_sender_clock_is_reported(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
     code, output = examined(kafka_broker, redis_url, topic_name, lambda *to: send_events(*to, ts=now_ms() + 5 * 86_400_000))
     assert code == 0, output
-    assert [line.split(": ", 1)[1] for line in problem_lines(output)] == ["60 of 60 events dated in the future, by up to 5 days"] * 2
+    told = "are dated too long after their records, 60 of 60, so they are refused as future"
+    assert [told in line for line in problem_lines(output)] == [True, True]
+
+
+def test_lists_without_an_experiment_are_named(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def send(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        for number in range(20):
+            producer.send(shown, native_json(Impression(f"r{number}", f"u{number}", now_ms(), ("a",))), key=b"u%d" % number)
+
+    code, output = examined(kafka_broker, redis_url, topic_name, send)
+    assert code == 0, output
+    assert problem_lines(output) == ["None of 20 lists has an experiment, so no verdict can come"]
 
 
 @pytest.mark.parametrize(

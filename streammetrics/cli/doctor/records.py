@@ -112,8 +112,9 @@ def _form_findings(decoded: DecodedTopic) -> Iterator[DoctorFinding]:
 def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> Iterator[DoctorFinding]:
     topic, join = decoded.topic, settings.join
     events = list(decoded.events())
-    ahead = [event.ts - now_ms for _, event in events if event.ts > now_ms + AHEAD_MS_MAX]
-    if ahead:
+    future = [(record.ts, event.ts) for record, event in events if event.ts > now_ms + AHEAD_MS_MAX]
+    ahead = [ts - now_ms for record_ts, ts in future if record_ts < 0 or join.future_ms is None or ts <= record_ts + join.future_ms]
+    if ahead:  # the others are refused by the times of their records, which `sample_findings` says
         yield DoctorFinding(
             "warn",
             f"topic {topic}: {len(ahead)} of {counted(len(events), 'event')} dated in the future, by up to {span_text(max(ahead))}",
@@ -127,7 +128,7 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
             f"topic {topic}: {len(late)} of {counted(len(events), 'event')} would be late, by up to {span_text(max(late))}",
             "raise join.lateness_ms, or let the sender keep the order of events",
         )
-    if not (ahead or late):
+    if not (future or late):
         newest = max(event.ts for _, event in events)
         delays = sorted(record_ts - event_ts for record_ts, event_ts in stamped)
         delay = f"; records are written {span_text(delays[len(delays) // 2])} after their events (median)" if delays else ""
