@@ -10,6 +10,7 @@ from streammetrics.events.model import Feedback, Impression
 from streammetrics.reports.report import InputPosition, Report, Total
 from streammetrics.reports.text import counted
 from streammetrics.reports.unknown_names import UnknownName
+from streammetrics.windows.panes import Group, GroupValues, Window
 from tests.oracle import Arrival, Settings
 from tests.support.machine import Machine, engine_of
 
@@ -150,6 +151,82 @@ def test_names_from_events_are_safe_to_display() -> None:
     assert warning.isprintable() or "\u2068" in warning
     assert "\u202e" not in warning
     assert "\n" not in warning
+
+
+def arms_of(**lists: int) -> tuple[Total, ...]:
+    """Totals of all lists and of those of each variant of the experiment `ranker`."""
+    return (Total("", "", (sum(lists.values()), 1)), *(Total("ranker", variant, (count, 1)) for variant, count in lists.items() if variant))
+
+
+@pytest.mark.parametrize(("lists", "events", "warned"), [(100, 1_000, True), (99, 1_000, False), (100, 999, False)])
+def test_lists_without_any_experiment_are_named_when_they_are_many(lists: int, events: int, warned: bool) -> None:
+    settings = {"experiments": {"enabled": True}}
+    totals = (Total("", "", (lists, 1)),)
+    found = texts({**SHOWN, ("events", "shop"): events}, totals=totals, settings=settings)
+    assert [each.split(",")[0] for each in found] == [f"None of {lists} lists has an experiment"] * warned
+    live = (Window(9, "live", 10, True, (GroupValues(Group(), lists, 1, {}, {}),)),)
+    assert texts({**SHOWN, ("events", "shop"): events}, totals=(), windows=live, settings=settings) == found, "before lists are final"
+
+
+def test_a_configured_control_without_lists_is_named_with_the_variants_that_have_some() -> None:
+    settings = {"experiments": {"enabled": True, "named": {"ranker": {"control": "old"}}}}
+    counts = {**SHOWN, ("events", "shop"): 1_000}
+    (found,) = texts(counts, totals=arms_of(new=60, off=40), settings=settings)
+    text = "None of 100 lists of experiment ranker has its control, old"
+    assert found == f"{text}. Set control in experiments.named to one of their variants: new, off."
+    assert texts(counts, totals=arms_of(new=60, old=40), settings=settings) == []
+
+
+@pytest.mark.parametrize(
+    ("control", "variants", "warned"),
+    [(None, {"new": 60}, True), (None, {"new": 60, "old": 40}, False), ("off", {"new": 60, "old": 40}, True)],
+)
+def test_null_variants_are_named_where_the_experiment_has_no_control(control: str | None, variants: dict[str, int], warned: bool) -> None:
+    settings = {"experiments": {"named": {"ranker": {"control": control}} if control else {}}}
+    names = (UnknownName("null_variant", "ranker", 2_000),)
+    found = texts(SHOWN, totals=arms_of(**variants), settings=settings, unknown_names=names)
+    assert [each.startswith("2,000 lists have null in experiment ranker where ") for each in found] == [True] * warned
+
+
+def test_no_list_is_missed_while_an_open_pane_has_some_or_before_the_inputs_have_a_time() -> None:
+    counts = {("events", "shop"): 1_898}
+    assert texts(counts, totals=()) == ["None of 1,898 events is a list. Let the inputs hold the lists that users saw, too."]
+    assert texts(counts, totals=(), has_lists=True) == []
+    assert texts(counts, totals=(), watermark_ms=None) == []
+
+
+@pytest.mark.parametrize(
+    ("record_ms", "start"),
+    [(NOON_MS + 3_600_000, None), (NOON_MS + 5 * 3_600_000, "The events of shop are dated 5 h before"), (None, None)],
+)
+def test_events_that_are_dated_long_before_their_records_are_named(record_ms: int | None, start: str | None) -> None:
+    found = texts(SHOWN, inputs=(InputPosition("shop", 0, 200, NOON_MS, NOON_MS, record_ms),))
+    assert [each.startswith(start or "") for each in found] == [True] * (start is not None)
+
+
+def test_events_refused_as_future_are_named_with_the_times_of_records() -> None:
+    inputs = (InputPosition("shop", 0, 200, NOON_MS, NOON_MS, NOON_MS // 1_000),)
+    (found,) = texts({**SHOWN, ("future", "shop"): 20}, inputs=inputs)
+    assert found.startswith(
+        "10.0 % of the events of shop are dated too long after their records, 20 of 200, so they are refused as future."
+    )
+    assert "Records have timestamps up to 1970-01-21 12:19:26 UTC" in found
+
+
+def test_late_events_in_another_unit_do_not_blame_the_sender_of_right_times() -> None:
+    settings = Settings(inputs=("events",), pane_ms=10, windows_ms=(10,))
+    machine = Machine(engine_of(settings), settings)
+    machine.take([Arrival("events", Impression(f"r{number}", "u", NOON_MS + number, ("i",))) for number in range(9)])
+    machine.take([Arrival("events", Feedback("u", NOON_MS // 1_000 + number, "i", "click")) for number in range(9)])
+    machine.finish(flush=True)
+    late = next(each for each in machine.report().warnings() if each.key.startswith("late"))
+    assert late.text.startswith(
+        "50 % of the events of events (partition 0) are late and refused, 9 of 18. They are dated 1970-01-21 12:19:26 UTC or so"
+    )
+    assert (
+        late.fix
+        == "compare the times of lists and of feedback, and multiply ts by 1,000 in the reader: it must be in milliseconds, not seconds"
+    )
 
 
 def test_the_report_of_the_engine_has_these_sentences() -> None:

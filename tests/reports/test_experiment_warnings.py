@@ -1,0 +1,15 @@
+"""Sentences about users: a stream needs many with one list each."""
+
+from __future__ import annotations
+
+import pytest
+
+from streammetrics.reports.experiment_warnings import USERS_MIN, user_warnings
+
+
+@pytest.mark.parametrize(
+    ("users", "lists", "warned"), [(USERS_MIN, USERS_MIN, True), (USERS_MIN - 1, USERS_MIN - 1, False), (USERS_MIN, USERS_MIN + 1, False)]
+)
+def test_users_with_exactly_one_list_each_are_named_when_they_are_many(users: int, lists: int, warned: bool) -> None:
+    found = [each.text for each in user_warnings([("ranker", users, lists)])]
+    assert found == [f"Each of the {users:,} users of experiment ranker has exactly one list"] * warned
