@@ -133,11 +133,6 @@ class FileSource:
         return {place: reader.cut for place, reader in self._readers.items()}
 
     @property
-    def samples(self) -> Mapping[str, bytes]:
-        """The first records of each file by its path, each on its own line (see `FileReader.sample`)."""
-        return {place.topic: reader.sample for place, reader in self._readers.items()}
-
-    @property
     def lines(self) -> Mapping[str, int]:
         """The number of the last record that was read of each file, by its path."""
         return {place.topic: reader.number for place, reader in self._readers.items()}

@@ -4,12 +4,11 @@ A cell is text, with these exceptions. An empty cell is an absent field.
 
 | column | cell |
 |---|---|
-| `ts`, `timestamp` | digits are a number |
+| `ts` | digits are a number |
 | `value` | a number |
 | `fragment` | `true` or `false` |
-| `items`, `query_response_hit_ids` | a JSON array, or ids joined by a bar: `a|b|c` |
+| `items` | a JSON array, or ids joined by a bar: `a|b|c` |
 | `experiments`, `segments` | a JSON object, or pairs joined by a bar: `ranker=control|price=low` |
-| `event_attributes`, `query_attributes` | a JSON object |
 """
 
 from __future__ import annotations
@@ -154,13 +153,9 @@ def _pairs(cell: str) -> Any:
 
 _CONVERTS: Final[dict[str, Convert]] = {
     "ts": _whole,
-    "timestamp": _whole,
     "value": _number,
     "fragment": _flag,
     "items": _items,
-    "query_response_hit_ids": _items,
     "experiments": _pairs,
     "segments": _pairs,
-    "event_attributes": _json_or_text,
-    "query_attributes": _json_or_text,
 }

@@ -21,7 +21,6 @@ LIST_ITEMS_MAX: Final = 1_000_000
 BATCH_ROWS: Final = 100
 """Rows that are Python objects at a time."""
 _LABELS: Final = ("experiments", "segments")
-_TIMES: Final = ("ts", "timestamp")
 _SOURCE: Final = "read_parquet(?, hive_partitioning = false)"
 _OPTIONS: Final = {"threads": 1, "async_threads": 0, "temp_directory": "", "autoinstall_known_extensions": "false"}
 """No thread of its own, because a replay may have many files open, no file beside the one it reads, and no download."""
@@ -45,7 +44,7 @@ def read_parquet(path: str, file_bytes: int, fixed: Mapping[str, str], *, texts:
             rows = database.execute("SELECT sum(num_rows) FROM parquet_file_metadata(?)", [name]).fetchone()[0]
             columns = database.execute(f"DESCRIBE SELECT * FROM {_SOURCE}", [name]).fetchall()
             names = [column for column, *_ in columns]
-            floats = [column for column, kind, *_ in columns if column in _TIMES and kind in ("DOUBLE", "FLOAT")]
+            floats = [column for column, kind, *_ in columns if column == "ts" and kind in ("DOUBLE", "FLOAT")]
             selected = ", ".join(_selected(column, kind, texts=texts) for column, kind, *_ in columns)
             found = database.execute(f"SELECT {selected} FROM {_SOURCE}", [name])
             while batch := found.fetchmany(BATCH_ROWS):

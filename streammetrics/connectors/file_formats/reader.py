@@ -25,7 +25,6 @@ from streammetrics.errors import SourceError
 STDIN = "-"
 CHUNK_BYTES_MAX = 16 << 20
 """A chunk of long records ends here, to limit memory."""
-SAMPLE_BYTES = 1 << 16
 NO_TIMESTAMP = -1
 FIRST_LINE = 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -66,9 +65,6 @@ class FileReader:
         """The number after the last record that was returned."""
         self.cut: dict[int, int] = {}
         """Full length in bytes of each record that was cut, by its number."""
-        self.sample = b""
-        """The first records, each on the line of its number and without line ends of its own. For messages about their form."""
-        self._sample_lines = FIRST_LINE
         self.ended = False
         self._raw = standard_input() if path == STDIN else Path(path).open("rb")  # noqa: SIM115  (it stays open after this function)
         self._rows: Iterator[Row] | None = None
@@ -106,16 +102,10 @@ class FileReader:
             if number >= first and value and not value.isspace():
                 records.append(InputRecord(number, NO_TIMESTAMP, value))
                 self.following = number + 1
-                if len(self.sample) < SAMPLE_BYTES:
-                    self._add_sample(number, value)
             if len(records) >= count or chunk_bytes >= CHUNK_BYTES_MAX:
                 return records
         self.ended = True
         return records
-
-    def _add_sample(self, number: int, value: bytes) -> None:
-        self.sample += b"\n" * (number - self._sample_lines) + value[:SAMPLE_BYTES].replace(b"\n", b" ")
-        self._sample_lines = number
 
     def _open(self) -> Iterator[Row]:
         """Recognize the form of the file and begin to read it."""

@@ -28,11 +28,10 @@ TimedRecord: TypeAlias = tuple[int, int, bytes]
 
 
 class SortedFile(NamedTuple):
-    """The records of a file by time, and what was known of the original: the cut records, its first records, and its last number."""
+    """The records of a file by time, and what was known of the original: the cut records and its last number."""
 
     path: Path
     cut: Mapping[int, int]
-    sample: bytes
     lines: int
 
 
@@ -94,7 +93,7 @@ class SortedReader:
     """Reads a sorted file as a `FileReader` reads the original. The numbers of the records are those of the original."""
 
     def __init__(self, path: str, found: SortedFile) -> None:
-        self.path, self.sample, self.number = path, found.sample, found.lines
+        self.path, self.number = path, found.lines
         self.cut = dict(found.cut)
         self.following = FIRST_LINE
         self.ended = False

@@ -58,12 +58,11 @@ class ReplayOutputs:
 class ReplayResult(NamedTuple):
     """The report of a replay and the engine that made it.
 
-    `samples`: the start of each file by its path. `refusals`: the first refused event of each file and reason.
+    `refusals`: the first refused event of each file and reason.
     """
 
     report: Report
     engine: Engine
-    samples: Mapping[str, bytes]
     refusals: Mapping[tuple[str, str], DeadLetter]
 
 
@@ -249,7 +248,7 @@ def _in_one_process(whole: ReplayRun, source: ReplayFileSource, progress: Replay
     read_committed(store, builder, 1)
     freeze_due_scales(store, builder, 1)  # evaluates experiments that ended without a snapshot
     report = whole.finish(builder, builder.report(1), history, worker.late)
-    return ReplayResult(report, whole.engine, source.samples, worker.refusals)
+    return ReplayResult(report, whole.engine, worker.refusals)
 
 
 def _in_shards(
@@ -271,4 +270,4 @@ def _in_shards(
     )
     shards.run()
     report = whole.finish_shards(shards.views, scales, history, shards.late)
-    return ReplayResult(report, whole.engine, shards.samples, shards.refusals)
+    return ReplayResult(report, whole.engine, shards.refusals)

@@ -60,7 +60,6 @@ class Done(NamedTuple):
 
     view: TaskView
     unfinished: Sequence[FinalPane]
-    samples: Mapping[str, bytes]
     refusals: Mapping[tuple[str, str], DeadLetter]
     late: Mapping[str, LatePlaces]
 
@@ -185,7 +184,7 @@ def _replay_shard(job: Job, send: Callable[[Message], None]) -> None:
         if letters is not None:
             letters.flush()  # the parent reads the file as soon as it knows that this process is done
         view = worker.store.view([0], {})[0]
-        send(Done(view, unfinished if job.panes else [], source.samples, worker.refusals, worker.late))
+        send(Done(view, unfinished if job.panes else [], worker.refusals, worker.late))
 
 
 class Shards:
@@ -215,10 +214,6 @@ class Shards:
     @property
     def views(self) -> list[TaskView]:
         return [self._done[shard].view for shard in range(self._jobs)]
-
-    @property
-    def samples(self) -> Mapping[str, bytes]:
-        return self._done[0].samples
 
     @property
     def refusals(self) -> Mapping[tuple[str, str], DeadLetter]:

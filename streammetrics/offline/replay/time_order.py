@@ -134,7 +134,7 @@ def sorted_file(settings: Settings, path: str, folder: Path, progress: Callable[
     reader = FileReader(path, max(settings.events.event_bytes_max + 1, LINE_BYTES_MAX), texts=has_reader(settings, path))
     try:
         written = sort_records(_timed(reader, build_decoder(settings, path), progress), folder)
-        return SortedFile(written, reader.cut, reader.sample, reader.number)
+        return SortedFile(written, reader.cut, reader.number)
     finally:
         reader.close()
 

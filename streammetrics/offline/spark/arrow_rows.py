@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from streammetrics.connectors.file_formats.parquet import without_null_labels
 
-_TIMES: Final = ("ts", "timestamp")
 _encode = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
 
 
@@ -26,6 +25,6 @@ def _values(arrow: Any, name: str, column: Any) -> list[Any]:
     if arrow.types.is_timestamp(kind):
         column = column.cast(arrow.timestamp("ms", kind.tz), safe=False).cast(arrow.int64())
     values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
-    if name in _TIMES and arrow.types.is_floating(kind):
+    if name == "ts" and arrow.types.is_floating(kind):
         return [int(value) if value is not None and value.is_integer() else value for value in values]
     return values

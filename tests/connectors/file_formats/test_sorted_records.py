@@ -32,13 +32,13 @@ def test_records_come_by_time_then_by_number(
         patch.setattr(sorted_records, "RUNS_MERGED", 2)
         path = sort_records(records, folder)
     assert list(folder.iterdir()) == [path], "only the result is left"
-    reader = SortedReader("events", SortedFile(path, {3: 99}, b"first", len(records)))
+    reader = SortedReader("events", SortedFile(path, {3: 99}, len(records)))
     found: list[InputRecord] = []
     while not reader.ended:
         found += reader.take(count)
     reader.close()
     assert found == [InputRecord(number, -1, value) for _, number, value in sorted(records)]
-    assert (reader.cut, reader.sample, reader.bytes_read) == ({3: 99}, b"first", reader.bytes_total)
+    assert (reader.cut, reader.bytes_read) == ({3: 99}, reader.bytes_total)
 
 
 def test_a_source_reads_a_sorted_file_in_place_of_the_original(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_source_reads_a_sorted_file_in_place_of_the_original(tmp_path: Path) -
     name = str(tmp_path / "events")
     (tmp_path / "folder").mkdir()
     path = sort_records([(20, 1, b"two"), (10, 2, b"one")], tmp_path / "folder")
-    source = FileSource([name], sorted_files={name: SortedFile(path, {}, b"two\none", 2)})
+    source = FileSource([name], sorted_files={name: SortedFile(path, {}, 2)})
     source.poll(0)
     source.start(0, {})
     place = Input(name, 0)
