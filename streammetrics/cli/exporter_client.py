@@ -15,7 +15,7 @@ from streammetrics.errors import StreammetricsError
 from streammetrics.events.json_text import JsonError, decode_json
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError
 from streammetrics.reports.text import fit
-from streammetrics.reports.time_text import span_text
+from streammetrics.reports.time_text import moment_text, span_text
 
 _SHOWN_CHARS = 200
 SILENT_SECONDS: Final = 50.0
@@ -40,9 +40,9 @@ class ExporterClient:
             login = f"{settings.username}:{settings.password.get_secret_value()}".encode()
             self._headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
 
-    def gate(self, experiment: str, variant: str | None, scope: str, stage: str | None = None) -> GateAnswer:
+    def gate(self, experiment: str, variant: str | None, scope: str, since_ms: int | None = None) -> GateAnswer:
         """Return the answer of the gate. Raises UnknownExperimentError, and StreammetricsError for an answer that is none."""
-        named = {"variant": variant, "stage": stage}
+        named = {"variant": variant, "since": None if since_ms is None else moment_text(since_ms)}
         query = urlencode({"scope": scope, **{name: value for name, value in named.items() if value is not None}})
         answer = self._get(f"/api/gate/{quote(experiment, safe='')}?{query}")
         if answer.status == 404 and (error := _error_of(answer)) is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,3 +94,27 @@ def span_seconds(context: click.Context | None, option: click.Parameter | None, 
         return None if given is None else parse_duration(given).ms / 1_000
     except ValueError as error:
         raise click.BadParameter(f"{given!r}: {error}", context, option) from None
+
+
+def moment_ms(context: click.Context | None, option: click.Parameter | None, given: str | None) -> int | None:
+    """Return a time (epoch ms): one with its zone, or a span ago such as 40m. Raises click.BadParameter.
+
+    >>> moment_ms(None, None, "2024-11-21T10:00Z")
+    1732183200000
+    >>> moment_ms(None, None, "noon")
+    Traceback (most recent call last):
+    click.exceptions.BadParameter: 'noon': a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m
+    """
+    from streammetrics.config.times import parse_duration  # noqa: PLC0415  slow import
+    from streammetrics.reports.time_text import parse_moment  # noqa: PLC0415
+
+    if given is None:
+        return None
+    try:
+        return time.time_ns() // 1_000_000 - parse_duration(given).ms
+    except ValueError:
+        pass
+    try:
+        return parse_moment(given)
+    except ValueError as error:
+        raise click.BadParameter(f"{given!r}: {error}; a span ago is such as 40m", context, option) from None

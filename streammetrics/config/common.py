@@ -39,7 +39,7 @@ COMMON: Final[Mapping[str, str]] = {
     "exposures.enabled": "If exposures, and not lists, say who is in which variant.",
     "experiments.paging": "To decide experiments by another metric.",
     "experiments.margin": "To tolerate a larger or smaller drop.",
-    "experiments.named": "If an experiment has other shares, another control, or stages of a rollout.",
+    "experiments.named": "If an experiment has other shares or another control.",
     "worker.processes": "If one core does not keep up.",
     "http.host": "To let Prometheus or people reach the port from other machines.",
     "http.password_hash": "To ask for a password. Then also http.username.",

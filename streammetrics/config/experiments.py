@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -20,10 +20,11 @@ from streammetrics.config.fields import (
     table_or_json,
     whole,
 )
-from streammetrics.config.stages import Shares, StageSettings, stage_conflicts, stages_of
 from streammetrics.config.times import Moment
 from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import ExperimentError, Policy
+
+Shares: TypeAlias = Mapping[Text, Annotated[Number, Field(gt=0)]]
 
 _POLICY = Policy()
 _NO_SETTINGS = ("effective_users_min", "hit_users_min", "settings_text")
@@ -38,8 +39,6 @@ class NamedExperiment(Section):
     shares: Shares | None = None
     holdout: OptionalText = None
     unit: Literal["user", "list"] | None = None
-    stages: tuple[StageSettings, ...] = ()
-    stage_label: OptionalText = None
     start: Moment = None
     end: Moment = None
     cuped_days: Annotated[Whole, Field(ge=1, le=366)] | None = None
@@ -49,30 +48,23 @@ class NamedExperiment(Section):
     gate_margin: Number | None = None
     min_users: Whole | None = None
     minimum_lift: Number | None = None
-    late_share_max: Number | None = None
     paging: Listed[Text] | None = None
     sample_ratio_alpha: Number | None = None
-    multi_exposed_share_max: Number | None = None
     unmatched_share_max: Number | None = None
 
 
-_OF_ONE: Final = ("control", "holdout", "shares", "unit", "stages", "stage_label")
+_OF_ONE: Final = ("control", "holdout", "shares", "unit")
 """Rules that can be set for single experiments only."""
 
 
 def _own_rules(named: NamedExperiment) -> dict[str, Any]:
     """Return the rules that are set for one experiment."""
-    own = {name: value for name in _RULES if (value := getattr(named, name)) is not None}
-    return own | {"stages": stages_of(named.stages, named.stage_label)} if named.stages else own
-
-
-_TOGETHER: Final = ("stages", "stage_label")
-"""Rules that are only valid together."""
+    return {name: value for name in _RULES if (value := getattr(named, name)) is not None}
 
 
 def _errors(rules: Mapping[str, Any]) -> list[ExperimentError]:
     """Return the errors of each rule alone or, if there are none, of all rules together."""
-    alone = [error for name, value in rules.items() if name not in _TOGETHER and (error := _error({name: value})) is not None]
+    alone = [error for name, value in rules.items() if (error := _error({name: value})) is not None]
     together = None if alone else _error(rules)
     return alone if together is None else [together]
 
@@ -95,10 +87,6 @@ class ExperimentSettings(Section):
     patience_ms: Whole = milliseconds(
         600_000,
         "How long a final list waits at most for its session to close, so that all lists of a visit are added to experiments together.",
-    )
-    stages_may_change: bool = setting(
-        False,
-        "Whether workers start although the settings lack a stage whose lists count, or have another unit. The experiment stays invalid.",
     )
     variants_max: Whole = whole(200, "Maximum variants of all experiments of a task. A list loses a further one.", 1, 100_000)
     metrics: Annotated[Listed[Text], Field(max_length=320)] = setting(
@@ -129,12 +117,6 @@ class ExperimentSettings(Section):
         "The relative effect to detect. Verdicts come earliest for effects of this size. Set it before the start.",
         "a number above 0",
     )
-    late_share_max: Number = setting(
-        _POLICY.late_share_max,
-        "A variant has no verdict if it, or the control, joined after this share of the time, or if its share of new users changed and this"
-        " share of them is of other times. 1: off.",
-        "a number from 0 to 1",
-    )
     cuped_verdict: bool = setting(
         _POLICY.cuped_verdict, "Whether verdicts use the interval with reduced variance, in experiments with cuped_days."
     )
@@ -142,11 +124,6 @@ class ExperimentSettings(Section):
         _POLICY.sample_ratio_alpha,
         "An experiment is invalid if the p-value of its split of users is below this.",
         "a number between 0 and 1",
-    )
-    multi_exposed_share_max: Number = setting(
-        _POLICY.multi_exposed_share_max,
-        "Maximum share of an experiment's users that saw several variants, or one without a configured share.",
-        "a number from 0 to 1",
     )
     unmatched_share_max: Number = setting(
         _POLICY.unmatched_share_max,
@@ -156,12 +133,10 @@ class ExperimentSettings(Section):
     named: Annotated[Mapping[Text, NamedExperiment], BeforeValidator(table_or_json)] = setting(
         {},
         "Rules of single experiments, each in a table [experiments.named.NAME]: control, holdout (a variant that is reported and not"
-        " judged), shares (a table of variants), start, end, stages"
-        " (of a rollout: tables of start, shares, and name), stage_label (the segment that names a list's stage, instead of starts), unit"
+        " judged), shares (a table of variants), start, end, unit"
         " (user or list: what is assigned to a variant), cuped_days (days before the start with lists that reduce the variance, 1 to 366;"
         " needs start), and any of paging, alpha, margin, gate_margin,"
-        " min_users, minimum_lift, late_share_max, cuped_verdict, sample_ratio_alpha,"
-        " multi_exposed_share_max, unmatched_share_max.",
+        " min_users, minimum_lift, cuped_verdict, sample_ratio_alpha, unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",
     )
 
@@ -172,11 +147,6 @@ class ExperimentSettings(Section):
     def _general(self) -> dict[str, Any]:
         """Return the rules that can be set for all experiments."""
         return {name: getattr(self, name) for name in _RULES if name not in _OF_ONE}
-
-    @property
-    def stage_labels(self) -> tuple[str, ...]:
-        """The segments that name a stage of some experiment."""
-        return tuple(sorted({named.stage_label for named in self.named.values() if named.stage_label is not None}))
 
     def conflicts(self, metrics: tuple[str, ...], measures: tuple[str, ...]) -> Iterator[Conflict]:
         """Yield conflicting settings. `metrics` are the computed metrics, `measures` those measured per user."""
@@ -195,14 +165,12 @@ class ExperimentSettings(Section):
             if named.start is None and named.cuped_days is not None:
                 rule = f"{name}: cuped_days = {named.cuped_days} needs a start: set start, or leave out both"
                 yield Conflict(("experiments.named",), rule)
-            for rule in stage_conflicts(named.stages, named.stage_label, named.start, named.end):
-                yield Conflict(("experiments.named",), f"{name}: {rule}")
             for rule in self._conflicts_of_unit(named):
                 yield Conflict(("experiments.named",), f"{name}: {rule}")
 
     def _conflicts_of_unit(self, named: NamedExperiment) -> Iterator[str]:
-        if named.cuped_days is not None and (named.stages or named.unit == "list"):
-            yield 'cuped_days needs one stage and unit = "user": leave out cuped_days, or stages and unit'
+        if named.cuped_days is not None and named.unit == "list":
+            yield 'cuped_days needs unit = "user": leave out one of them'
         of_users = [measure for measure in named.paging or self.paging if measure.startswith("user_")]
         if named.unit == "list" and of_users:
             yield f'{of_users[0]} cannot decide with unit = "list", because a user may see several variants: set other measures in paging'

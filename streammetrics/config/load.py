@@ -16,7 +16,6 @@ from streammetrics.config.experiments import NamedExperiment
 from streammetrics.config.fields import Conflict, printable
 from streammetrics.config.model import Settings, keys
 from streammetrics.config.sources import CONFIG_VARIABLE, Given, did_you_mean, from_environment, from_file, from_flags
-from streammetrics.config.stages import StageSettings
 from streammetrics.errors import ConfigError, Problem
 
 DEFAULT_ORIGIN = "default"
@@ -111,7 +110,7 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
-                known = StageSettings if "stages" in detail["loc"] else NamedExperiment
+                known = NamedExperiment
                 near = did_you_mean(difflib.get_close_matches(str(detail["loc"][-1]), known.model_fields, 1, 0.7))
                 reason = f"unknown key{near or '; the keys are ' + ', '.join(known.model_fields)}"
             if _has_places(key) and inside:

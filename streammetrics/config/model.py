@@ -141,14 +141,7 @@ class Settings(Section):
         """Yield labels that are too long for any event: settings for them would have no effect."""
         limit, trials = self.events.label_chars_max, self.experiments.named
         variants = [variant for trial in trials.values() for variant in (trial.control, *(trial.shares or ())) if variant]
-        variants += [variant for trial in trials.values() for stage in trial.stages for variant in stage.shares]
-        stages = [
-            label
-            for trial in trials.values()
-            for label in (trial.stage_label, *(stage.name for stage in trial.stages))
-            if label and trial.stage_label is not None
-        ]
-        for key, labels in (("windows.segments", self.windows.segments), ("experiments.named", [*trials, *variants, *stages])):
+        for key, labels in (("windows.segments", self.windows.segments), ("experiments.named", [*trials, *variants])):
             if too_long := next((label for label in labels if len(label) > limit), None):
                 rule = f"{shown(too_long)} has {len(too_long)} characters, but events.label_chars_max is {limit}: no event can have it"
                 yield Conflict((key, "events.label_chars_max"), rule)

@@ -7,16 +7,15 @@ from datetime import timedelta
 
 from streammetrics.config.times import EPOCH
 from streammetrics.experiments.proposed_settings import ProposedValue
-from streammetrics.experiments.stages import Stage
 
 
-def settings_text(experiment: str, settings: Mapping[str, ProposedValue], stage: str | None = None) -> str:
-    """Return where settings belong, and the settings. stage: the name of the stage that they belong to.
+def settings_text(experiment: str, settings: Mapping[str, ProposedValue]) -> str:
+    """Return where settings belong, and the settings.
 
     >>> settings_text("ranker v7", {"control": "a", "start": 1_732_183_200_000})
     'under [experiments.named."ranker v7"]: control = "a" and start = 2024-11-21T10:00:00Z'
     """
-    return f"under {experiment_table(experiment)}{'' if stage is None else f', in stage {stage}'}: {' and '.join(setting_lines(settings))}"
+    return f"under {experiment_table(experiment)}: {' and '.join(setting_lines(settings))}"
 
 
 def experiment_table(experiment: str) -> str:
@@ -29,8 +28,6 @@ def setting_lines(settings: Mapping[str, ProposedValue]) -> list[str]:
 
     >>> setting_lines({"shares": {"control": 0.9, "b 2": 0.1}})
     ['shares = { control = 0.9, "b 2" = 0.1 }']
-    >>> setting_lines({"stages": (Stage(name="half", shares={"control": 1, "new": 1}, start_ms=1_732_183_200_250),)})
-    ['stages = [ { name = "half", start = 2024-11-21T10:00:00.250000Z, shares = { control = 1, new = 1 } } ]']
     """
     return [f"{name} = {_value(value)}" for name, value in settings.items()]
 
@@ -40,14 +37,7 @@ def _value(value: ProposedValue) -> str:
         return _string(value)
     if isinstance(value, int):
         return (EPOCH + timedelta(milliseconds=value)).isoformat().replace("+00:00", "Z")
-    if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{_key(name)} = {share:.6g}' for name, share in value.items())} }}"
-    return f"[ {', '.join(map(_stage, value))} ]"
-
-
-def _stage(stage: Stage) -> str:
-    start: Mapping[str, ProposedValue] = {} if stage.start_ms is None else {"start": stage.start_ms}
-    return f"{{ {', '.join(setting_lines({'name': stage.name, **start, 'shares': stage.shares}))} }}"
+    return f"{{ {', '.join(f'{_key(name)} = {share:.6g}' for name, share in value.items())} }}"
 
 
 def _key(name: str) -> str:

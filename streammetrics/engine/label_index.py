@@ -14,8 +14,7 @@ import msgspec
 
 from streammetrics.engine.rules import EngineRules
 from streammetrics.enrolment.rules import CovariatePeriod
-from streammetrics.enrolment.runs import OF_RUN, ExperimentRun, ExperimentRuns, PartName, RunPart
-from streammetrics.enrolment.stage_changes import CountedStage
+from streammetrics.enrolment.runs import ExperimentRun, ExperimentRuns
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.windows.panes import OTHER, Group, fold_segments, groups_of
@@ -56,22 +55,13 @@ class LabelState(msgspec.Struct, array_like=True):
 
     - `groups` is (group, newest list, no list is older than).
     - `runs` is (number, experiment, first list, last list, variants, covariate period). `runs_from` is the number of the next run.
-    - `parts` is (number, number of its run, entry, stage, variant, latest list) of the parts of rollouts: see `PartName`.
-    - `counted` is (number of a run, latest enrolled list in stage "").
+    - `ended` is (experiment, last list of its latest run that has ended).
     """
 
     groups: list[tuple[Group, int, int]]
     runs: list[tuple[int, str, int, int, list[str], CovariatePeriod | None]]
     runs_from: int
-    parts: list[tuple[int, int, str, str, str, int]]
-    counted: list[tuple[int, int]]
-
-    def counted_stages(self, watermark: int) -> list[CountedStage]:
-        """Return the stages whose lists count. `watermark` is that of the task."""
-        runs = {number: (experiment, last) for number, experiment, _, last, *_ in self.runs}
-        counted = [(number, OF_RUN, last) for number, last in self.counted]
-        counted += [(run, PartName(entry, stage, variant), last) for _, run, entry, stage, variant, last in self.parts if last != NEVER]
-        return [CountedStage(runs[number][0], part, last, runs[number][1], watermark) for number, part, last in counted]
+    ended: list[tuple[str, int]] = []
 
 
 class LabelIndex:
@@ -105,10 +95,7 @@ class LabelIndex:
         """Continue the experiment runs of the last commit."""
         for number, experiment, first, last, variants, earlier in stored.runs:
             self._runs.restore(ExperimentRun(number, experiment, first, last, variants, earlier))
-        for number, last in stored.counted:
-            self._runs.of_number[number].counted_last = last
-        for number, run, entry, stage, variant, last in stored.parts:
-            self._runs.restore_part(RunPart(number, self._runs.of_number[run], PartName(entry, stage, variant), last))
+        self._runs.ended = dict(stored.ended)
 
     def stored(self) -> LabelState:
         """Return what the next commit writes."""
@@ -116,8 +103,7 @@ class LabelIndex:
             groups=[(group, newest, self.since[group]) for group, newest in sorted(self.groups.items())],
             runs=[(run.number, run.experiment, run.first, run.last, sorted(run.variants), run.earlier) for run in self.runs],
             runs_from=self._runs.next_number,
-            counted=[(run.number, run.counted_last) for run in self.runs if run.counted_last != NEVER],
-            parts=[(part.number, run.number, *part.name, part.counted_last) for run in self.runs for part in run.parts.values()],
+            ended=sorted(self._runs.ended.items()),
         )
 
     @property

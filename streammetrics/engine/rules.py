@@ -26,7 +26,6 @@ class EngineRules(EnrolmentRules):
     future_ms: int | None = None
     support: SupportRules = field(default_factory=SupportRules)
     retention_ms: int = 90_000_000
-    segments: tuple[str, ...] = ()
     groups_max: int = 1_000
     decoding: str = "native"
 

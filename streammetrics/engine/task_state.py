@@ -24,7 +24,6 @@ from streammetrics.enrolment.reducer import Enrolments, EnrolmentState
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, is_behind
 from streammetrics.enrolment.scopes import EXPERIMENTS
-from streammetrics.enrolment.stage_changes import CountedStage, refuse_changed_stages, stage_changes
 from streammetrics.errors import UnfitStateError
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.metrics import TallyLayout
@@ -63,10 +62,6 @@ class ControlRecord(msgspec.Struct, kw_only=True, array_like=True):
     @property
     def signature(self) -> Signature:
         return Signature(self.rules, self.measures)
-
-    def counted_stages(self) -> list[CountedStage]:
-        """Return the stages whose lists count."""
-        return self.labels.counted_stages(self.progress.watermark)
 
     def shown_watermark(self, lateness_ms: int) -> int:
         """Return the watermark (ms) up to which results are shown. Lists that may still get labels hold it back."""
@@ -182,7 +177,6 @@ class TaskState:
             self.enrolments.restart(newest, experiments)
         else:
             _check_ends(stored, self._rules)
-            _check_stages(stored, self._rules)
             self.labels.restore_runs(stored.labels)
             self.enrolments.restore_scopes(stored.enrolment, experiments)
 
@@ -242,9 +236,3 @@ def _check_ends(stored: ControlRecord, rules: EngineRules) -> None:
                 "its users' records are deleted, and these users would count twice",
                 "keep its end in experiments.named and give the new experiment another name, or use a new redis.namespace",
             )
-
-
-def _check_stages(stored: ControlRecord, rules: EngineRules) -> None:
-    """Reject settings without a stage whose lists count: later lists of it would count in another one."""
-    if rules.experiments is not None and not rules.experiments.stages_may_change:
-        refuse_changed_stages(stage_changes([stored.counted_stages()], rules.experiments))

@@ -40,7 +40,7 @@ class FeedbackDays:
 
     def on_final(self, final: FinalEvents) -> None:
         """Count the feedback of sessions that have closed."""
-        for ended_ms, matched, unmatched in final.closed:
+        for _, ended_ms, matched, unmatched in final.closed:
             if matched or unmatched:
                 day = ended_ms // DAY_MS
                 known = self.by_day.get(day, (0, 0))

@@ -1,11 +1,12 @@
-"""Sets of scopes in which a user has the same totals. They are stored and added up once, however many experiments there are.
+"""Sets of places in which a user has the same totals. They are stored and added up once, however many experiments there are.
 
-Pure. Most users see the same variants in every list, so all their scopes of a kind (whole runs, or one day) form one set.
+Pure. A place is a variant in one scope of a run. Most users see the same variants in every list, so all their places of a kind (whole
+runs, or one day) form one set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias
 
@@ -18,134 +19,126 @@ from streammetrics.windows.last_seen import LastSeen, StoredLastSeen
 
 ScopeKey: TypeAlias = tuple[int, int]
 """A scope: the number of the run, and the day."""
-ScopeVariants: TypeAlias = Mapping[ScopeKey, str | None]
-"""Scopes, each with a user's variant there. None: the user saw several variants."""
+Place: TypeAlias = tuple[int, int, str]
+"""A variant in a scope: the number of the run, the day, the variant."""
 
 
 StoredCredit = tuple[str, str, list[int]]
 """Lists and credits of a user's interleaved lists for two teams: see `interleaving.credit_moments`."""
 StoredTotals = tuple[msgspec.Raw, int, bytes, list[StoredCredit]]
-"""A user's totals in scopes where they are equal: the scopes, number of lists, packed sums, credits."""
-StoredScope = tuple[int, int, str | None]
-"""A scope and the user's variant there: number of the run, day, variant (None: several)."""
+"""A user's totals in places where they are equal: the places, number of lists, packed sums, credits."""
 StoredEarlier = tuple[CovariatePeriod, int, bytes]
 """A user's totals before an experiment: the period, number of lists, packed sums."""
 
 
-class ScopeSet:
-    """Scopes with variants, and their stored form. All of them have a variant, or none has. Equal sets of one batch are one object."""
+class PlaceSet:
+    """Places, and their stored form. Equal sets of one batch are one object. `scopes` are those of the places."""
 
-    __slots__ = ("stored", "variants")
+    __slots__ = ("places", "scopes", "stored")
 
-    def __init__(self, stored: msgspec.Raw, variants: ScopeVariants) -> None:
-        self.stored, self.variants = stored, variants
-
-    @property
-    def is_multi_exposed(self) -> bool:
-        """Whether the user saw several variants in each of these scopes."""
-        return None in self.variants.values()
+    def __init__(self, stored: msgspec.Raw, places: AbstractSet[Place]) -> None:
+        self.stored, self.places = stored, places
+        self.scopes: AbstractSet[ScopeKey] = frozenset((run, day) for run, day, _ in places)
 
 
-class Split(NamedTuple):
-    """The parts of a set: scopes where a list shows the same variant, scopes where it shows another one, and all others."""
-
-    same: ScopeVariants
-    other: ScopeVariants
-    rest: ScopeVariants
-
-
-def split(own: ScopeVariants, shown: ScopeVariants) -> Split:
-    """Split a user's scopes by the variants that a list shows.
-
-    >>> split({(1, -1): "a", (2, -1): "a", (3, -1): "b"}, {(1, -1): "a", (2, -1): "b"})
-    Split(same={(1, -1): 'a'}, other={(2, -1): 'a'}, rest={(3, -1): 'b'})
-    """
-    parts: tuple[dict[ScopeKey, str | None], ...] = {}, {}, {}
-    for scope, variant in own.items():
-        parts[2 if scope not in shown else 0 if shown[scope] == variant else 1][scope] = variant
-    return Split(*parts)
-
-
-class ScopeSets:
+class PlaceSets:
     """All sets of one batch. `is_open` says whether lists may still be added to a scope."""
 
     def __init__(self, is_open: Callable[[ScopeKey], bool]) -> None:
         self._is_open = is_open
-        self._known: dict[bytes, ScopeSet] = {}
-        self._restored: dict[bytes, ScopeSet | None] = {}
+        self._known: dict[bytes, PlaceSet] = {}
+        self._restored: dict[bytes, PlaceSet | None] = {}
 
-    def of(self, variants: ScopeVariants) -> ScopeSet:
-        """Return the set of these scopes."""
-        stored = msgspec.Raw(pack([(*scope, variant) for scope, variant in sorted(variants.items())]))
-        return self._known.setdefault(bytes(stored), ScopeSet(stored, variants))
+    def of(self, places: Iterable[Place]) -> PlaceSet:
+        """Return the set of these places."""
+        in_order = sorted(places)
+        stored = msgspec.Raw(pack(in_order))
+        return self._known.setdefault(bytes(stored), PlaceSet(stored, frozenset(in_order)))
 
-    def restored(self, stored: msgspec.Raw) -> ScopeSet | None:
-        """Return those scopes of a stored set that are open. None if there is none."""
+    def restored(self, stored: msgspec.Raw) -> PlaceSet | None:
+        """Return those places of a stored set whose scopes are open. None if there is none."""
         key = bytes(stored)
         if key not in self._restored:
-            is_open, scopes = self._is_open, _decode_scopes(key)
-            variants = {(run, day): variant for run, day, variant in scopes if is_open((run, day))}
-            if len(variants) == len(scopes):  # it is stored as `of` makes it
-                self._restored[key] = self._known.setdefault(key, ScopeSet(stored, variants))
+            places = _decode_places(key)
+            still = [(run, day, variant) for run, day, variant in places if self._is_open((run, day))]
+            if len(still) == len(places):  # it is stored as `of` makes it
+                self._restored[key] = self._known.setdefault(key, PlaceSet(stored, frozenset(places)))
             else:
-                self._restored[key] = self.of(variants) if variants else None
+                self._restored[key] = self.of(still) if still else None
         return self._restored[key]
 
 
-class ScopeTotals(NamedTuple):
-    """A user's totals in the scopes of a set: number of lists, packed sums, credits."""
+class SetTotals(NamedTuple):
+    """A user's totals in the places of a set: number of lists, packed sums, credits."""
 
     lists: int
     packed: bytes
     credits: list[StoredCredit]
 
 
-NO_TOTALS: Final = ScopeTotals(0, b"", [])
+NO_TOTALS: Final = SetTotals(0, b"", [])
 
 
 class UserRecord(msgspec.Struct, gc=False):
-    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `entries` are disjoint.
+    """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `totals` are disjoint.
 
-    `exposed` are the scopes in which the user's first exposure is counted.
+    `exposed` are the scopes in which the user's first exposure is counted. `came` is the hour since the epoch of the user's first counted
+    list, by the number of the run. `reacted` are the runs whose lists the user has reacted to: True if some reaction matched no list.
     """
 
-    entries: dict[ScopeSet, ScopeTotals]
+    totals: dict[PlaceSet, SetTotals]
     earlier: dict[CovariatePeriod, StoredEarlier]
     last_seen: LastSeen
     changed: bool
     exposed: AbstractSet[ScopeKey] = frozenset()
+    came: dict[int, int] = {}
+    reacted: dict[int, bool] = {}
 
     @property
     def matters(self) -> bool:
         """Whether there is anything to store."""
-        return bool(self.entries or self.earlier or self.last_seen or self.exposed)
+        return bool(self.totals or self.earlier or self.last_seen or self.exposed)
 
     def stored_totals(self) -> list[StoredTotals]:
-        """Return the entries in their stored form."""
-        return [(scopes.stored, *totals) for scopes, totals in self.entries.items()]
+        """Return the totals in their stored form."""
+        return [(places.stored, *totals) for places, totals in self.totals.items()]
 
 
-_Stored = tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]
-_read_totals = reader(msgspec.msgpack.Decoder(_Stored).decode, plain_msgpack, "a user's totals")
-_read_scopes = msgspec.msgpack.Decoder(list[StoredScope]).decode
+class StoredRecord(msgspec.Struct, array_like=True, gc=False):
+    """A user's record in its stored form."""
+
+    version: int
+    totals: list[StoredTotals] = []
+    earlier: list[StoredEarlier] = []
+    last_seen: list[StoredLastSeen] = []
+    exposed: list[tuple[int, int]] = []
+    came: dict[int, int] = {}
+    reacted: dict[int, bool] = {}
 
 
-def encode_user_totals(
-    totals: list[StoredTotals], earlier: list[StoredEarlier], last_seen: list[StoredLastSeen], exposed: Sequence[tuple[int, int]] = ()
+_Stored = tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]], dict[int, int], dict[int, bool]]
+_read_record = reader(msgspec.msgpack.Decoder(_Stored).decode, plain_msgpack, "a user's totals")
+_read_places = msgspec.msgpack.Decoder(list[Place]).decode
+
+
+def encode_record(
+    totals: list[StoredTotals],
+    earlier: list[StoredEarlier],
+    last_seen: list[StoredLastSeen],
+    exposed: Sequence[ScopeKey] = (),
+    came: Mapping[int, int] = {},
+    reacted: Mapping[int, bool] = {},
 ) -> bytes:
-    return pack((VERSION, totals, earlier, last_seen, exposed))
+    return pack((VERSION, totals, earlier, last_seen, exposed, came, reacted))
 
 
-def decode_user_totals(
-    stored: bytes,
-) -> tuple[list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]]]:
-    _, totals, earlier, last_seen, exposed = _read_totals(stored)
-    return totals, earlier, last_seen, exposed
+def decode_record(stored: bytes) -> StoredRecord:
+    return StoredRecord(*_read_record(stored))
 
 
-def _decode_scopes(stored: bytes) -> list[StoredScope]:
-    """Decode the scopes of `StoredTotals`."""
+def _decode_places(stored: bytes) -> list[Place]:
+    """Decode the places of `StoredTotals`."""
     try:
-        return _read_scopes(stored)
+        return _read_places(stored)
     except msgspec.DecodeError as error:
         raise refusal(stored, plain_msgpack, "a user's totals", error) from error

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
-from streammetrics.enrolment.records import UserRecord, decode_user_totals, encode_user_totals
+from streammetrics.enrolment.records import StoredRecord, UserRecord, decode_record, encode_record
 from streammetrics.enrolment.rows import UserTotalsLayout
 from streammetrics.enrolment.rules import EVER, EnrolmentRules
 from streammetrics.enrolment.runs import ExperimentRuns
@@ -39,18 +39,30 @@ class RecordChanges(NamedTuple):
     due: dict[str, int]
 
 
+class Reacted(NamedTuple):
+    """Until when (ms) a user has reacted, in sessions that have closed, and until when without a list. NEVER: not at all."""
+
+    last: int = NEVER
+    last_unmatched: int = NEVER
+
+
+_NOTHING: Final = Reacted()
+
+
 class EnrolmentState(msgspec.Struct, array_like=True):
     """What is stored of `Enrolments` besides sums and users' records.
 
     All lists of panes before `enrolled_before` (ms) are enrolled, except those that do not count: in experiments, lists before
     `counted_from` (ms). `longest_wait_ms` is the longest time that a list waits for enrolment. `spans` is (experiment, configured start,
-    configured end), for experiments with a run and one of both.
+    configured end), for experiments with a run and one of both. `open_lists` are the lists of each experiment that do not
+    count, because the input ended before all their time for feedback.
     """
 
     enrolled_before: int = NEVER
     counted_from: int = NEVER
     longest_wait_ms: int = 0
     spans: list[tuple[str, int | None, int | None]] = []
+    open_lists: list[tuple[str, int]] = []
 
 
 class Enrolments:
@@ -58,7 +70,8 @@ class Enrolments:
 
     `waiting` are lists that became final since the last commit, by user; none for a user with exposures only. `records` are the stored
     totals of users that are due or in `waiting`; None: the user has none. All lists of panes before `enrolled_before` (ms) are enrolled.
-    Lists before `counted_from` (ms) do not count: experiments were switched on then.
+    Lists before `counted_from` (ms) do not count: experiments were switched on then. Nor do `open_lists`, those from `counted_until` (ms)
+    on: the input ended before all their time for feedback.
 
     Lists up to `_former_until` (ms) may have been shown under former rules. While some of them may wait, `_longest_wait_ms` is the longest
     wait under any of these rules.
@@ -70,13 +83,16 @@ class Enrolments:
         "_former_until",
         "_layout",
         "_longest_wait_ms",
+        "_reacted",
         "_restarted",
         "_rules",
         "_runs",
         "_unique_users",
         "_wait_ms",
         "counted_from",
+        "counted_until",
         "enrolled_before",
+        "open_lists",
         "records",
         "waiting",
     )
@@ -94,10 +110,13 @@ class Enrolments:
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
         self._exposed: dict[str, list[FinalExposure]] = {}
+        self._reacted: dict[str, Reacted] = {}
         self.waiting: dict[str, list[FinalList]] = {}
         self.records: dict[str, bytes | None] = {}
         self.enrolled_before = NEVER
         self.counted_from = NEVER
+        self.counted_until = FOREVER
+        self.open_lists: Counter[str] = Counter()
 
     def restore(self, stored: EnrolmentState, newest: int) -> None:
         """Continue from the last commit. `newest`: the time (ms) of its newest event. Follow with `restore_scopes` or `restart`."""
@@ -121,7 +140,8 @@ class Enrolments:
 
     def stored(self) -> EnrolmentState:
         """Return what the next commit writes besides sums and records."""
-        return EnrolmentState(self.enrolled_before, self.counted_from, self._longest_wait_ms, self._spans())
+        open_lists = sorted(self.open_lists.items())
+        return EnrolmentState(self.enrolled_before, self.counted_from, self._longest_wait_ms, self._spans(), open_lists)
 
     def _spans(self) -> list[tuple[str, int | None, int | None]]:
         """The configured start and end of each experiment that has a run, if there is one of both."""
@@ -138,6 +158,11 @@ class Enrolments:
     def runs(self) -> ExperimentRuns:
         """The experiment runs of the task."""
         return self._runs()
+
+    def end_input(self, newest: int) -> None:
+        """Take the end of the input, whose newest event has this time (ms). Lists that could get feedback after it do not count."""
+        if newest != NEVER:
+            self.counted_until = newest - self._rules.join.attribution_ms + 1
 
     def missing_records(self) -> AbstractSet[str]:
         """Users that have waiting lists and no loaded record."""
@@ -165,6 +190,13 @@ class Enrolments:
             for user_id, exposures in final.exposures.items():
                 self._exposed.setdefault(user_id, []).extend(exposures)
                 self.waiting.setdefault(user_id, [])
+        if self._rules.experiments is not None:
+            for user_id, ended_ms, matched, unmatched in final.closed:
+                if matched or unmatched:
+                    known = self._reacted.get(user_id, _NOTHING)
+                    last_unmatched = ended_ms if unmatched else NEVER
+                    self._reacted[user_id] = Reacted(max(known.last, ended_ms), max(known.last_unmatched, last_unmatched))
+                    self.waiting.setdefault(user_id, [])
 
     def _add_lists(self, user_id: str, lists: Iterable[ShownList]) -> None:
         """Let final lists wait that are not enrolled already, except those that do not count.
@@ -177,12 +209,12 @@ class Enrolments:
             lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.experiments]
-        if experiments is None or not experiments.plans:
-            waiting += [FinalList.of(shown, self._rules.join) for shown in lists]
-            return
+        counted = () if experiments is None else self._rules.segments
         for shown in lists:
-            stages = experiments.stage_labels(shown.experiments, shown.segments)
-            waiting.append(FinalList.of(shown, self._rules.join, stages))
+            if shown.ts >= self.counted_until:
+                self.open_lists.update(experiment for experiment, _ in shown.experiments)
+            segments = tuple([label for label in shown.segments if label[0] in counted]) if counted and shown.experiments else ()
+            waiting.append(FinalList.of(shown, self._rules.join, segments))
 
     def changes(self, times: TaskTimes) -> RowChanges:
         """Return what to commit of the sums of experiments, by scope."""
@@ -214,7 +246,7 @@ class Enrolments:
         split = None if totals is None else ExposureSplit(totals.targets)
         batch = _Batch(lists, totals, seen, split, pane_ms, self.enrolled_before, bound)
         records = [
-            batch.add_user(users[user_id], stored, label_runs, self._exposed.get(user_id, ()))
+            batch.add_user(users[user_id], stored, label_runs, self._exposed.get(user_id, ()), self._reacted.get(user_id, _NOTHING))
             for (user_id, stored), label_runs in zip(self.records.items(), lists.label_runs, strict=True)
         ]
         if totals is not None:
@@ -232,7 +264,7 @@ class Enrolments:
             if record.changed:
                 changes.changed[user_id] = batch.encode(record)
             changes.due[user_id] = batch.due(record, pane_ms + self._wait_ms)
-        self.waiting, self.records, self._exposed = {}, {}, {}
+        self.waiting, self.records, self._exposed, self._reacted = {}, {}, {}, {}
         return changes
 
     def _totals_batch(self, lists: FinalLists, bound: int, oldest_kept: int) -> TotalsBatch | None:
@@ -245,9 +277,9 @@ class Enrolments:
             self.runs,
             rules,
             lists.labels,
-            lists.stages,
             pane_ms=self._rules.pane_ms,
             counted_from=self.counted_from,
+            counted_until=self.counted_until,
             enrolled_before=self.enrolled_before,
             oldest_kept=oldest_kept,
         )
@@ -270,36 +302,49 @@ class _Batch:
     enrolled_before: int
     bound: int
 
-    def add_user(self, user: User, stored: bytes | None, label_runs: Sequence[LabelRun], exposed: Sequence[FinalExposure]) -> UserRecord:
-        """Read a user's record and add the user's lists and exposures."""
+    def add_user(
+        self,
+        user: User,
+        stored: bytes | None,
+        label_runs: Sequence[LabelRun],
+        exposed: Sequence[FinalExposure],
+        reacted: Reacted,
+    ) -> UserRecord:
+        """Read a user's record and add the user's lists, exposures and reactions."""
         record, totals, seen, split = UserRecord({}, {}, {}, bool(label_runs)), self.totals, self.seen, self.split
-        if not (label_runs or exposed) and self.is_flushed(user):
+        if not (label_runs or exposed or reacted is not _NOTHING) and self.is_flushed(user):
             return record
         if stored is not None:
-            stored_totals, earlier, last_seen, counted = decode_user_totals(stored)
-            if counted:
-                record.exposed = frozenset() if split is None else split.restored(counted)
-                record.changed |= len(record.exposed) < len(counted)
-            if totals is not None:
-                totals.restore(record, stored_totals, earlier)
-            elif stored_totals or earlier:
-                record.changed = True
-            if seen is not None and last_seen:
-                without_lists = self.enrolled_before if user.sessions else self.bound
-                oldest = self.lists.times[label_runs[0][1]] if label_runs else without_lists
-                record.last_seen = seen.restore(last_seen, oldest // self.pane_ms)
-            if len(record.last_seen) < len(last_seen):
-                record.changed = True
+            self._restore(record, decode_record(stored), user, label_runs)
         if split is not None and exposed:
             known = set(record.exposed)
             split.add(known, exposed)
             record.changed |= len(known) > len(record.exposed)
             record.exposed = known
-        if label_runs and totals is not None:
-            totals.add_lists(record, label_runs)
+        if totals is not None and (label_runs or reacted is not _NOTHING):
+            totals.count_reacting(record, -1)
+            entered = totals.add_lists(record, label_runs) if label_runs else {}
+            totals.add_reactions(record, entered, *reacted)
+            totals.count_reacting(record, 1)
         if label_runs and seen is not None:
             seen.add_lists(record.last_seen, label_runs)
         return record
+
+    def _restore(self, record: UserRecord, stored: StoredRecord, user: User, label_runs: Sequence[LabelRun]) -> None:
+        """Read what is stored of a user."""
+        totals, seen, split = self.totals, self.seen, self.split
+        if stored.exposed:
+            record.exposed = frozenset() if split is None else split.restored(stored.exposed)
+            record.changed |= len(record.exposed) < len(stored.exposed)
+        if totals is not None:
+            totals.restore(record, stored)
+        elif stored.totals or stored.earlier:
+            record.changed = True
+        if seen is not None and stored.last_seen:
+            without_lists = self.enrolled_before if user.sessions else self.bound
+            oldest = self.lists.times[label_runs[0][1]] if label_runs else without_lists
+            record.last_seen = seen.restore(stored.last_seen, oldest // self.pane_ms)
+        record.changed |= len(record.last_seen) < len(stored.last_seen)
 
     def is_flushed(self, user: User) -> bool:
         """Whether no more lists and exposures of a user can follow, so that the record is deleted."""
@@ -310,7 +355,8 @@ class _Batch:
     def encode(self, record: UserRecord) -> bytes:
         """Return a record in its stored form, after the sums of the batch."""
         past = [] if self.seen is None else self.seen.stored(record.last_seen)
-        return encode_user_totals(record.stored_totals(), list(record.earlier.values()), past, sorted(record.exposed))
+        earlier = list(record.earlier.values())
+        return encode_record(record.stored_totals(), earlier, past, sorted(record.exposed), record.came, record.reacted)
 
     def due(self, record: UserRecord, wait_ms: int) -> int:
         """Return until when (event time, ms) a record matters, after the sums of the batch."""

@@ -48,6 +48,7 @@ class UserTotalsLayout:
             best.append(layout.engagement.value_max(scorer.items_max))
         self.lists_max = min(LISTS_MAX, TOTAL_MAX // max(best))
         self.cross = CovarianceLayout(self.measures)
+        self.covariate_bottoms = self.measures.covariate_bottoms
         self.credit_thresholds = credit_thresholds(grades, scorer.spec.relevance_threshold)
 
     def measures_of(self, covariates: bool) -> Measures:
@@ -87,8 +88,8 @@ class TotalsRows:
             self.add_lists(number, first, end)
         return number
 
-    def totals(self) -> tuple[Ints, Ints]:
-        """Return the totals of all rows before and after this batch: shape (rows, totals_width)."""
+    def totals(self) -> tuple[Ints, Ints, Ints]:
+        """Return the totals of all rows before and after this batch, shape (rows, totals_width), and the running sums of all columns."""
         lists, packed, firsts, ends = zip(*self._stored, strict=True)
         width = self._layout.measures.totals_width
         before = np.zeros((len(lists), width), dtype=np.int64)
@@ -103,7 +104,7 @@ class TotalsRows:
         for row, parts in self._more.items():
             for first, end in parts:
                 after[row, 1:] += sums[end] - sums[first]
-        return before, after
+        return before, after, sums
 
     def _sums(self) -> Ints:
         """Return the running sums of all columns over all lists."""

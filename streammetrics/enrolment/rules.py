@@ -1,8 +1,7 @@
-"""Which final lists count in experiments, and in which stage of a rollout. Pure: the answer depends only on a list's time and labels."""
+"""Which final lists count in experiments. Pure: the answer depends only on a list's time and labels."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -11,48 +10,6 @@ from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.unique_users import UniqueUserRules
-
-
-class StageAt(NamedTuple):
-    """The stage of a list, and the times (ms, both inclusive) between which lists with the same labels have the same answer.
-
-    `key` is the stage; None: the list is in no stage and does not count.
-    """
-
-    key: str | None
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
-class StagePlan:
-    """The stages of one experiment, and what is assigned to a variant.
-
-    `starts` are the stages that begin at a time: (key, first time in ms) in order. If `label` is given instead, it is the segment whose
-    value is the stage, and only `values` count. With `by_list`, each list is assigned on its own, so a user belongs to every variant that
-    they saw.
-    """
-
-    starts: tuple[tuple[str, int], ...] = (("", NEVER),)
-    label: str | None = None
-    values: tuple[str, ...] = ()
-    by_list: bool = False
-
-    def at(self, ts: int, labels: Labels) -> StageAt:
-        """Return the stage of a list. `labels` are its segments.
-
-        >>> plan = StagePlan((("", NEVER), ("1000", 1_000)))
-        >>> [plan.at(ts, ()).key for ts in (999, 1_000)]
-        ['', '1000']
-        >>> StagePlan(label="rollout", values=("half",)).at(5, (("rollout", "other"),)).key is None
-        True
-        """
-        if self.label is not None:
-            value = dict(labels).get(self.label)
-            return StageAt(value if value in self.values else None, NEVER, FOREVER)
-        number = bisect_right(self.starts, ts, key=lambda stage: stage[1])
-        last = self.starts[number][1] - 1 if number < len(self.starts) else FOREVER
-        return StageAt(*self.starts[number - 1], last) if number else StageAt(None, NEVER, last)
 
 
 class Span(NamedTuple):
@@ -92,8 +49,7 @@ class ExperimentRules:
 
     `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
     session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
-    all runs of a task. `earlier` are the covariate periods, at most one for each experiment. `plans` are the stages of rollouts; other
-    experiments have none. `stages_may_change` is whether stored state of other stages is accepted.
+    all runs of a task. `earlier` are the covariate periods, at most one for each experiment.
     """
 
     idle_ms: int = 30 * DAY_MS
@@ -102,15 +58,6 @@ class ExperimentRules:
     metrics: tuple[str, ...] = ()
     spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
     earlier: tuple[CovariatePeriod, ...] = ()
-    plans: Mapping[str, StagePlan] = field(default_factory=dict, hash=False)
-    stages_may_change: bool = False
-
-    def stage_labels(self, experiments: Labels, segments: Labels) -> Labels:
-        """Return those segments of a list that name a stage of one of its experiments."""
-        if not self.plans:
-            return ()
-        names = {self.plans[name].label for name, _ in experiments if name in self.plans}
-        return tuple(segment for segment in segments if segment[0] in names)
 
     def span(self, experiment: str) -> Span:
         return self.spans.get(experiment, EVER)
@@ -145,13 +92,15 @@ class EnrolmentRules:
     """What is counted of users' final lists. Times are in milliseconds.
 
     `experiments`: None means that no users are counted in experiments; experiments still have windows and totals, as every group does.
-    `unique_users`: None means that no unique users are counted.
+    `unique_users`: None means that no unique users are counted. `segments` are those of windows; new users of experiments are counted by
+    their values, too.
     """
 
     join: JoinRules = field(default_factory=JoinRules)
     pane_ms: int = 60_000
     experiments: ExperimentRules | None = None
     unique_users: UniqueUserRules | None = None
+    segments: tuple[str, ...] = ()
 
     @property
     def patience_ms(self) -> int:

@@ -8,25 +8,25 @@ with its sums. An experiment of that name then starts a new run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 from streammetrics.enrolment.rules import CovariatePeriod
-from streammetrics.enrolment.scopes import WHOLE, Scope, decode_scope, encode_scope, parse_scope_name, scope_name
+from streammetrics.enrolment.scopes import WHOLE, RowName, Scope, decode_row, parse_row_name, scopes_of_rows
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
 from streammetrics.state.tables import RowChanges
+
+ENDED_MAX: Final = 256
+"""Experiments whose end is remembered."""
 
 
 class ExperimentRun:
     """One run of an experiment. `first` and `last` are the times (ms) of its first and last admitted list, or of exposures.
 
-    `counted_last` is the time (ms) of the latest enrolled list in stage "", for users with a variant; NEVER: there is none.
-
-    `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that. `parts` are
-    those with an enrolled list, except OF_RUN: its scopes are the run's own.
+    `earlier` is its covariate period, if any. It is set when the first list is enrolled and never changes after that.
     """
 
-    __slots__ = ("counted_last", "earlier", "experiment", "first", "last", "number", "parts", "scopes", "variants")
+    __slots__ = ("earlier", "experiment", "first", "last", "number", "scopes", "variants")
 
     def __init__(
         self, number: int, experiment: str, first: int, last: int, variants: Iterable[str] = (), earlier: CovariatePeriod | None = None
@@ -36,75 +36,21 @@ class ExperimentRun:
         self.experiment = experiment
         self.first = first
         self.last = last
-        self.counted_last = NEVER
         self.variants = set(variants)
         self.scopes: dict[int, Scope] = {}
-        self.parts: dict[PartName, RunPart] = {}
-
-    @property
-    def name(self) -> PartName:
-        return OF_RUN
-
-    @property
-    def run(self) -> ExperimentRun:
-        """This run: it is the part of its lists in stage ""."""
-        return self
-
-    @property
-    def holders(self) -> tuple[ExperimentRun | RunPart, ...]:
-        """All that holds scopes of this run: the run and its parts."""
-        return (self, *self.parts.values())
 
     def scope(self, day: int) -> Scope:
         """Return the scope of a day, or of the whole run. A new scope is created."""
         known = self.scopes.get(day)
         if known is None:
-            known = self.scopes[day] = Scope(day)
+            known = self.scopes[day] = Scope()
         return known
-
-
-class PartName(NamedTuple):
-    """The stage of the users' first list, that of the lists, and the variant if users have none ("" if they have one).
-
-    If users have no variant, both stages are that of the lists.
-    """
-
-    entry: str = ""
-    stage: str = ""
-    variant: str = ""
-
-
-OF_RUN: Final = PartName()
-"""The lists of stage "", of users with a variant."""
-
-
-class RunPart:
-    """Some lists of a run: see PartName. Its number is unique among runs and parts.
-
-    `counted_last` is the time (ms) of its latest enrolled list.
-    """
-
-    __slots__ = ("counted_last", "name", "number", "run", "scopes")
-
-    def __init__(self, number: int, run: ExperimentRun, name: PartName, counted_last: int = NEVER) -> None:
-        self.number = number
-        self.run = run
-        self.name = name
-        self.counted_last = counted_last
-        self.scopes: dict[int, Scope] = {}
-
-    def scope(self, day: int) -> Scope:
-        """Return the scope of a day, or of the whole run. A new scope is created."""
-        return self.scopes.setdefault(day, Scope(day))
-
-
-ScopeHolder: TypeAlias = ExperimentRun | RunPart
 
 
 class ExperimentRuns:
     """All runs of a task, and which of their sums a commit writes and deletes.
 
-    Numbers are never reused, so a user's totals of a dropped run are recognised. A scope is the number of its run or part, and the day.
+    Numbers are never reused, so a user's totals of a dropped run are recognised. A scope is the number of its run, and the day.
     """
 
     def __init__(self, idle_ms: int) -> None:
@@ -112,35 +58,19 @@ class ExperimentRuns:
         self.next_number = 1
         self.of_name: dict[str, list[ExperimentRun]] = {}
         self.of_number: dict[int, ExperimentRun] = {}
-        self.holder_of: dict[int, ScopeHolder] = {}
-        """Runs and parts by number."""
         self._changed: set[tuple[int, int]] = set()
-        self._gone: set[tuple[int, int]] = set()
-        """Scopes to write with the next commit, and scopes to delete."""
+        self._gone: set[str] = set()
+        """Scopes to write with the next commit, and rows to delete."""
         self._input_ended = False
-
-    def part(self, run: ExperimentRun, name: PartName) -> ScopeHolder:
-        """Return the part of a run with a name. A new part is created."""
-        if name == OF_RUN:
-            return run
-        known = run.parts.get(name)
-        if known is None:
-            known = RunPart(self.next_number, run, name)
-            self.next_number += 1
-            self.restore_part(known)
-        return known
-
-    def restore_part(self, part: RunPart) -> None:
-        """Add a stored part."""
-        part.run.parts[part.name] = part
-        self.holder_of[part.number] = part
+        self.ended: dict[str, int] = {}
+        """The last list (ms) of each experiment's latest run that has ended; of at most ENDED_MAX experiments, those that ended last."""
 
     def __iter__(self) -> Iterator[ExperimentRun]:
         return iter(self.of_number.values())
 
     def restore(self, run: ExperimentRun) -> None:
         """Add a stored run."""
-        self.of_number[run.number] = self.holder_of[run.number] = run
+        self.of_number[run.number] = run
         runs = self.of_name.setdefault(run.experiment, [])
         runs.append(run)
         runs.sort(key=lambda each: each.first)
@@ -163,7 +93,7 @@ class ExperimentRuns:
         run.variants.add(variant)
         for later in near[1:]:
             # If lists of the later run were enrolled, they were final, and no list could arrive between the two runs any more.
-            assert not any(holder.scopes for holder in later.holders), "two runs with enrolled lists were joined"
+            assert not later.scopes, "two runs with enrolled lists were joined"
             run.first, run.last = min(run.first, later.first), max(run.last, later.last)
             run.variants |= later.variants
             self._drop(later)
@@ -202,7 +132,10 @@ class ExperimentRuns:
             return []
         ended = [run for run in self if run.last + self.idle_ms < bound]
         for run in ended:
+            self.ended[run.experiment] = max(self.ended.get(run.experiment, NEVER), run.last)
             self._drop(run)
+        if len(self.ended) > ENDED_MAX:
+            self.ended = dict(sorted(self.ended.items(), key=lambda each: (-each[1], each[0]))[:ENDED_MAX])
         return ended
 
     def end_input(self, bound: int) -> None:
@@ -212,41 +145,42 @@ class ExperimentRuns:
 
     def _drop(self, run: ExperimentRun) -> None:
         del self.of_number[run.number]
-        for holder in run.holders:
-            del self.holder_of[holder.number]
-            self._drop_scopes((holder.number, day) for day in holder.scopes)
+        for day in [*run.scopes]:
+            self._drop_scope(run, day)
         runs = self.of_name[run.experiment]
         runs.remove(run)
         if not runs:
             del self.of_name[run.experiment]
 
-    def _drop_scopes(self, scopes: Iterable[tuple[int, int]]) -> None:
-        for scope in scopes:
-            self._changed.discard(scope)
-            self._gone.add(scope)
+    def _drop_scope(self, run: ExperimentRun, day: int) -> None:
+        scope = run.scopes.pop(day)
+        self._changed.discard((run.number, day))
+        self._gone.update(str(RowName(run.number, day, part)) for part in scope.parts | scope.gone)
 
     def restore_scopes(self, stored: Mapping[str, bytes]) -> None:
-        """Give stored sums, by the names of their scopes, to their runs."""
-        for name, scope in stored.items():
-            number, day = parse_scope_name(name)
-            self.holder_of[number].scopes[day] = decode_scope(scope, day)
+        """Give stored sums, by the names of their rows, to their runs."""
+        names = {name: parse_row_name(name) for name in stored}
+        for number, day, scope in scopes_of_rows((part, decode_row(part.part, stored[name])) for name, part in names.items()):
+            self.of_number[number].scopes[day] = scope
 
     def delete_scopes(self, stored: Iterable[str]) -> None:
-        """Delete stored sums, whose runs are not restored."""
-        self._drop_scopes(map(parse_scope_name, stored))
+        """Delete stored rows, whose runs are not restored."""
+        self._gone.update(stored)
 
     def note_changed(self, scopes: Iterable[tuple[int, int]]) -> None:
         """Write these scopes with the next commit."""
         self._changed.update(scopes)
 
     def scope_changes(self, oldest_kept: int) -> RowChanges:
-        """Return the scopes that changed, and the names of those to delete: of ended runs, and of days before the oldest pane."""
-        for holder in self.holder_of.values():
-            old = [day for day in holder.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]
-            for day in old:
-                del holder.scopes[day]
-            self._drop_scopes((holder.number, day) for day in old)
-        scopes = {scope_name(number, day): encode_scope(self.holder_of[number].scopes[day]) for number, day in self._changed}
-        gone = sorted(scope_name(*scope) for scope in self._gone - self._changed)
+        """Return the rows that changed, and the names of those to delete: of ended runs, and of days before the oldest pane."""
+        for run in self:
+            for day in [day for day in run.scopes if day != WHOLE and (day + 1) * DAY_MS <= oldest_kept]:
+                self._drop_scope(run, day)
+        rows: dict[str, bytes] = {}
+        for number, day in sorted(self._changed):
+            changed, gone = self.of_number[number].scopes[day].take_changes()
+            rows |= {str(RowName(number, day, part)): row for part, row in changed.items()}
+            self._gone.update(str(RowName(number, day, part)) for part in gone)
+        gone_rows = sorted(self._gone - rows.keys())
         self._changed, self._gone = set(), set()
-        return RowChanges(scopes, gone)
+        return RowChanges(rows, gone_rows)

@@ -1,52 +1,61 @@
 """Changed totals of users -> changed moments of their variants: all scopes and experiments of a batch in one computation.
 
-Pure. The cells of a rollout have cross moments, too.
+Pure. Two variants have cross moments, too, if a user has lists in both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from streammetrics.enrolment.records import ScopeKey, ScopeSet, StoredEarlier
+from streammetrics.enrolment.records import PlaceSet, ScopeKey, StoredEarlier
 from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments import CovarianceLayout
+from streammetrics.experiments.hours import Entry
 from streammetrics.experiments.incremental_moments import cross_changes, moment_changes
-from streammetrics.experiments.moments import add, zero
+from streammetrics.experiments.moments import add
 from streammetrics.metrics.arrays import Ints
 
-CellsOfSet: TypeAlias = Mapping[tuple[int, int], VariantTarget]
-"""The cells of a set by the number of the run, and the day. A set has at most one of each, because each list is in one stage."""
+Came: TypeAlias = tuple[tuple[int, int], ...]
+"""When a user came to their runs: the number of the run, and the hour since the epoch."""
+
+
+class ChangedRow(NamedTuple):
+    """A row of the batch with its places, and when its user came to their runs."""
+
+    row: int
+    places: PlaceSet
+    came: Came
 
 
 def update_moments(
     targets: ExposureTargets,
     layout: UserTotalsLayout,
-    rows: Iterable[tuple[int, ScopeSet]],
+    rows: Iterable[ChangedRow],
     before: Ints,
     after: Ints,
     covariates: Ints | None,
 ) -> set[ScopeKey]:
-    """Add to the moments of each variant the change of its users' totals. Returns the scopes that changed.
+    """Add to the moments of each variant and day of entry the change of its users' totals. Returns the scopes that changed.
 
-    rows: numbers of rows with their scopes. before, after: totals by row, shape (rows, totals_width). covariates: the columns by row; None:
-    no row has any.
+    before, after: totals by row, shape (rows, totals_width). covariates: the columns by row; None: no row has any.
     """
-    sets: dict[ScopeSet, tuple[int, bool]] = {}
+    sets: dict[tuple[PlaceSet, Came], tuple[int, bool]] = {}
     members: list[list[int]] = []
-    numbers: dict[VariantTarget, int] = {}
+    numbers: dict[tuple[VariantTarget, int], int] = {}
     chosen: tuple[list[int], list[int]] = [], []
     sets_of: tuple[list[int], list[int]] = [], []
-    for row, scopes in rows:
-        known = sets.get(scopes)
+    for row, places, came in rows:
+        days = tuple([(run, hour // 24) for run, hour in came])
+        known = sets.get((places, days))
         if known is None:
-            of_set = targets.targets_of(scopes)
-            members.append([numbers.setdefault(target, len(numbers)) for target in of_set])
-            known = sets[scopes] = len(members) - 1, of_set[0].run.earlier is not None
+            of_set, day_of = targets.targets_of(places), dict(days)
+            members.append([numbers.setdefault((target, day_of[target.key[0]]), len(numbers)) for target in of_set])
+            known = sets[places, days] = len(members) - 1, of_set[0].run.earlier is not None
         number, with_covariates = known
         chosen[with_covariates].append(row)
         sets_of[with_covariates].append(number)
@@ -55,11 +64,10 @@ def update_moments(
             measures, of_rows = layout.measures_of(with_covariates), np.array(of_part, dtype=np.int64)
             extra = covariates[part] if with_covariates and covariates is not None else None
             changes = moment_changes(measures, before[part], after[part], of_rows, members, len(numbers), extra)
-            for target, number in numbers.items():
-                if (target.run.earlier is not None) == with_covariates:
-                    total = target.scope.moments.get(target.variant) or zero(measures)
-                    target.scope.moments[target.variant] = add(total, changes[number])
-    return {target.key for target in numbers}
+            for (target, day), number in numbers.items():
+                if (target.run.earlier is not None) == with_covariates and any(changes[number]):
+                    target.scope.add_moments(target.variant, Entry(24, day), changes[number])
+    return {target.key for target, _ in numbers}
 
 
 def covariate_columns(layout: UserTotalsLayout, covariates_of: Mapping[int, int | StoredEarlier], after: Ints) -> Ints | None:
@@ -83,42 +91,32 @@ def covariate_columns(layout: UserTotalsLayout, covariates_of: Mapping[int, int 
     return measures.covariate_columns(earlier)
 
 
-class CellPairs:
-    """What the cells of a rollout have in common: the changes of cross moments for the users of one batch whose totals in cells change.
+class VariantPairs:
+    """What two variants have in common: the changes of cross moments for the users of one batch with lists in both.
 
-    A cell is a variant in one stage, with the users who came in one stage. When a user's totals in a cell change, so do the products with
-    their totals in each other cell of the same run and scope. The change is the difference between the products after the batch and
-    before it, so the order of users and commits cannot matter.
+    When a user's totals in a variant change, so do the products with their totals in each other variant of the same scope. The change is
+    the difference between the products after the batch and before it, so the order of users and commits cannot matter.
 
-    A user who is in many rollouts has the same totals in most of them. So the products are those of two sets of scopes. They are computed
-    once, and then added for every rollout of which both sets have a cell.
+    A user who is in many experiments has the same totals in most of them. So the products are those of two sets of places. They are
+    computed once, and then added for every scope that both sets have.
 
-    before, after: the totals of all rows of the batch, 0 after the withdrawal of a user: shape (rows, totals_width).
+    before, after: the totals of all rows of the batch, shape (rows, totals_width).
     """
 
     def __init__(self, targets: ExposureTargets, layout: CovarianceLayout, before: Ints, after: Ints) -> None:
         self._targets, self._layout, self._before, self._after = targets, layout, before, after
-        self._cells: dict[ScopeSet, CellsOfSet] = {}
         self._numbers: dict[tuple[VariantTarget, VariantTarget], int] = {}
-        """Pairs of cells. Two cells may be a pair in both orders."""
+        """Pairs of variants. Two may be a pair in both orders."""
         self._members: list[list[int]] = []
-        """Sets of pairs of cells, by their numbers."""
-        self._of_sets: dict[tuple[ScopeSet, ScopeSet], int | None] = {}
-        """For two sets of scopes, their set of pairs. None: they have no run and day in common."""
+        """Sets of pairs, by their numbers."""
+        self._of_sets: dict[tuple[PlaceSet, PlaceSet], int | None] = {}
+        """For two sets of places, their set of pairs. None: they have no scope in common."""
         self._stored: list[tuple[int, bytes]] = []
         """Totals that do not change, as stored: the number of lists, and packed sums. Their rows follow those of the batch."""
         self._users: tuple[list[int], list[int], list[int]] = [], [], []
         """For each user and two of their sets: the row of one, the row of the other, and the set of pairs."""
 
-    def cells_of(self, scopes: ScopeSet) -> CellsOfSet:
-        """Return the cells of a set of scopes; empty if none of its experiments has stages or units other than users."""
-        found = self._cells.get(scopes)
-        if found is None:
-            targets = [] if scopes.is_multi_exposed else self._targets.targets_of(scopes)
-            found = self._cells[scopes] = {(each.run.number, each.key[1]): each for each in targets if each.in_cells}
-        return found
-
-    def add_user(self, changed: Sequence[tuple[ScopeSet, int]], unchanged: Sequence[tuple[ScopeSet, int, bytes]]) -> None:
+    def add_user(self, changed: Sequence[tuple[PlaceSet, int]], unchanged: Sequence[tuple[PlaceSet, int, bytes]]) -> None:
         """Add a user: the sets whose totals change, with their rows, and all others, with their totals as stored."""
         for (one, row), (other, other_row) in combinations(changed, 2):
             self._add(one, row, other, other_row)
@@ -128,11 +126,11 @@ class CellPairs:
             if any(paired):
                 self._stored.append((lists, packed))
 
-    def _add(self, one: ScopeSet, row: int, other: ScopeSet, other_row: int) -> bool:
-        """Add the products of two sets of a user. Returns whether they have pairs of cells."""
+    def _add(self, one: PlaceSet, row: int, other: PlaceSet, other_row: int) -> bool:
+        """Add the products of two sets of a user. Returns whether they have scopes in common."""
         key = one, other
         if key not in self._of_sets:
-            self._of_sets[key] = self._pairs_of(self.cells_of(one), self.cells_of(other))
+            self._of_sets[key] = self._pairs_of(one, other)
         number = self._of_sets[key]
         if number is None:
             return False
@@ -140,16 +138,17 @@ class CellPairs:
             known.append(value)
         return True
 
-    def _pairs_of(self, ours: CellsOfSet, theirs: CellsOfSet) -> int | None:
-        shared, numbers = ours.keys() & theirs.keys(), self._numbers
+    def _pairs_of(self, one: PlaceSet, other: PlaceSet) -> int | None:
+        shared, numbers = one.scopes & other.scopes, self._numbers
         if not shared:
             return None
-        self._members.append([numbers.setdefault((ours[scope], theirs[scope]), len(numbers)) for scope in shared])
+        ours, theirs = ({target.key: target for target in self._targets.targets_of(places)} for places in (one, other))
+        self._members.append([numbers.setdefault((ours[scope], theirs[scope]), len(numbers)) for scope in sorted(shared)])
         return len(self._members) - 1
 
     def sum(self) -> set[ScopeKey]:
         """Update the pairs of scopes, and return the keys of those that changed."""
-        ones, others, sets = (np.array(each, dtype=np.int64) for each in self._users)
+        ones, others, sets = (np.array(column, dtype=np.int64) for column in self._users)
         if not len(sets):
             return set()
         before, after = self._totals()
@@ -173,18 +172,10 @@ class CellPairs:
 
 
 def _add_to_scope(layout: CovarianceLayout, one: VariantTarget, other: VariantTarget, change: list[int]) -> ScopeKey:
-    """Add the change of the cross moments of two cells, and return the scope that keeps them: that of the greater part number."""
-    if _place(one) > _place(other):
-        change = layout.swapped(change)
-    holder, lower = (one, other) if one.part.number > other.part.number else (other, one)
-    known, key = holder.scope.pairs, (lower.part.number, lower.variant, holder.variant)
-    known[key] = add(known.get(key, [0] * layout.width), change)
-    if not any(known[key]):
-        del known[key]
-    return holder.key
-
-
-def _place(cell: VariantTarget) -> tuple[str, str, str, int]:
-    """The entry, the stage, the variant, and the number of the part. The cells of a pair are in this order."""
-    name = cell.part.name
-    return name.entry, name.stage, cell.variant, cell.part.number
+    """Add the change of the cross moments of two variants, in order, and return the key of their scope."""
+    names = one.variant, other.variant
+    if one.variant > other.variant:
+        names, change = (other.variant, one.variant), layout.swapped(change)
+    pairs = one.scope.pairs
+    pairs[names] = add(pairs[names], change) if names in pairs else change
+    return one.key

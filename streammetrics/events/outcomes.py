@@ -85,7 +85,6 @@ OUTCOMES: Final = (
     Outcome("list_unexposed", "marked", "lists_unexposed"),
     Outcome("key_mismatch", "marked", "key_mismatch"),
     Outcome("experiment_lists_full", "marked", "experiment_lists_full"),
-    Outcome("experiment_lists_unstaged", "marked", "experiment_lists_unstaged"),
     Outcome("variant_as_text", "marked", "variants_as_text"),
     Outcome("too_many_teams", "marked", "interleaving_too_many_teams"),
     *(Outcome(name, "label") for name in _LABELS),

@@ -6,29 +6,23 @@ the measurements. This page is the contract with the engine, which keeps the sta
 **A user, per experiment and scope.** A scope is the whole run of the experiment, or one UTC day by the time of the lists. The engine
 keeps for each user:
 
-- the variant of their first final list, by (ts, impression_id);
-- whether they saw several variants;
-- their totals [lists, *columns of the scorer], summed over final lists, while they have seen one variant only;
+- the hour of their first final list in the run, in any variant (see `hours`);
+- by variant, their totals [lists, *columns of the scorer], summed over final lists;
 - their covariates, with variance reduction: `Measures.covariate_values` of the totals before the experiment;
 - lists and credit (`list_credit`) of interleaved lists, by pair of teams.
 
 A final list never changes, and a user's earlier lists become final no later than their later ones. So if a user's final lists are
-added in the order of (ts, impression_id), the first variant never changes and totals only grow. When a list has another variant than
-the first, the user is multi-exposed: their totals are withdrawn, and later lists add nothing.
+added in the order of (ts, impression_id), the first one never changes and totals only grow.
 
-**A variant, per experiment, scope and task.** The engine keeps its moments and the number of users that saw it first. It also keeps
-the number of users that saw several variants, per experiment and scope. Moments are `Measures.moments_width` unbounded integers:
-store them as text or bytes, because 64 bits are too few. All these are sums over users, so tasks merge by addition.
+**A variant, per experiment, scope and task.** The engine keeps its moments by the day on which users came, the sums of its lists by hour
+and entry, and for each two variants the cross moments of the users in both: `cross_of_users(layout, totals in one, totals in the
+other)`. Moments are `Measures.moments_width` unbounded integers: store them as text or bytes, because 64 bits are too few. All these are
+sums, so tasks merge by addition.
 
     moments = add(subtract(moments, of_users(measures, totals_before)), of_users(measures, totals_after))
 
 Only commits are visible. So it is enough, and several times faster, to apply one such change per commit for each experiment, scope
 and variant.
-
-**Cells.** In a rollout with stages a user belongs to (stage, variant) and, with unit "list", to every variant that they saw. Each stage
-has all of the above for itself. For each two cells the engine also keeps the cross moments of the users in both:
-`cross_of_users(layout, totals in one, totals in the other)`. When a user's totals in a cell change, so do the cross moments with each other
-cell of that user, by the difference of the products.
 
 **An experiment.** It has frozen numbers per measure, for all variants and scopes. `choose_scales` returns the numbers that
 can be frozen now, from what is stored since the start. Store each of them once; the first writer wins.
@@ -46,15 +40,19 @@ needs them.
 ...     "control": of_users(measures, [[4, 2 * one], [4, 3 * one], [4, one]] * 500),
 ...     "treatment": of_users(measures, [[4, 2 * one], [4, 2 * one], [4, one]] * 500),
 ... }
+>>> hours, entry = Hours(), Entry(24, 20_000)
+>>> hours.row(480_000).totals = {("control", entry): [6000, 3000 * one], ("treatment", entry): [6000, 2500 * one]}
+>>> entry_moments = EntrySums(24)
+>>> entry_moments.sums = {(variant, entry): sums for variant, sums in moments.items()}
 >>> policy = Policy(paging=("hit_rate@10",))
->>> kept = Stored(experiment="ranker-v7", scope="start", moments=moments,
-...     first_exposures={"control": 1500, "treatment": 1503}, multi_exposed_users=3)
+>>> kept = Stored(experiment="ranker-v7", scope="start", moments=moments, entry_moments=entry_moments, hours=hours, run_hours=hours,
+...     first_exposures={"control": 1500, "treatment": 1503})
 >>> report = build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
 >>> report.verdict.reason
 'treatment: 16.7 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
 """
 
-from streammetrics.experiments.building import build_report
+from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.experiment_report import (
     SINCE_START,
@@ -63,35 +61,31 @@ from streammetrics.experiments.experiment_report import (
     MeasureReport,
     role_of,
 )
-from streammetrics.experiments.health import Joined
+from streammetrics.experiments.hours import Entry, EntrySums, Hours
 from streammetrics.experiments.interleaving import INTERLEAVED, add_credits, credit_moments, list_credit
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users, subtract, zero
-from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.policy import ExperimentUnit, Policy
 from streammetrics.experiments.preferences import PreferenceReport
-from streammetrics.experiments.scales import choose_scales
-from streammetrics.experiments.stage_values import StageReport
-from streammetrics.experiments.stages import ExperimentUnit, Stage, stage_key
-from streammetrics.experiments.stored import Cell, Stored, StoredStage
+from streammetrics.experiments.stored import Joined, Stored
 
 __all__ = [
     "INTERLEAVED",
     "SINCE_START",
     "THIS_DAY",
-    "Cell",
     "CovarianceLayout",
+    "Entry",
+    "EntrySums",
     "ExperimentError",
     "ExperimentReport",
     "ExperimentUnit",
+    "Hours",
     "Joined",
     "MeasureReport",
     "Measures",
     "Policy",
     "PreferenceReport",
-    "Stage",
-    "StageReport",
     "Stored",
-    "StoredStage",
     "add",
     "add_credits",
     "build_report",
@@ -101,7 +95,6 @@ __all__ = [
     "list_credit",
     "of_users",
     "role_of",
-    "stage_key",
     "subtract",
     "zero",
 ]

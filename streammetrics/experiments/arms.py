@@ -1,186 +1,168 @@
-"""The arms of an experiment over the strata that count for them: estimates, comparisons, and why two arms are not compared. Pure.
-
-Without stages there is one stratum, of all lists.
-"""
+"""The arms of an experiment: estimates, comparisons, and why two arms are not compared. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
-from streammetrics.experiments.cuped import Reduced, reduce_variances
-from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.floors import largest_user_share_max
-from streammetrics.experiments.interleaving import INTERLEAVED
+from streammetrics.experiments.cell_estimates import Combined, Pair
+from streammetrics.experiments.cuped import Reduced, reduce_variance
+from streammetrics.experiments.estimates import Estimate, estimate
+from streammetrics.experiments.floors import effective_users, largest_user_share_max
 from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
-from streammetrics.experiments.measures import USERS_AT, Measure
-from streammetrics.experiments.running_stage import unseen_stage
-from streammetrics.experiments.share_words import set_again
-from streammetrics.experiments.strata import Cells, Combined
-from streammetrics.experiments.verdict import needed_by_verdicts, waiting
-from streammetrics.experiments.words import counted_words, join, named, percent, say
-
-
-class ArmEstimate(NamedTuple):
-    """A variant's estimate, and the one with reduced variance if the layout has covariates."""
-
-    plain: Estimate
-    reduced: Reduced | None = None
+from streammetrics.experiments.measures import USERS_AT, Measure, Measures
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.running_step import StepMeasure
+from streammetrics.experiments.scales import scale_of
+from streammetrics.experiments.silent_arms import SilentHours, silent_hours, silent_words
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.verdict import waiting
+from streammetrics.experiments.words import measure_name, named, say
 
 
 class Compared(NamedTuple):
     """A variant and the control, as they are compared with each other.
 
-    covariance: of the two means. stages: the same in each stage that can be judged, by its name.
+    by_hour: the same in cells of the hour alone, if an arm was silent. reduced: with less variance, if the layout has covariates.
     """
 
-    own: ArmEstimate
-    against: ArmEstimate
-    covariance: float = 0.0
-    stages: Mapping[str, Compared] = MappingProxyType({})
+    plain: Combined
+    by_hour: Combined | None = None
+    reduced: Reduced | None = None
+
+
+class _Pairs(NamedTuple):
+    """A treatment and the control in cells of hour and entry, and in those of the hour alone if an arm was silent in some hours."""
+
+    by_entry: Pair
+    by_hour: Pair | None
+    silent: Sequence[SilentHours]
 
 
 class Arms:
     """The arms with enough users, and the frozen scales."""
 
-    def __init__(self, cells: Cells, control: str | None, scales: Mapping[str, float]) -> None:
-        self.not_compared: Mapping[str, str] = {}
-        """Why a treatment is not compared, although it has enough users: see `unlike_times`."""
+    def __init__(self, measures: Measures, policy: Policy, stored: Stored, control: str | None, scales: Mapping[str, float]) -> None:
+        self.not_compared: dict[str, str] = {}
+        """Why a treatment is not compared, although it has enough users."""
         self.fewer_items: Mapping[str, str] = {}
         """Why the item_hit_rate of a treatment may not be called improved: see `list_signs`."""
-        self.cells, self.measures, self.policy, self.stored = cells, cells.measures, cells.policy, cells.stored
-        self.control = control
-        self.scales = scales
-        self.found = {measure: self._estimates(measure) for measure in cells.compared_measures}
+        self.measures, self.policy, self.stored, self.control, self.scales = measures, policy, stored, control, scales
+        self.found = {measure: self._estimates(measure) for measure in compared_measures(measures, policy)}
+        self._pairs: dict[tuple[str, str], _Pairs] = {}
         self._combined: dict[tuple[Measure, str, str], Combined | None] = {}
 
-    def _estimates(self, measure: Measure) -> dict[str, ArmEstimate]:
+    def _estimates(self, measure: Measure) -> dict[str, Estimate]:
         enough = {variant: sums for variant, sums in self.stored.moments.items() if sums[USERS_AT] >= self.policy.min_users}
-        reduced: Mapping[str, Reduced] = {}
-        if self.measures.covariates and not self.policy.in_cells:
-            reduced = reduce_variances(self.measures, measure, enough)
-        found = {variant: self.cells.alone(measure, variant) for variant in enough}
-        return {
-            variant: ArmEstimate(each[0], reduced.get(variant))
-            for variant, each in found.items()
-            if each is not None and each[0].users >= self.policy.min_users
-        }
+        found = {variant: estimate(self.measures, measure, sums) for variant, sums in enough.items()}
+        return {variant: own for variant, own in found.items() if own is not None}
 
     def show(self, names: Collection[str]) -> None:
         """Leave out the measures without one of these names."""
         self.found = {measure: found for measure, found in self.found.items() if str(measure) in names}
 
-    def alone(self, measure: Measure, variant: str) -> ArmEstimate | None:
+    def alone(self, measure: Measure, variant: str) -> Estimate | None:
         """Return a variant's own estimate; None while it has too few users."""
         return self.found[measure].get(variant)
 
     def compared(self, measure: Measure, variant: str, control: str) -> Compared | None:
-        """Return a variant and the control; None while one of them has too few users."""
-        found = self._over_stages(measure, variant, control)
-        if found is None or min(found.users) < self.policy.min_users:
+        """Return a variant and the control; None while one of them has too few users, or if they have no cell in common."""
+        plain = self._plain(measure, variant, control)
+        if plain is None or min(plain.users) < self.policy.min_users:
             return None
-        own, against = (self.found[measure].get(each) for each in (variant, control))
-        reduced = [each and each.reduced for each in (own, against)]
-        return _compared(found, *reduced)._replace(stages=self._in_stages(measure, variant, control))
+        pairs = self._pairs_of(variant, control)
+        by_hour = None if pairs.by_hour is None else pairs.by_hour.combined(measure)
+        has_covariates = self.measures.covariates and measure.kind != "users" and self.policy.unit == "user"
+        reduced = reduce_variance(self.measures, measure, pairs.by_entry, plain) if has_covariates else None
+        return Compared(plain, by_hour, reduced)
 
-    def _in_stages(self, measure: Measure, variant: str, control: str) -> dict[str, Compared]:
-        """Return the stages whose own evidence counts: those that pass the floors alone. Only verdicts need them."""
-        if not self.policy.stages or str(measure) not in needed_by_verdicts(self.policy):
-            return {}
-        found = {stage.stage.name: self.cells.combined(measure, variant, control, stage) for stage in self.cells.stages}
-        return {
-            name: _compared(each)
-            for name, each in found.items()
-            if each is not None and each.unmet_floor(self.policy, measure, variant, control) is None
-        }
+    def _plain(self, measure: Measure, variant: str, control: str) -> Combined | None:
+        key = measure, variant, control
+        if key not in self._combined:
+            self._combined[key] = self._pairs_of(variant, control).by_entry.combined(measure)
+        return self._combined[key]
+
+    def _pairs_of(self, variant: str, control: str) -> _Pairs:
+        found = self._pairs.get((variant, control))
+        if found is None:
+            silent = silent_hours(self.measures, self.stored, variant, control)
+            left_out = [each.span for each in silent]
+            by_entry = Pair(self.measures, self.stored, variant, control, left_out=left_out)
+            by_hour = Pair(self.measures, self.stored, variant, control, by_entry=False, left_out=left_out) if silent else None
+            found = self._pairs[variant, control] = _Pairs(by_entry, by_hour, silent)
+        return found
+
+    def step(self, variant: str, control: str, since: int) -> tuple[StepMeasure, ...]:
+        """Return the deciding measures of a variant and the control in the cells from an hour on."""
+        left_out = [each.span for each in self._pairs_of(variant, control).silent]
+        pair = Pair(self.measures, self.stored, variant, control, left_out=left_out, since=since)
+        deciding = [measure for measure in self.found if str(measure) in self.policy.paging]
+        return tuple(StepMeasure(measure, pair.combined(measure), scale_of(measure, self.scales)) for measure in deciding)
+
+    def silence(self, variant: str, control: str) -> str | None:
+        """Say in which hours one of two arms was silent; None if neither was."""
+        silent = self._pairs_of(variant, control).silent
+        return silent_words(self.policy, self.stored.experiment, silent, control, variant) if silent else None
 
     def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
         """Return an arm's effective users, and the largest share of its lists that one user can have; 0 without users."""
-        found = self.cells.alone(measure, variant)
-        return (found[1], largest_user_share_max(found[0].users, found[1])) if found else (0.0, 0.0)
+        sums = self.stored.moments.get(variant)
+        if sums is None or not sums[USERS_AT]:
+            return 0.0, 0.0
+        effective = effective_users(self.measures, measure, sums)
+        return effective, largest_user_share_max(sums[USERS_AT], effective)
 
-    def waits_for(self, users: Sequence[tuple[str, int]], control: str) -> str:
+    def waits_for(self, users: Sequence[tuple[str, int]]) -> str:
         """Say why nothing is compared yet. `users`: the users of each variant."""
-        if self.policy.stages:
-            treatments = [variant for variant, _ in users if variant not in (control, INTERLEAVED)]
-            if treatments:
-                return join((self.short(variant, control) for variant in treatments), "; ")
         short = {variant: count for variant, count in users if count < self.policy.min_users}
         return waiting(self.policy, short).said if short else "there is nothing to compare yet"
 
     def too_few(self, variant: str, control: str) -> str | None:
         """Say how many users a variant and the control have, if they are too few to be compared."""
-        if self.policy.stages:
-            users = self.cells.users_that_count(variant, control)
-            return self.short(variant, control) if min(users) < self.policy.min_users else None
         of_arms = {name: self.stored.moments[name][USERS_AT] if name in self.stored.moments else 0 for name in (variant, control)}
         return waiting(self.policy, of_arms).said if min(of_arms.values()) < self.policy.min_users else None
 
     def short(self, variant: str, control: str) -> str:
         """Say why a variant with enough users is not compared."""
-        if not self.policy.stages:
-            if control not in self.stored.first_exposures:
-                return say("no user saw the control '{control}'", control=named(control))
+        if control not in self.stored.first_exposures and control not in self.stored.moments:
+            return say("no user saw the control '{control}'", control=named(control))
+        if self.too_few(variant, control):
             return say("{control} has fewer than {min_users:,} users", control=named(control), min_users=self.policy.min_users)
-        own, others = self.cells.users_that_count(variant, control)
         return say(
-            "the stages with {least} users in both have {own} of {variant} and {others:,} of {control}; each needs at least {min_users:,}",
-            least=str(self.cells.users_min),
-            own=counted_words(own, "user"),
+            "{variant} and {control} have no hour in common in which both have lists of users who came at the same time",
             variant=named(variant),
-            others=others,
             control=named(control),
-            min_users=self.policy.min_users,
         )
 
-    def unseen(self, variant: str, control: str) -> str | None:
-        """Return why a pass must wait for the stage that runs now; None if it need not. Without stages there is none to wait for."""
-        return unseen_stage(self.cells, variant, control) if self.policy.stages else None
-
     def like_lists(self, variant: str, control: str) -> LikeLists | None:
-        """Return the lists of the largest stratum, if both have enough users there. Reactions are not counted by stage."""
-        found = self.cells.largest(variant, control)
-        if found is None or min(map(found.users, (variant, control))) < self.policy.min_users or self._late(variant, control):
+        """Return the lists of two arms by the day on which their users came, if both have enough users."""
+        if self.too_few(variant, control):
             return None
-        reactions = {} if self.policy.stages else self.stored.reactions
-        own, against = (ArmLists(each, found.stored.moments[each], reactions.get(each, NO_REACTIONS)) for each in (variant, control))
-        return LikeLists(own, against, found.stage.name or None, self.policy.unit == "user")
+        own, against = (
+            ArmLists(each, self._days(each), self.stored.moments[each], self.stored.reactions.get(each, NO_REACTIONS))
+            for each in (variant, control)
+        )
+        return LikeLists(own, against, self.policy.unit == "user")
+
+    def _days(self, variant: str) -> dict[object, Sequence[int]]:
+        return {entry: sums for (name, entry), sums in self.stored.entry_moments.sums.items() if name == variant}
 
     def all_zero(self, measure: Measure) -> bool:
         """Whether a measure is 0 in every variant."""
-        return not any(each.plain.mean > 0 for each in self.found[measure].values())
+        return not any(own.mean > 0 for own in self.found[measure].values())
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
-        """Return why a variant cannot be compared with the control yet, by its start or a floor; None if it can."""
-        found = self._over_stages(measure, variant, control)
-        assert found is not None, "no stage counts"
-        return self._late(variant, control) or found.unmet_floor(self.policy, measure, variant, control)
-
-    def _over_stages(self, measure: Measure, variant: str, control: str) -> Combined | None:
-        key = measure, variant, control
-        if key not in self._combined:
-            self._combined[key] = self.cells.combined(*key)
-        return self._combined[key]
-
-    def _late(self, variant: str, control: str) -> str | None:
-        """Say that one of two variants joined late; None if neither did. Stages are left out one by one instead."""
-        late = None if self.policy.stages else self.cells.late(self.cells.stages[0], variant, control)
-        if late is None:
-            return None
-        return say(
-            "{late} joined late, when {missed} of the time had passed, so {other} has lists of other times. {advice}",
-            late=named(late.variant),
-            missed=percent(late.missed_share),
-            other=named(control if late.variant == variant else variant),
-            advice=set_again(
-                self.policy,
-                "To compare them from then on",
-                self.stored.experiment,
-                {"start": self.stored.variants_since_ms[late.variant]},
-            ),
-        )
+        """Return why a variant cannot be compared with the control yet; None if it can."""
+        found = self._plain(measure, variant, control)
+        assert found is not None, "the arms have no cell in common"
+        if measure.kind == "users" and self._pairs_of(variant, control).silent:
+            return say(
+                "an arm had no list for hours, so its users had less time for a hit: {measure} cannot be compared",
+                measure=measure_name(str(measure)),
+            )
+        return found.unmet_floor(self.policy, measure, variant, control)
 
 
-def _compared(found: Combined, own: Reduced | None = None, against: Reduced | None = None) -> Compared:
-    return Compared(ArmEstimate(found.treatment, own), ArmEstimate(found.control, against), found.covariance)
+def compared_measures(measures: Measures, policy: Policy) -> list[Measure]:
+    """Return the measures that are compared: without shares of users if each list is assigned on its own, since users have no variant."""
+    return [measure for measure in measures if policy.unit == "user" or measure.kind != "users"]

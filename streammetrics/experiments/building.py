@@ -2,57 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
-from streammetrics.experiments.arms import Arms
+from streammetrics.experiments.arms import Arms, compared_measures
 from streammetrics.experiments.comparing import measures_of
-from streammetrics.experiments.experiment_report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
+from streammetrics.experiments.experiment_report import HOLDOUT, SINCE_START, ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
-from streammetrics.experiments.health import Health, control_setting
+from streammetrics.experiments.health import Health, control_setting, health_of
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.list_signs import ListSigns, list_signs
-from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measures, measure_text
+from streammetrics.experiments.losses import losses_of
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures, measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
-from streammetrics.experiments.stage_health import health_of
-from streammetrics.experiments.stage_reports import stage_reports
+from streammetrics.experiments.running_step import hour_since, step_failure, step_of, unseen_step
+from streammetrics.experiments.scales import MeasureScale
+from streammetrics.experiments.segment_shares import uneven_shares
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.strata import Cells
-from streammetrics.experiments.unlike_times import unlike_times
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
-from streammetrics.experiments.words import advice, join, named, say
+from streammetrics.experiments.words import advice, counted_words, join, named, percent, say, utc
 from streammetrics.experiments.worst_first import judged, verdict_of_all
+
+BOTH_ARMS_MIN: Final = 0.01
+"""The share of two arms' users with lists in both from which a note says so."""
 
 
 def build_report(
-    measures: Measures, policy: Policy, stored: Stored, scales: Mapping[str, float], shown: Collection[str] | None = None
+    measures: Measures,
+    policy: Policy,
+    stored: Stored,
+    scales: Mapping[str, float],
+    shown: Collection[str] | None = None,
+    since_ms: int | None = None,
 ) -> ExperimentReport:
     """Return the report of one experiment in one scope. `scales` are the frozen ones; a measure without one has no interval yet.
 
     An arm with fewer than `min_users` users shows only users, lists and first exposures. `shown` are the names of measures to show;
-    None: all. The measures that the verdicts need are always shown. Raises ExperimentError for moments of another layout.
+    None: all. The measures that the verdicts need are always shown. `since_ms` is when the running step of a rollout began; None: it is
+    found. Raises ExperimentError for moments of another layout.
     """
     for variant, sums in stored.moments.items():
         if len(sums) != measures.moments_width:
             raise ExperimentError(f"moments of {variant!r}", f"got {len(sums)} numbers; the layout has {measures.moments_width}")
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
-    times = unlike_times(policy, measures, stored, control)
-    cells = Cells(measures, policy, stored)
-    state, arms = health_of(cells, times.changes), Arms(cells, control, scales)
-    arms.not_compared, state = times.reasons, replace(state, notes=(*state.notes, *times.notes))
-    signs = _signs(arms, control, [each for each in policy.treatments(control, stored.first_exposures) if each not in times.reasons])
+    treatments = policy.treatments(control, stored.first_exposures)
+    state, arms = health_of(policy, stored), Arms(measures, policy, stored, control, scales)
+    arms.not_compared = {name: reason for name in treatments if (reason := _not_compared(arms, name, control)) is not None}
+    state = replace(state, notes=(*state.notes, *_notes_of_times(stored), *_notes(arms, control, treatments)))
+    signs = _signs(arms, control, treatments)
     arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
     state = replace(state, notes=(*state.notes, *(note for each in signs.values() for note in each.notes)))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
-    treatments = policy.treatments(control, stored.first_exposures)
     known = {*stored.moments, *stored.first_exposures, *stored.exposed}
     names = in_order({*known, *(policy.arms or ())}, first=control)
-    variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments) for name in names)
-    preferences, by_action = preferences_of(policy, state, replace(stored, credits={}) if policy.in_cells or stored.in_cells else stored)
+    steps = _steps(arms, control, treatments, since_ms)
+    variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)
+    preferences, by_action = preferences_of(policy, state, stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(
         experiment=stored.experiment,
@@ -61,7 +73,6 @@ def build_report(
         alpha=policy.alpha,
         margin=policy.margin,
         min_users=policy.min_users,
-        multi_exposed_users=stored.multi_exposed_users,
         health=state.told(),
         verdict=verdict,
         variants=variants,
@@ -71,11 +82,64 @@ def build_report(
         gate=_gate(verdict, variants, preferences, treatments),
         gate_margin=policy.gate_margin,
         unit=policy.unit,
-        stages=stage_reports(cells, control) if policy.stages else (),
         minimum_lift=policy.minimum_lift,
         treatments=max(1, len(treatments)),
-        proposal=times.proposal,
+        step_ms=max((hour * HOUR_MS for hour in steps.values()), default=None),
     )
+
+
+def _not_compared(arms: Arms, treatment: str, control: str | None) -> str | None:
+    """Say that one of two arms loses users, or has other users; None if neither is certain."""
+    if control is None:
+        return None
+    hours, strata = arms.stored.run_hours, None
+    return losses_of(arms.policy, arms.stored, treatment, control) or uneven_shares(hours, treatment, control, strata)
+
+
+def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, int]:
+    """Return the first hour of the running step of each treatment that has one."""
+    if control is None:
+        return {}
+    if since_ms is not None:
+        return dict.fromkeys(treatments, hour_since(arms.stored.hours, since_ms))
+    found = {name: step_of(arms.measures, arms.policy, arms.stored, name, control) for name in treatments}
+    return {name: hour for name, hour in found.items() if hour is not None}
+
+
+def _notes_of_times(stored: Stored) -> Iterator[str]:
+    """Yield which lists under this name are not in the numbers."""
+    if stored.open_lists:
+        yield say(
+            "{lists} at the end of the input {do} not count: feedback on them may not have come yet",
+            lists=counted_words(stored.open_lists, "list"),
+            do="does" if stored.open_lists == 1 else "do",
+        )
+    if stored.former_last_ms is not None and stored.scope == SINCE_START:
+        yield say(
+            "an earlier run under this name is not in these numbers: its last list was at {last}, and this run began at {first}",
+            last=utc(stored.former_last_ms),
+            first=utc(stored.from_ms),
+        )
+
+
+def _notes(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterator[str]:
+    """Yield what bends a comparison, although it is no reason to leave it out: hours without an arm, and users in both arms."""
+    for treatment in treatments if control is not None else ():
+        assert control is not None
+        silence = arms.silence(treatment, control)
+        if silence is not None:
+            yield silence
+        one, other = sorted((treatment, control))
+        both = arms.stored.pairs.get((one, other), (0,))[USERS_AT]
+        users = sum(arms.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in arms.stored.moments) - both
+        if arms.policy.unit == "user" and both > BOTH_ARMS_MIN * users:
+            yield say(
+                "{share} of the users have lists of both {treatment} and {control}: all count in the variant that they show, so the arms"
+                " differ less than two rankers would",
+                share=percent(both / users),
+                treatment=named(treatment),
+                control=named(control),
+            )
 
 
 def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[str, ListSigns]:
@@ -86,7 +150,9 @@ def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[s
     return {each: list_signs(arms.measures, lists) for each, lists in found.items() if lists is not None}
 
 
-def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str]) -> VariantReport:
+def _variant(
+    arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str], steps: Mapping[str, int]
+) -> VariantReport:
     control, sums = arms.control, arms.stored.moments.get(variant, (0, 0))
     by_lists = next((measure for measure in arms.measures if measure.kind == "mean"), arms.measures.all[0])
     effective, largest = arms.weight_of_users(by_lists, variant) if sums[USERS_AT] > 0 else (0.0, 0.0)
@@ -106,12 +172,13 @@ def _variant(arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatme
         effective_users=effective,
         largest_user_share_max=largest,
         verdict=verdict,
-        gate=_gate_of(arms, verdict, variant, shown) if control is not None and variant in treatments else None,
+        gate=_gate_of(arms, verdict, variant, shown, steps.get(variant)) if control is not None and variant in treatments else None,
     )
 
 
-def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport]) -> GateDecision:
-    waits = arms.not_compared.get(variant) or arms.too_few(variant, arms.control or "")
+def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: int | None) -> GateDecision:
+    control = arms.control or ""
+    waits = arms.not_compared.get(variant) or arms.too_few(variant, control)
     if waits is not None:
         return GateDecision("wait", waits)
     deciding = [
@@ -119,8 +186,14 @@ def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[
         for each in shown
         if each.paging and each.verdict
     ]
-    found = gate_of(arms.policy, verdict, deciding, arms.control or "")
-    unseen = arms.unseen(variant, arms.control or "") if found.word == "pass" else None
+    found = gate_of(arms.policy, verdict, deciding, control)
+    if step is None or found.word == "fail" or verdict is None or verdict.word in ("invalid", "mixed"):
+        return found
+    measures, names, since_ms = arms.step(variant, control, step), (variant, control), step * HOUR_MS
+    treatments = len(arms.policy.treatments(control, arms.stored.first_exposures))
+    if (failure := step_failure(arms.policy, measures, names, since_ms, treatments)) is not None:
+        return GateDecision("fail", failure)
+    unseen = unseen_step(arms.policy, measures, names, since_ms, treatments) if found.word == "pass" else None
     return found if unseen is None else GateDecision("wait", unseen)
 
 
@@ -173,5 +246,40 @@ def _overall(
         return Verdict("inconclusive", _no_control(arms.policy, stored.experiment, [each.variant for each in variants]))
     if (seen := in_order(stored.first_exposures)) and control not in seen:
         return Verdict("inconclusive", _missing_control(arms.policy, stored.experiment, control, seen))
-    waits = Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants], control))
+    waits = Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants]))
     return verdict_of_all(variants) or waits
+
+
+def choose_scales(measures: Measures, policy: Policy, stored: Stored, frozen: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers that can be frozen now, by name, without those in `frozen`. Store them once and never change them.
+
+    stored: since the start of the experiment. A measure's scale is chosen at the first look at which the control and a treatment have
+    `min_users` users and pass the floors. All such treatments contribute. It does not depend on their
+    difference from the control.
+    """
+    control = policy.control_of(list(stored.moments))
+    due = [measure for measure in compared_measures(measures, policy) if str(measure) not in frozen]
+    if control is None or not due:
+        return {}
+    arms, chosen = Arms(measures, policy, stored, control, frozen), dict[str, float]()
+    for measure in due:
+        scale = _scale(arms, measure, control)
+        if scale is not None:
+            chosen |= {str(measure): scale.tau, f"{measure} control": scale.control_mean}
+    return chosen
+
+
+def _scale(arms: Arms, measure: Measure, control: str) -> MeasureScale | None:
+    """Return the scale of a measure; None while no treatment is ready, or while all means or variances are 0.
+
+    tau is the standard error of a difference, with the mean variance of all differences.
+    """
+    treatments = sorted({*arms.stored.moments} - {control, arms.policy.holdout, INTERLEAVED})
+    found = ((variant, arms.compared(measure, variant, control)) for variant in treatments)
+    ready = [each.plain for variant, each in found if each is not None and arms.unmet(measure, variant, control) is None]
+    alone = arms.alone(measure, control)
+    if not ready or alone is None:
+        return None
+    variance = math.fsum(each.treatment.variance + each.control.variance - 2 * each.covariance for each in ready) / len(ready)
+    has_values = alone.mean > 0 or any(each.treatment.mean > 0 for each in ready)
+    return MeasureScale(math.sqrt(variance), alone.mean) if 0 < variance < math.inf and has_values else None

@@ -59,7 +59,7 @@ class PairCells:
     ) -> None:
         self.entries = entries
         self._cells = np.array(cells, dtype=np.int64)
-        self._treatment, self._control = (np.array(sums, dtype=np.float64).reshape(len(cells), -1) for sums in (treatment, control))
+        self._treatment, self._control = (np.array([*sums], dtype=np.float64) for sums in (treatment, control))
         self._parts: dict[int, Parts] = {}
 
     def parts(self, bottom: int) -> Parts:

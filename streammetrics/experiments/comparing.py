@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from streammetrics.experiments.arms import ArmEstimate, Arms, Compared
+from streammetrics.experiments.arms import Arms, Compared
+from streammetrics.experiments.cell_estimates import Combined
 from streammetrics.experiments.cuped import Reduced
 from streammetrics.experiments.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
 from streammetrics.experiments.experiment_report import JudgedMeans, MeasureReport, ReducedReport
@@ -16,8 +17,8 @@ from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale, scale_of
-from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, Verdict, alike, invalid, judge, stage_of_drop
+from streammetrics.experiments.sequence import Mixture, p_value
+from streammetrics.experiments.verdict import MeasureComparison, Verdict, alike, invalid, judge
 from streammetrics.experiments.words import measure_name, named, say
 
 
@@ -27,7 +28,7 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     control = arms.control if variant not in (arms.control, INTERLEAVED) else None
     for measure in arms.found:
         compared = arms.compared(measure, variant, control) if control is not None else None
-        own = compared.own if compared is not None else arms.alone(measure, variant)
+        own = compared.plain.treatment if compared is not None else arms.alone(measure, variant)
         if own is not None:
             report = _alone(arms.policy, measure, own)
             if control is not None:
@@ -42,20 +43,7 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     within = within_gate_margin(arms.policy, [each for each in comparisons if str(each.measure) in arms.policy.paging], treatments)
     within -= doubtful.keys()
     broken = invalid(state) if state.troubles else None
-    uppers = {
-        str(each.measure): _upper_in_stage(arms.policy, each) for each in comparisons if verdicts[str(each.measure)].word == "regressed"
-    }
-    return tuple(_judged(each, broken, verdicts, within, uppers) for each in reports)
-
-
-def _upper_in_stage(policy: Policy, each: MeasureComparison) -> float | None:
-    """Return the upper bound of the lift in the stage that regressed, at its part of the error; None if all stages together did."""
-    stage = stage_of_drop(policy, each)
-    if stage is None:
-        return None
-    alone, alpha = each.stages[stage], policy.alpha * (1 - WHOLE_PART) / len(policy.stages)
-    interval = lift_interval(alone.treatment, alone.control, each.scale.mixture(policy.minimum_lift), alpha, alone.covariance)
-    return None if interval is None else _most_favourable(each.measure, interval)
+    return tuple(_judged(each, broken, verdicts, within) for each in reports)
 
 
 def _most_favourable(measure: Measure, interval: Interval) -> float | None:
@@ -65,41 +53,35 @@ def _most_favourable(measure: Measure, interval: Interval) -> float | None:
     return None if interval.lower is None else -interval.lower
 
 
-def _judged(
-    report: MeasureReport,
-    broken: Verdict | None,
-    verdicts: Mapping[str, Verdict],
-    within: Collection[str],
-    uppers: Mapping[str, float | None],
-) -> MeasureReport:
+def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str, Verdict], within: Collection[str]) -> MeasureReport:
     name = measure_text(report.metric, report.k)
     is_within = name in within if report.paging and name in verdicts else None
-    verdict = broken or verdicts.get(name, report.verdict)
-    upper = uppers.get(name)
+    verdict, upper = broken or verdicts.get(name, report.verdict), report.judged_lift_upper
     if verdict is not None and verdict.word == "regressed" and report.lift is None:  # from 0 on, a rise is above any relative limit
         upper = -1.0
-    return replace(
-        report,
-        verdict=verdict,
-        within_gate_margin=is_within,
-        judged_lift_upper=report.judged_lift_upper if upper is None else upper,
-    )
+    return replace(report, verdict=verdict, within_gate_margin=is_within, judged_lift_upper=upper)
 
 
-def _alone(policy: Policy, measure: Measure, own: ArmEstimate) -> MeasureReport:
+def _alone(policy: Policy, measure: Measure, own: Estimate) -> MeasureReport:
     return MeasureReport(
         measure.name,
         measure.k,
-        own.plain.mean,
-        math.sqrt(own.plain.variance),
+        own.mean,
+        math.sqrt(own.variance),
         paging=str(measure) in policy.paging,
         lower_is_better=measure.lower_is_better,
-        reduced=None if own.reduced is None else _reduced(own.reduced),
     )
 
 
 def _reduced(own: Reduced) -> ReducedReport:
-    return ReducedReport(own.adjusted.mean, math.sqrt(own.adjusted.variance), own.share, own.users_with_earlier)
+    adjusted = own.adjusted.treatment
+    return ReducedReport(
+        adjusted.mean, math.sqrt(adjusted.variance), own.share, own.users_with_earlier, _lift(adjusted, own.adjusted.control)
+    )
+
+
+def _lift(own: Estimate, against: Estimate) -> float | None:
+    return own.mean / against.mean - 1 if against.mean > 0 else None
 
 
 def _compared(
@@ -110,19 +92,16 @@ def _compared(
         return replace(report, verdict=Verdict("inconclusive", arms.short(variant, control))), None
     if variant in arms.not_compared:
         return replace(report, verdict=Verdict("inconclusive", arms.not_compared[variant])), None
-    policy, scale, (own, against, covariance, _) = arms.policy, scale_of(measure, arms.scales), compared
-    lift = own.plain.mean / against.plain.mean - 1 if against.plain.mean > 0 else None
-    reduced_lift = None
-    if own.reduced is not None and against.reduced is not None and against.reduced.adjusted.mean > 0:
-        reduced_lift = own.reduced.adjusted.mean / against.reduced.adjusted.mean - 1
-    report = replace(report, lift=lift, reduced=report.reduced and replace(report.reduced, lift=reduced_lift))
+    policy, scale, plain = arms.policy, scale_of(measure, arms.scales), compared.plain
+    reduced = None if compared.reduced is None else _reduced(compared.reduced)
+    report = replace(report, lift=_lift(plain.treatment, plain.control), reduced=reduced)
     if scale is None and arms.all_zero(measure):
         return replace(
             report, verdict=Verdict("inconclusive", say("{measure} is 0 in every variant so far", measure=measure_name(str(measure))))
         ), None
     unmet = arms.unmet(measure, variant, control)
-    if unmet is None and scale is None and variance_of(own.plain, against.plain, covariance) is None:
-        return replace(report, verdict=alike(measure, (own.plain.mean, against.plain.mean), control)), None
+    if unmet is None and scale is None and variance_of(plain.treatment, plain.control, plain.covariance) is None:
+        return replace(report, verdict=alike(measure, (plain.treatment.mean, plain.control.mean), control)), None
     if unmet is None and scale is None:
         unmet = say(
             "the scale of {measure} is not frozen: an exporter freezes it once {control} and another variant have {users:,} users since the"
@@ -139,41 +118,66 @@ def _compared(
 def _with_intervals(
     policy: Policy, measure: Measure, report: MeasureReport, compared: Compared, scale: MeasureScale
 ) -> tuple[MeasureReport, MeasureComparison]:
-    own, against, covariance, stages = compared
-    alpha, mixture = policy.alpha, scale.mixture(policy.minimum_lift)
-    arms = own.plain, against.plain
-    apart = difference(*arms, mixture, alpha, covariance)
-    z, variance = z_value(*arms, 1.0, covariance), variance_of(*arms, covariance)
-    interval = lift_interval(*arms, mixture, alpha, covariance)
-    judged = *arms, interval
-    if own.reduced is not None and against.reduced is not None and report.reduced is not None:
-        adjusted = own.reduced.adjusted, against.reduced.adjusted
-        reduced = lift_interval(*adjusted, mixture, alpha)
+    plain, by_hour, mixture = compared.plain, compared.by_hour, scale.mixture(policy.minimum_lift)
+    arms = plain.treatment, plain.control
+    apart = _difference(plain, by_hour, mixture, policy.alpha)
+    z, variance = z_value(*arms, 1.0, plain.covariance), variance_of(*arms, plain.covariance)
+    interval, judged = _lift_interval(plain, by_hour, mixture, policy.alpha), plain
+    shown = interval
+    if compared.reduced is not None and report.reduced is not None:
+        reduced = lift_interval(*compared.reduced.adjusted[:2], mixture, policy.alpha)
         lower, upper = (reduced.lower, reduced.upper) if reduced else (None, None)
         report = replace(report, reduced=replace(report.reduced, lift_lower=lower, lift_upper=upper))
-        judged = (*adjusted, reduced) if policy.cuped_verdict else judged
+        if policy.cuped_verdict and by_hour is None:
+            judged, interval = compared.reduced.adjusted, reduced
     report = replace(
         report,
-        difference=apart[0] if apart else None,
-        difference_lower=apart[1] if apart else None,
-        difference_upper=apart[2] if apart else None,
+        difference=arms[0].mean - arms[1].mean if apart else None,
+        difference_lower=apart.lower if apart else None,
+        difference_upper=apart.upper if apart else None,
         p_value=None if z is None or variance is None else p_value(z, variance, mixture),
-        lift_lower=interval.lower if interval else None,
-        lift_upper=interval.upper if interval else None,
-        alpha=alpha,
+        lift_lower=shown.lower if shown else None,
+        lift_upper=shown.upper if shown else None,
+        alpha=policy.alpha,
         tau=scale.tau,
         minimum_difference=mixture.effect,
-        judged_lift_upper=_most_favourable(measure, judged[2]) if judged[2] else None,
-        judged=_judged_means(judged[0], judged[1], covariance) if report.paging else None,
+        judged_lift_upper=_most_favourable(measure, interval) if interval else None,
+        judged=_judged_means(judged) if report.paging else None,
     )
-    ends = None if apart is None else Interval(*apart[1:])
-    comparison = MeasureComparison(measure, judged[0], judged[1], scale, judged[2], covariance, difference=ends)
-    alone = {
-        name: comparison._replace(treatment=each.own.plain, control=each.against.plain, covariance=each.covariance)
-        for name, each in stages.items()
-    }
-    return report, comparison._replace(stages=alone)
+    comparison = MeasureComparison(measure, judged.treatment, judged.control, scale, interval, judged.covariance, difference=apart)
+    if by_hour is not None:
+        of_hours = MeasureComparison(measure, by_hour.treatment, by_hour.control, scale, covariance=by_hour.covariance)
+        comparison = comparison._replace(by_hour=of_hours)
+    return report, comparison
 
 
-def _judged_means(own: Estimate, against: Estimate, covariance: float) -> JudgedMeans:
-    return JudgedMeans(own.mean, math.sqrt(own.variance), against.mean, math.sqrt(against.variance), covariance)
+def _difference(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:
+    """Return the interval of the difference; that of both estimates together if there are two."""
+    found = [difference(each.treatment, each.control, mixture, alpha, each.covariance) for each in (plain, by_hour) if each is not None]
+    return _hull([None if each is None else Interval(*each[1:]) for each in found])
+
+
+def _lift_interval(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:
+    found = (lift_interval(each.treatment, each.control, mixture, alpha, each.covariance) for each in (plain, by_hour) if each is not None)
+    return _hull([*found])
+
+
+def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
+    """Return the least interval that holds all; None if one is not known.
+
+    >>> _hull([Interval(0.1, 0.2), Interval(0.0, None)])
+    Interval(lower=0.0, upper=None)
+    """
+    known = [each for each in intervals if each is not None]
+    if len(known) < len(intervals):
+        return None
+    lowers, uppers = [each.lower for each in known], [each.upper for each in known]
+    return Interval(
+        None if None in lowers else min(end for end in lowers if end is not None),
+        None if None in uppers else max(end for end in uppers if end is not None),
+    )
+
+
+def _judged_means(judged: Combined) -> JudgedMeans:
+    own, against = judged.treatment, judged.control
+    return JudgedMeans(own.mean, math.sqrt(own.variance), against.mean, math.sqrt(against.variance), judged.covariance)

@@ -1,6 +1,6 @@
 """Exact cross moments of two cells of an experiment: sums over the users in both of products of their totals, as integers.
 
-A cell is an arm in one stage of a rollout. If users are in several cells, the means of these cells depend on each other. For the
+If users have lists in both of two arms, the means of these arms depend on each other. For the
 numerators y and denominators d of a measure in the two cells, the covariance of the means needs four sums over these users:
 
     d d'    y y'    y d'    d y'
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.measures import USERS, ExperimentError, Measure, Measures, Pair
+from streammetrics.experiments.measures import USERS, ExperimentError, Measure, Measures, Product
 from streammetrics.experiments.moments import FEW_USERS, TOTAL_MAX, plain_rows, sum_products
 
 
@@ -42,7 +42,9 @@ class CovarianceLayout:
 
     def __init__(self, measures: Measures) -> None:
         self.measures = measures.plain
-        self.pairs: tuple[Pair, ...] = tuple(dict.fromkeys(((USERS, USERS), *(pair for each in self.measures for pair in _pairs_of(each)))))
+        self.pairs: tuple[Product, ...] = tuple(
+            dict.fromkeys(((USERS, USERS), *(pair for each in self.measures for pair in _pairs_of(each))))
+        )
         self.width = len(self.pairs)
         self.sides = np.array(self.pairs, dtype=np.int64).T
         self._at = {pair: index for index, pair in enumerate(self.pairs)}
@@ -96,6 +98,6 @@ def cross_of_users(
     return sums
 
 
-def _pairs_of(measure: Measure) -> tuple[Pair, ...]:
+def _pairs_of(measure: Measure) -> tuple[Product, ...]:
     y, d = measure.top, measure.bottom
     return (d, d), (y, y), (y, d), (d, y)

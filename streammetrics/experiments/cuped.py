@@ -1,14 +1,13 @@
-"""Variance reduction with users' lists before the experiment (CUPED: Deng, Xu, Kohavi, Walker 2013). Moments in, estimates out.
+"""Variance reduction with users' lists before the experiment (CUPED: Deng, Xu, Kohavi, Walker 2013). Cells and moments in, estimates out.
 
-A user's covariate x is their mean before the experiment, which no variant can have changed. A user without earlier lists gets the
-mean of the others. Let z = x - mean of x, zbar the average of z over a variant's users, and theta the slope with the smallest
-variance over all variants together. Then
+A user's covariate x is their mean before the experiment, which no variant can have changed. It is one more value of each of their lists:
+x d. A user without earlier lists gets the mean c of the others. So let z be x d - c d of a user with earlier lists, and 0 of the others. In
+each cell the arms are exchangeable in z as they are in y, so its difference has the mean 0, and
 
-    adjusted mean = mean - theta zbar
-    V = V(mean) - 2 theta Cov(mean, zbar) + theta**2 V(zbar)
+    adjusted difference = difference of y - theta * difference of z
 
-The expected value of zbar is 0 in every variant, so the adjusted mean estimates the same number with less noise. Covariances are
-clustered by user. All sums are exact integers until the last division.
+estimates the same number with less noise. Its variance is that of y - theta z, in the same cells. theta is the slope with the smallest
+variance over both arms. c is chosen so that the means of z in both arms add up to 0, which leaves the level of the means.
 """
 
 from __future__ import annotations
@@ -17,70 +16,103 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
-from streammetrics.experiments.estimates import Estimate, estimate
-from streammetrics.experiments.measures import COVARIATE_BITS, Measure, Measures
+from streammetrics.experiments.cell_estimates import Combined, Pair, UserSums
+from streammetrics.experiments.hours import Entry
+from streammetrics.experiments.measures import CovariatePlaces, Measure, Measures
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """A variant's estimate without (`plain`) and with (`adjusted`) the earlier lists. `share` is the share of variance removed."""
+    """A treatment and the control with the earlier lists. `share` is the share of the difference's variance that is removed.
 
-    plain: Estimate
-    adjusted: Estimate
+    users_with_earlier: of both arms.
+    """
+
+    adjusted: Combined
+    share: float
     users_with_earlier: int
 
-    @property
-    def share(self) -> float:
-        return 1 - self.adjusted.variance / self.plain.variance if 0 < self.plain.variance < math.inf else 0.0
+
+class _Covariates(NamedTuple):
+    """Sums over the users of one day: of z, z**2, y z and z d."""
+
+    z: Fraction
+    zz: Fraction
+    yz: Fraction
+    zd: Fraction
+
+    def residuals(self, sums: UserSums) -> tuple[Fraction, Fraction]:
+        """Return the sums over users of (y - m d)(z - n d) and of (z - n d)**2, with the means m of y and n of z."""
+        m, n = Fraction(sums.y) / sums.d, self.z / sums.d
+        return self.yz - m * self.zd - n * sums.yd + m * n * sums.dd, self.zz - 2 * n * self.zd + n * n * sums.dd
 
 
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """One variant's average of z, its variance, and its covariance with the mean."""
+def reduce_variance(measures: Measures, measure: Measure, pair: Pair, plain: Combined) -> Reduced | None:
+    """Return a treatment and the control, adjusted by one common slope. None if no user has earlier lists, or z has no variance.
 
-    average: float
-    variance: float
-    covariance: float
-
-
-def reduce_variances(measures: Measures, measure: Measure, variants: Mapping[str, Sequence[int]]) -> dict[str, Reduced]:
-    """Return each variant's estimate, adjusted by one common slope. Variants without a denominator are left out.
-
-    variants: moments by variant, in a layout with covariates (otherwise ExperimentError). A variant with fewer than two users is
-    not adjusted and does not count for the slope. If no user has earlier lists, adjusted equals plain.
+    plain: the same without the earlier lists.
     """
-    at = measures.covariate_places(measure)
-    plain = {variant: found for variant, moments in variants.items() if (found := estimate(measures, measure, moments)) is not None}
-    holders = sum(variants[variant][at.h] for variant in plain)
-    centre = Fraction(sum(variants[variant][at.x] for variant in plain), holders) if holders else Fraction(0)
-    spreads = {variant: _spread(measures, measure, variants[variant], centre) for variant, each in plain.items() if each.users > 1}
-    variance = math.fsum(each.variance for each in spreads.values())
-    slope = math.fsum(each.covariance for each in spreads.values()) / variance if variance else 0.0
-    return {
-        variant: Reduced(each, _adjusted(each, spreads.get(variant), slope), variants[variant][at.h]) for variant, each in plain.items()
-    }
-
-
-def _adjusted(plain: Estimate, spread: _Spread | None, slope: float) -> Estimate:
-    if spread is None or slope == 0.0:
-        return plain
-    variance = plain.variance - 2 * slope * spread.covariance + slope * slope * spread.variance
-    return Estimate(plain.mean - slope * spread.average, max(variance, 0.0), plain.users)
-
-
-def _spread(measures: Measures, measure: Measure, moments: Sequence[int], centre: Fraction) -> _Spread:
-    at, covariate = measures.places(measure), measures.covariate_places(measure)
-    users, y, d = moments[at.users], moments[at.y], moments[at.d]
-    h, x, xx = moments[covariate.h], moments[covariate.x], moments[covariate.xx]
-    # Sums over all users of z, z**2 and (y - m d) z. z is x - centre for users that have x, and 0 for the others.
-    z = x - centre * h
-    zz = xx - 2 * centre * x + centre * centre * h
-    mean = Fraction(y, d)
-    residual_z = moments[covariate.xy] - mean * moments[covariate.xd] - centre * (moments[covariate.hy] - mean * moments[covariate.hd])
-    one = 1 << COVARIATE_BITS
-    return _Spread(
-        average=float(z / (users * one)),
-        variance=float((zz - z * z / users) / (users * (users - 1) * one * one)),
-        covariance=float(residual_z / (d * (users - 1) * (one << measure.scale_bits))),
+    cells, top, bottom = pair.columns(measure)
+    wholes, at = pair.wholes(measure), measures.covariate_places(measure)
+    h, x = (cells.totals(column, bottom) for column in measures.covariate_columns_of(measure))
+    users = sum(sums[at.users] for days in pair.day_moments() for sums in days.values())
+    if wholes is None or not users or not sum(h):
+        return None
+    centre = Fraction(sum(x) / sum(h))
+    days = pair.days(measure)
+    covariates = [
+        {day: _covariates(at, sums, centre) for day, sums in of_arm.items() if of_day[day].d}
+        for of_arm, of_day in zip(pair.day_moments(), days, strict=True)
+    ]
+    slope = _slope(pair, measure, days, covariates)
+    if not slope:
+        return None
+    adjusted_days = [
+        {day: _adjusted(sums, covariates[arm].get(day), slope) for day, sums in of_arm.items()} for arm, of_arm in enumerate(days)
+    ]
+    totals = tuple(
+        total - float(slope) * (of_x - float(centre) * of_h) for total, of_x, of_h in zip(cells.totals(top, bottom), x, h, strict=True)
     )
+    of_arms = [_whole(sums, of_arm) for sums, of_arm in zip(wholes, adjusted_days, strict=True)]
+    adjusted = pair.combine(measure, (totals[0], totals[1]), of_arms, adjusted_days)._replace(covariance=0.0)
+    before, after = (found.treatment.variance + found.control.variance - 2 * found.covariance for found in (plain, adjusted))
+    return Reduced(adjusted, 1 - after / before if 0 < before < math.inf else 0.0, users)
+
+
+def _covariates(at: CovariatePlaces, moments: Sequence[int], centre: Fraction) -> _Covariates:
+    return _Covariates(
+        z=moments[at.x] - centre * moments[at.h],
+        zz=moments[at.xx] - 2 * centre * moments[at.hx] + centre * centre * moments[at.hh],
+        yz=moments[at.xy] - centre * moments[at.hy],
+        zd=moments[at.xd] - centre * moments[at.hd],
+    )
+
+
+def _slope(
+    pair: Pair, measure: Measure, days: Sequence[Mapping[Entry, UserSums]], covariates: Sequence[Mapping[Entry, _Covariates]]
+) -> Fraction:
+    """Return theta in units of y per unit of z; 0 if z has no variance."""
+    shared = squares = Fraction(0)
+    for of_arm, of_covariates, parts in zip(days, covariates, pair.squared_parts(measure), strict=True):
+        for day, own in of_covariates.items():
+            yz, zz = own.residuals(of_arm[day])
+            weight = Fraction(parts.get(day, 0.0)) / of_arm[day].d
+            shared, squares = shared + weight * yz, squares + weight * zz
+    return Fraction(float(shared / squares)) if squares else Fraction(0)
+
+
+def _adjusted(sums: UserSums, own: _Covariates | None, slope: Fraction) -> UserSums:
+    """Return the sums of y - theta z in place of y."""
+    if own is None:
+        return sums
+    return sums._replace(
+        y=sums.y - slope * own.z,
+        yy=sums.yy - 2 * slope * own.yz + slope * slope * own.zz,
+        yd=sums.yd - slope * own.zd,
+    )
+
+
+def _whole(sums: UserSums, days: Mapping[Entry, UserSums]) -> UserSums:
+    return sums._replace(y=sum((day.y for day in days.values()), Fraction(0)))

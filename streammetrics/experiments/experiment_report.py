@@ -12,8 +12,6 @@ from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.preferences import PreferenceReport
-from streammetrics.experiments.proposed_settings import Proposal
-from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
 
 SINCE_START, THIS_DAY = "start", "day"
@@ -53,7 +51,7 @@ class ReducedReport:
 
 @dataclass(frozen=True, slots=True)
 class JudgedMeans:
-    """The two means that a verdict compares, with standard errors and covariance: over stages, or with reduced variance, if so judged."""
+    """The two means that a verdict compares, with standard errors and covariance: with reduced variance, if so judged."""
 
     mean: float
     error: float
@@ -71,8 +69,7 @@ class MeasureReport:
     p_value: for no difference, valid at every look.
     tau, minimum_difference: the frozen scale, and the difference to detect (`minimum_lift` of the control's mean when it was frozen).
     paging: whether this measure decides about the experiment.
-    judged_lift_upper: the upper end of the interval that the verdict uses; of minus the lift, if lower is better. It is that of one stage
-        if this stage alone has regressed.
+    judged_lift_upper: the upper end of the interval that the verdict uses; of minus the lift, if lower is better.
     judged: what the verdict of a deciding measure compares; None for other measures.
     reduced: the same with reduced variance, if the experiment has it.
     within_gate_margin: whether it is certainly not worse than the control by more than `gate_margin`; None while it is not compared.
@@ -125,7 +122,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """One arm: its users and lists (without users that saw several variants) and its measures.
+    """One arm: its users and lists, and its measures. A user counts in each variant of which they saw a list.
 
     role: see `role_of`. An interleaved arm has lists of two rankers and is compared with no other. A holdout has no verdict.
     exposed_users: users whose first exposure event was to this variant, with or without a list; 0 without such events.
@@ -162,10 +159,8 @@ class ExperimentReport:
         another run.
     gate: the decision on all treatments together, with `gate_margin`; None without a gate.
     unit: what is assigned to a variant, "user" or "list".
-    stages: the stages in order; empty if none are configured. Users and lists of a variant are sums over stages, so a user of several
-        stages counts in each. Means and comparisons are combined over stages.
     minimum_lift: the relative effect to detect. treatments: the number of treatments that share alpha.
-    proposal: settings with which the arms have users of the same times, if they have not: see `unlike_times`.
+    step_ms: event time from which on lists are of the running step of a rollout (see `running_step`); None if the share never rose.
     """
 
     experiment: str
@@ -174,7 +169,6 @@ class ExperimentReport:
     alpha: float
     margin: float
     min_users: int
-    multi_exposed_users: int
     health: Health
     verdict: Verdict
     variants: tuple[VariantReport, ...]
@@ -184,12 +178,6 @@ class ExperimentReport:
     gate: GateDecision | None = None
     gate_margin: float | None = None
     unit: str = "user"
-    stages: tuple[StageReport, ...] = ()
     minimum_lift: float = 0.1
     treatments: int = 1
-    proposal: Proposal | None = None
-
-    @property
-    def current_stage(self) -> tuple[int, StageReport] | None:
-        """The number (from 1) and the report of the stage that runs now; None without stages, or before the first."""
-        return next(((number, each) for number, each in enumerate(self.stages, 1) if each.current), None)
+    step_ms: int | None = None

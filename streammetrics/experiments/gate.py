@@ -1,7 +1,6 @@
 """The gate of a rollout: whether a treatment may get more traffic. Verdicts and evidence in; one word and a reason out. Pure.
 
-    pass   every deciding measure is certainly not worse than the control by more than `gate_margin`, and in a rollout with stages the
-           stage that runs now has been seen (see `running_stage`)
+    pass   every deciding measure is certainly not worse than the control by more than `gate_margin`
     fail   the verdict is `regressed`: certainly worse by more than `margin`
     wait   neither yet, or the numbers must not be used (invalid, mixed)
 

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Final
 
+from streammetrics.experiments.measures import LISTS_AT
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy, probable_control
-from streammetrics.experiments.proposals import Changed, propose
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
-from streammetrics.experiments.share_words import facts_and_advice
+from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.experiments.words import Part, Words, advice, chance, join, named, parts_of, percent, say
 
-
-class Joined(NamedTuple):
-    """Counts of feedback that matches a list, and of feedback that matches none."""
-
-    matched: int
-    unmatched: int
-
-    @property
-    def unmatched_share(self) -> float | None:
-        """Share of feedback that matches no list; None without feedback."""
-        return self.unmatched / sum(self) if any(self) else None
-
-
-NO_FEEDBACK: Final = Joined(0, 0)
-
+STRAYS_MAX: Final = 0.01
+"""The share of users, or lists, of variants without a configured share from which the experiment is invalid."""
 _YOURS: Final = " (replace the numbers by the shares of your assignment)"
 
 
@@ -43,7 +30,6 @@ class Health:
     """
 
     sample_ratio_p: float | None
-    multi_exposed_share: float
     unmatched_share: float | None
     troubles: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -63,30 +49,25 @@ class Health:
         )
 
 
-def multi_exposure_trouble(policy: Policy, experiment: str, share: float, users: int, changed: Changed | None = None) -> list[str]:
-    """Say that too many of the users saw several variants, and which settings fit such an assignment.
+def health_of(policy: Policy, stored: Stored) -> Health:
+    """Check the split and the join of feedback.
 
-    >>> multi_exposure_trouble(Policy(), "ranker", 0.31, 900)[0]  # doctest: +ELLIPSIS
-    '31 % of the users saw more than one variant; the limit is 1 %. If ... own, set unit of ranker'
+    The split is checked only if shares are configured, and covers only variants with a share. Users of other variants make the
+    experiment invalid if they are more than STRAYS_MAX of all. Shares of users are checked once there are `min_users` users, and the
+    share of feedback once there are as many feedback events.
     """
-    if share <= policy.multi_exposed_share_max or users < policy.min_users:
-        return []
-    proposal = None if changed is None else propose([changed], policy)
-    stages = () if proposal is None else proposal.stages
-    told = ""
-    if stages:
-        told = f" If users move between the stages of a rollout, set {policy.settings_text(experiment, {'stages': stages})}."
-    if policy.unit == "user":
-        told += f" If each list is assigned on its own, set {policy.settings_text(experiment, {'unit': 'list'})}"
-    limit = percent(policy.multi_exposed_share_max)
-    return [
-        say(
-            "{share} of the users saw more than one variant; the limit is {limit}.{advice}",
-            share=percent(share),
-            limit=limit,
-            advice=advice(told),
-        )
-    ]
+    if policy.unit == "list":
+        counts: Mapping[str, int] = {variant: sums[LISTS_AT] for variant, sums in stored.moments.items()}
+    else:
+        counts = stored.exposed or stored.first_exposures
+    p, troubles, notes = check_split(policy, stored.experiment, counts, policy.shares)
+    return Health(
+        p,
+        stored.joined.unmatched_share,
+        (*troubles, *join_trouble(policy, stored.joined)),
+        tuple(notes),
+        split_holds=not troubles,
+    )
 
 
 def join_trouble(policy: Policy, joined: Joined) -> list[str]:
@@ -98,42 +79,28 @@ def join_trouble(policy: Policy, joined: Joined) -> list[str]:
 
 
 def check_split(
-    policy: Policy,
-    experiment: str,
-    first_exposures: Mapping[str, int],
-    shares: Mapping[str, float] | None,
-    alpha: float | None = None,
-    stage: str | None = None,
-    changed: Changed | None = None,
+    policy: Policy, experiment: str, first_exposures: Mapping[str, int], shares: Mapping[str, float] | None
 ) -> tuple[float | None, list[str], list[str]]:
-    """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned on its own.
-
-    alpha: the p-value below which the split is broken; None means `sample_ratio_alpha`. stage: the name of the stage, for its setting.
-    changed: a share that changed over time.
-    """
+    """Return the p-value, the troubles and the notes of a split of users, or of lists if each list is assigned on its own."""
     is_apart = shares is not None and policy.holdout is not None and policy.holdout not in shares  # it is assigned before the experiment
     seen = {name: count for name, count in first_exposures.items() if count and not (is_apart and name == policy.holdout)}
     units, things = sum(seen.values()), f"{policy.unit}s"
     if shares is None:
-        if len(seen) < 2 or changed is not None:
+        if len(seen) < 2:
             return None, [], []
         equal = policy.settings_text(experiment, {"shares": dict.fromkeys(in_order(seen), 1.0)})
         return None, [], [say("split not checked: no shares configured.{how}", how=advice(f" To check it, set {equal}{_YOURS}"))]
     strays = {name: count for name, count in seen.items() if name not in shares}
     p = sample_ratio_p_value({name: count for name, count in seen.items() if name not in strays}, shares)
     troubles = list[str]()
-    if p < (policy.sample_ratio_alpha if alpha is None else alpha):
+    if p < policy.sample_ratio_alpha:
         counts = join((say("{name} {count:,}", name=named(name), count=seen.get(name, 0)) for name in in_order(shares)), ", ")
         broken = say("{things} are not split as configured ({counts}; {chance})", things=things, counts=counts, chance=chance(p))
         observed = _observed({name: seen.get(name, 0) for name in in_order(shares)})
-        setting = policy.settings_text(experiment, {"shares": observed}, stage)
+        setting = policy.settings_text(experiment, {"shares": observed})
         intended = advice(f" If this split is intended, set {setting}") if len(observed) > 1 else ""
-        troubles.append(
-            say("{broken}: fix the assignment.{intended}", broken=broken, intended=intended)
-            if changed is None
-            else say("{broken}; {change}", broken=broken, change=facts_and_advice(changed, policy))
-        )
-    if units >= policy.min_users and sum(strays.values()) > policy.multi_exposed_share_max * units:
+        troubles.append(say("{broken}: fix the assignment.{intended}", broken=broken, intended=intended))
+    if units >= policy.min_users and sum(strays.values()) > STRAYS_MAX * units:
         every = {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
         troubles.append(
@@ -142,7 +109,7 @@ def check_split(
                 share=percent(sum(strays.values()) / units),
                 saw=saw,
                 strays=join(map(named, in_order(strays)), ", "),
-                intended=advice(f" If it is intended, set {policy.settings_text(experiment, {'shares': every}, stage)}{_YOURS}"),
+                intended=advice(f" If it is intended, set {policy.settings_text(experiment, {'shares': every})}{_YOURS}"),
             )
         )
     return p, troubles, []

@@ -11,8 +11,8 @@ commutes with that, so the parts of tasks may be merged in any way.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from streammetrics.experiments.moments import add
 
@@ -61,15 +61,16 @@ class HourRow:
     """What is counted in one block of hours.
 
     totals: by variant and entry, the lists and the sums of the columns, as in a user's totals. new_users: users whose first list in the
-    scope is in this block, by its variant. values: the same by segment and value of that list; only in the scope of a run. moves: users
-    who had lists in the first variant alone, and have their first one in the second here; only in the scope of a run.
+    scope is in this block, by its variant. exposed: users whose first exposure event is. Only in the scope of a run: values, new users by
+    segment and value of that list; and moves, users who had lists in the first variant alone, and have their first one in the second here.
     """
 
-    __slots__ = ("moves", "new_users", "totals", "values")
+    __slots__ = ("exposed", "moves", "new_users", "totals", "values")
 
     def __init__(self) -> None:
         self.totals: dict[tuple[str, Entry], list[int]] = {}
         self.new_users: dict[str, int] = {}
+        self.exposed: dict[str, int] = {}
         self.values: dict[tuple[str, str], dict[str, int]] = {}
         self.moves: dict[tuple[str, str], int] = {}
 
@@ -84,8 +85,9 @@ class HourRow:
         """Add another row. Entries have at least the given length."""
         for (variant, entry), more in row.totals.items():
             self.add_totals(variant, entry.in_blocks(entry_hours), more)
-        for variant, users in row.new_users.items():
-            _count(self.new_users, variant, users)
+        for own, counts in ((self.new_users, row.new_users), (self.exposed, row.exposed)):
+            for variant, users in counts.items():
+                _count(own, variant, users)
         for pair, users in row.moves.items():
             _count(self.moves, pair, users)
         for (segment, value), variants in row.values.items():
@@ -142,11 +144,8 @@ class Hours:
 
     def bound_values(self) -> set[int]:
         """Leave SEGMENT_VALUES_MAX values to each segment. Returns the blocks whose rows changed."""
-        of_segments: dict[str, set[str]] = {}
-        for segment, value in {key for row in self.rows.values() for key in row.values}:
-            of_segments.setdefault(segment, set()).add(value)
         changed = set[int]()
-        for segment, values in of_segments.items():
+        for segment, values in self._values().items():
             in_order = sorted(values - {OTHER_VALUES}, key=lambda value: (zlib.crc32(value.encode()), value))
             for value in in_order[SEGMENT_VALUES_MAX:]:
                 for block, row in self.rows.items():
@@ -155,13 +154,32 @@ class Hours:
                         changed.add(block)
         return changed
 
+    def has_many_values(self) -> bool:
+        """Whether a segment has more than SEGMENT_VALUES_MAX values."""
+        return any(len(values - {OTHER_VALUES}) > SEGMENT_VALUES_MAX for values in self._values().values())
+
+    def _values(self) -> dict[str, set[str]]:
+        of_segments: dict[str, set[str]] = {}
+        for row in self.rows.values():
+            for segment, value in row.values:
+                of_segments.setdefault(segment, set()).add(value)
+        return of_segments
+
     def new_users(self) -> dict[str, int]:
         """Return all new users by variant."""
-        users: dict[str, int] = {}
-        for row in self.rows.values():
-            for variant, count in row.new_users.items():
-                _count(users, variant, count)
-        return users
+        return _summed(row.new_users for row in self.rows.values())
+
+    def new_users_by_block(self, length: int) -> dict[str, dict[int, int]]:
+        """Return new users by variant, in blocks of a length that is a multiple of the present one."""
+        found: dict[str, dict[int, int]] = {}
+        for block, row in self.rows.items():
+            for variant, users in row.new_users.items():
+                _count(found.setdefault(variant, {}), block * self.length // length, users)
+        return found
+
+    def exposed(self) -> dict[str, int]:
+        """Return all users by the variant of their first exposure."""
+        return _summed(row.exposed for row in self.rows.values())
 
     def lists(self, variant: str) -> dict[int, int]:
         """Return the lists of a variant by block."""
@@ -173,8 +191,14 @@ class Hours:
         return found
 
 
-def merge_hours(parts: Iterable[Hours]) -> Hours:
+MergedRows: TypeAlias = dict[int, tuple[list[HourRow], HourRow]]
+"""By block, rows of parts and their sum."""
+
+
+def merge_hours(parts: Iterable[Hours], known: MergedRows | None = None) -> Hours:
     """Return the rows of all parts, in blocks of the longest length or longer. The parts do not change.
+
+    known: sums that were computed before, of rows that have not changed since. New ones are added.
 
     >>> one, other = Hours(), Hours(2)
     >>> one.row(5).new_users["control"], other.row(4).new_users["control"] = 3, 4
@@ -182,13 +206,36 @@ def merge_hours(parts: Iterable[Hours]) -> Hours:
     >>> merged.length, merged.new_users(), one.new_users()
     (2, {'control': 7}, {'control': 3})
     """
-    known = [part for part in parts if part.rows]
-    total = Hours(max((part.length for part in known), default=1))
-    for part in known:
-        for block, row in part.rows.items():
-            total.row(block * part.length).add_row(row, total.entry_hours)
+    parts = [part for part in parts if part.rows]
+    if len(parts) < 2:
+        return parts[0] if parts else Hours()
+    total = Hours(max(part.length for part in parts))
+    if any(part.length != total.length for part in parts):
+        for part in parts:
+            for block, row in part.rows.items():
+                total.row(block * part.length).add_row(row, total.entry_hours)
+    else:
+        known = {} if known is None else known
+        for block in {block for part in parts for block in part.rows}:
+            rows = [part.rows[block] for part in parts if block in part.rows]
+            before, total.rows[block] = known.get(block, ([], _NO_ROW))
+            if len(rows) != len(before) or any(one is not other for one, other in zip(rows, before, strict=True)):
+                total.rows[block] = rows[0] if len(rows) == 1 else _sum_of(rows, total.entry_hours)
+                known[block] = rows, total.rows[block]
+        if total.has_many_values():
+            total.rows = {block: _sum_of([row], total.entry_hours) for block, row in total.rows.items()}
     total.bound()
     total.bound_values()
+    return total
+
+
+_NO_ROW: Final = HourRow()
+
+
+def _sum_of(rows: Iterable[HourRow], entry_hours: int) -> HourRow:
+    total = HourRow()
+    for row in rows:
+        total.add_row(row, entry_hours)
     return total
 
 
@@ -239,11 +286,21 @@ class EntrySums:
 def merge_entries(parts: Iterable[EntrySums]) -> EntrySums:
     """Return the sums of all parts. The parts do not change."""
     known = [part for part in parts if part.sums]
+    if len(known) == 1:
+        return known[0]
     total = EntrySums(max((part.hours for part in known), default=1))
     for part in known:
         for (variant, entry), more in part.sums.items():
             total.add(variant, entry, more)
     total.bound()
+    return total
+
+
+def _summed(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for counts in tables:
+        for variant, users in counts.items():
+            _count(total, variant, users)
     return total
 
 

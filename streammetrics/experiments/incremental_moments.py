@@ -134,7 +134,7 @@ def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDA
     plain = plain_rows(measures, totals)
     rows[:, : plain.shape[1]] = plain
     if covariates is not None:
-        rows[:, plain.shape[1] :] = covariates
+        rows[:, plain.shape[1] :] = measures.covariate_factors(plain, covariates)
     rows[totals[:, 0] == 0] = 0
     return rows
 

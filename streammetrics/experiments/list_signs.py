@@ -13,14 +13,15 @@ is multiplied by two design effects (Kish 1965), as if all reactions to a list, 
 squares over the sum, of reactions by list and of lists by user. Each arm must have `LATE_EXPECTED` effective late reactions, as in the
 rule for contingency tables (Cochran 1954).
 
-A sign is reported if the difference exceeds a named minimum and `ERRORS` standard errors. All are for one look, and warn;
-none is proof. Both arms must have lists of the same times: see `LikeLists`.
+Users of one day are compared with users of the same day, and the days are weighted by K_t K_c / (K_t + K_c): a user who came later has
+fewer lists so far, whatever the arm. A sign is reported if the difference exceeds a named minimum and `ERRORS` standard errors. All are for
+one look, and warn; none is proof.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.floors import effective_users
@@ -33,6 +34,8 @@ LISTS_MIN: Final = 0.05
 """The smallest difference of lists per user that is reported."""
 LATE_MIN: Final = 0.02
 """The smallest difference of shares of late reactions that is reported: two points."""
+USERS_MIN: Final = 10
+"""Users of a day that both arms need for it to count."""
 LATE_EXPECTED: Final = 5.0
 """The effective late reactions that each arm needs, if the share of both together holds in each."""
 ERRORS: Final = 3.3
@@ -54,23 +57,22 @@ NO_REACTIONS: Final = Reactions(0, 0, 0)
 
 
 class ArmLists(NamedTuple):
-    """What is known of the lists of an arm. It has moments of at least two users."""
+    """What is known of the lists of an arm. days: moments by the day on which users came; moments: those of all users."""
 
     name: str
+    days: Mapping[object, Sequence[int]]
     moments: Sequence[int]
     reactions: Reactions = NO_REACTIONS
 
 
 class LikeLists(NamedTuple):
-    """A treatment and the control in lists of the same times.
+    """A treatment and the control.
 
-    stage: the stage that has them; None for all lists. by_user: whether a user's lists are all in one arm. If each list is assigned on
-    its own, an arm's lists per user follow from its share.
+    by_user: whether a user's lists are all in one arm. If each list is assigned on its own, an arm's lists per user follow from its share.
     """
 
     treatment: ArmLists
     control: ArmLists
-    stage: str | None = None
     by_user: bool = True
 
 
@@ -83,20 +85,20 @@ class ListSigns(NamedTuple):
 
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
-    notes, fewer, (treatment, control, _, by_user) = list[str](), None, lists
+    notes, fewer, (treatment, control, by_user) = list[str](), None, lists
     by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
     by_lists = next((each for each in measures if each.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
-        shown = [_items_per_list(measures, by_items, by_lists, each.moments) for each in (treatment, control)]
-        if _differ(shown, ITEMS_MIN):
+        shown = _of_days(lists, lambda moments: _items_per_list(measures, by_items, by_lists, moments))
+        if shown and _differ(shown, ITEMS_MIN):
             more = "rises" if shown[0].mean < shown[1].mean else "falls"
             told = _compared(lists, "shows {own:.3g} items per list", shown)
             bent = "{told}: {by_items} is per item shown and {more} by that alone"
             notes.append(say(bent, told=told, by_items=measure_name(str(by_items)), more=more))
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
-        visits = [_lists_per_user(measures, by_lists, each.moments) for each in (treatment, control)]
-        if _differ(visits, LISTS_MIN):
+        visits = _of_days(lists, lambda moments: _lists_per_user(measures, by_lists, moments))
+        if visits and _differ(visits, LISTS_MIN):
             told = _compared(lists, "has {own:.3g} lists per user", visits)
             more = "fewer" if visits[0].mean < visits[1].mean else "more"
             apart = say("{share} {more}", share=percent(abs(visits[0].mean / visits[1].mean - 1)), more=more)
@@ -108,15 +110,31 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
 
 def _compared(lists: LikeLists, has: str, means: Sequence[_Mean]) -> Words:
     """Say what the treatment has, and the control beside it. `has` is a verb with the field `own`."""
-    where = "" if lists.stage is None else say("in stage {stage} ", stage=named(lists.stage))
     arms = {"treatment": named(lists.treatment.name), "control": named(lists.control.name)}
-    template = "{where}{treatment} " + has + " and {control} {others:.3g}"
-    return say(template, where=where, own=means[0].mean, others=means[1].mean, **arms)
+    template = "{treatment} " + has + " and {control} {others:.3g}"
+    return say(template, own=means[0].mean, others=means[1].mean, **arms)
 
 
 class _Mean(NamedTuple):
     mean: float
     variance: float
+
+
+def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean]) -> list[_Mean]:
+    """Return the means of the treatment and the control over the days on which both had new users; empty without such days."""
+    arms = lists.treatment.days, lists.control.days
+    users = {day: tuple(arm[day][USERS_AT] for arm in arms) for day in arms[0] if day in arms[1]}
+    weights = {day: one * other / (one + other) for day, (one, other) in users.items() if min(one, other) >= USERS_MIN}
+    total = math.fsum(weights.values())
+    means = [{day: mean_of(arm[day]) for day in weights} for arm in arms]
+    return [
+        _Mean(
+            math.fsum(weights[day] * mean.mean for day, mean in of_arm.items()) / total,
+            math.fsum(weights[day] ** 2 * mean.variance for day, mean in of_arm.items()) / total**2,
+        )
+        for of_arm in means
+        if total
+    ]
 
 
 def _differ(means: Sequence[_Mean], least: float) -> bool:

@@ -23,7 +23,11 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from streammetrics.experiments.words import Words, join, named, say
+from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.measures import USERS_AT
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.words import Words, advice, join, named, say
 
 LEVEL: Final = math.log(100)
 """ln E at which a loss is certain: an error of 1 % for each of the three counts, at all looks together."""
@@ -89,8 +93,10 @@ class ArmCounts(NamedTuple):
     shown: int = 0
 
 
-def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, str]) -> Words | None:
+def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, str], how: str = "") -> Words | None:
     """Say which users one arm loses more often than the other; None if nothing is certain. names: of the treatment and the control.
+
+    how: what to do if users are meant to move.
 
     >>> names = "new", "old"
     >>> unequal_losses(ArmCounts(without_list=LossCount(1_000, 3_000)), ArmCounts(without_list=LossCount(0, 3_000)), names)
@@ -108,7 +114,8 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
     if moves_differ(treatment, control):
         template = "{lost:,} users went from {one} to {other}, and {other_lost:,} from {other} to {one}"
         one, other = map(named, names)
-        found.append(say(template, lost=treatment.moved, other_lost=control.moved, one=one, other=other))
+        moved = say(template, lost=treatment.moved, other_lost=control.moved, one=one, other=other)
+        found.append(say("{moved}{how}", moved=moved, how=advice(how)))
     if not found:
         return None
     one, other = map(named, names)
@@ -129,3 +136,29 @@ def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[s
     first, second = map(named, names)
     lost = {"lost": one.lost, "users": one.users, "other_lost": other.lost, "other_users": other.users}
     return say(template, one=first, other=second, **lost)
+
+
+def losses_of(policy: Policy, stored: Stored, treatment: str, control: str) -> Words | None:
+    """Say which users of a run one of two arms loses more often than the other; None if nothing is certain."""
+    how = f" If users are meant to change their arm, set {policy.settings_text(stored.experiment, {'unit': 'list'})}"
+    counts = [_counts_of(policy, stored, *arms) for arms in ((treatment, control), (control, treatment))]
+    return unequal_losses(counts[0], counts[1], (treatment, control), how)
+
+
+def _counts_of(policy: Policy, stored: Stored, arm: str, other: str) -> ArmCounts:
+    """Return the counts of one arm.
+
+    Lists count later than exposures, so exposures of the block that is not complete are left out. Users of an arm that was switched off get
+    the lists of the other one: these are no moves. So moves count in blocks that end before the arm's last list.
+    """
+    hours = stored.run_hours
+    block_ms, last_ms = hours.length * HOUR_MS, stored.last_ms.get(arm, 0)
+    exposed = sum(row.exposed.get(arm, 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= stored.to_ms)
+    moved = sum(row.moves.get((arm, other), 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= last_ms)
+    reacting, unmatched = stored.reacting.get(arm, (0, 0))
+    return ArmCounts(
+        without_list=LossCount(max(0, exposed - hours.new_users().get(arm, 0)), exposed),
+        without_match=LossCount(unmatched, reacting),
+        moved=moved if policy.unit == "user" else 0,
+        shown=stored.moments[arm][USERS_AT] if arm in stored.moments else 0,
+    )

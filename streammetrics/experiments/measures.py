@@ -26,8 +26,8 @@ USERS_AT: Final = 0
 """Index of the number of users in moments."""
 LISTS_AT: Final = 1
 """Index of the number of lists in moments."""
-COVARIATE_BITS: Final = 40
-"""A covariate is a user's earlier mean, in units of 2**-40."""
+COVARIATE_BITS: Final = 20
+"""A covariate is a user's earlier mean, in units of 2**-20. Its products with the user's totals fit."""
 
 USER_GRAIN: Final = {"hit_rate": "user_hit_rate"}
 """Metrics that are 0 or 1 for a list, and the measure of users with at least one 1."""
@@ -96,7 +96,7 @@ def measure_text(metric: str, k: int) -> str:
     return f"{metric}@{k}" if k else metric
 
 
-Pair: TypeAlias = tuple[int, int]
+Product: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +113,21 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class CovariatePlaces:
-    """Indexes of the moments of one measure's covariate: users that have one (h), and the sums of x, xx, xy, xd, hy, hd."""
+    """Indexes of the moments of one measure's covariate x.
 
+    users: users with any earlier lists. The others are sums over users with x, of h = d and x d: h, x, hh, hx, xx, hy, xy, hd, xd.
+    """
+
+    users: int
     h: int
     x: int
+    hh: int
+    hx: int
     xx: int
-    xy: int
-    xd: int
     hy: int
+    xy: int
     hd: int
+    xd: int
 
 
 class Measures:
@@ -129,10 +135,11 @@ class Measures:
 
     totals: integers of one user in one experiment and scope, summed over final lists: [lists, *columns]. The width is
         `totals_width`. Columns have the scorer's order and units.
-    row: the factors of products: [1, lists, *columns, *(1 if hits else 0, per user measure), *(h, x, per covariate)].
+    row: the factors of products: [1, lists, *columns, *(1 if hits else 0, per user measure),
+        1 if there are covariates, *(d, x d, per covariate)].
     moments: integers of one variant: for each of `pairs`, the product of two entries of a row, summed over users. The width is
         `moments_width`. Users and lists come first.
-    covariates: whether rows have a covariate for each measure (for variance reduction).
+    covariates: whether rows have a covariate for each measure of lists (for variance reduction). A share of users has none.
     items_per_list, lists_per_user: means that are no measures, because a ranker does not aim at them. They are for warnings: items shown
         in the first k places, with the largest k of an item_hit_rate (None without one), and lists. `estimates.estimate` gives their
         mean and its variance, clustered by user, from the moments of a variant.
@@ -156,12 +163,13 @@ class Measures:
         self.lists_per_user: Final = Measure("lists_per_user", 0, "mean", LISTS, USERS, 0, ceiling=None, counts_hits=False)
         self.items_per_list: Final = self._items_per_list()
         self._first_covariate = LISTS + 1 + len(self.columns) + len(self.hits)
-        self.row_width = self._first_covariate + (2 * len(self.all) if covariates else 0)
-        self.pairs: tuple[Pair, ...] = tuple(dict.fromkeys(self._pairs()))
+        self.of_lists: tuple[Measure, ...] = tuple(measure for measure in self.all if measure.kind != "users")
+        self.row_width = self._first_covariate + (1 + 2 * len(self.of_lists) if covariates else 0)
+        self.pairs: tuple[Product, ...] = tuple(dict.fromkeys(self._pairs()))
         self.moments_width = len(self.pairs)
         self.pair_sides = np.array(self.pairs, dtype=np.int64).T
         self._at = {pair: index for index, pair in enumerate(self.pairs)}
-        self._places: dict[Pair, Places] = {}
+        self._places: dict[Product, Places] = {}
 
     def __iter__(self) -> Iterator[Measure]:
         return iter(self.all)
@@ -193,10 +201,20 @@ class Measures:
         return measure.top - LISTS - 1 - len(self.columns)
 
     def covariate_places(self, measure: Measure) -> CovariatePlaces:
-        """Return the indexes of the moments of a measure's covariate. Raises ExperimentError in a layout without covariates."""
+        """Return the indexes of the moments of a list measure's covariate. Raises ExperimentError in a layout without covariates."""
         if not self.covariates:
             raise ExperimentError("covariates", "this layout has none; use Measures(columns, covariates=True)")
-        return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.all.index(measure), measure)))
+        return CovariatePlaces(*(self._place(*pair) for pair in self._covariate_pairs(self.of_lists.index(measure), measure)))
+
+    def covariate_columns_of(self, measure: Measure) -> tuple[int, int]:
+        """Return the columns of h = d and x d in the sums of an hour, which begin with (lists, *columns)."""
+        first = self.totals_width + 2 * self.of_lists.index(measure)
+        return first, first + 1
+
+    @property
+    def covariate_bottoms(self) -> tuple[int, ...]:
+        """The column of the denominator of each measure with a covariate, among (lists, *columns)."""
+        return tuple(measure.bottom - LISTS for measure in self.of_lists)
 
     @cached_property
     def plain(self) -> Measures:
@@ -221,7 +239,7 @@ class Measures:
         return [moments[self._place(*pair)] for pair in self.plain.pairs]
 
     def row(self, totals: Sequence[int], covariates: Sequence[int | None] | None = None) -> list[int]:
-        """Return a user's row as Python integers. `covariates` has one entry per measure, None if the user has no earlier lists.
+        """Return a user's row as Python integers. `covariates` has one entry per measure of lists, None if the user has no earlier lists.
 
         Raises ExperimentError when a width is wrong.
         """
@@ -229,51 +247,57 @@ class Measures:
         row = [1, *totals]
         row += [1 if totals[place - 1] else 0 for place in self.hits]
         if self.covariates:
-            known = [None] * len(self.all) if covariates is None else covariates
-            self._check("covariates", known, len(self.all))
-            for covariate in known:
-                row += (0, 0) if covariate is None else (1, covariate)
+            known = [None] * len(self.of_lists) if covariates is None else covariates
+            self._check("covariates", known, len(self.of_lists))
+            row.append(int(any(covariate is not None for covariate in known)))
+            for measure, covariate in zip(self.of_lists, known, strict=True):
+                row += (0, 0) if covariate is None else (row[measure.bottom], covariate * row[measure.bottom])
         elif covariates is not None:
             raise ExperimentError("covariates", "got some; this layout has none: use Measures(columns, covariates=True)")
         return row
 
     def covariate_values(self, earlier: Sequence[int]) -> list[int | None]:
-        """Return a user's covariates, one per measure: the means of the lists before the experiment, from their totals.
+        """Return a user's covariates, one per measure of lists: the means of the lists before the experiment, from their totals.
 
-        Each is rounded once, half to even, to 2**-40, so that its products are integers. It is None if the user had no lists (or
-        no items). A user measure uses the share of lists with a hit.
+        Each is rounded once, half to even, to 2**-20, so that its products are integers. It is None if the user had no lists (or
+        no items).
         """
         self._check("earlier totals", earlier, self.totals_width)
-        row = self.row(earlier, [None] * len(self.all) if self.covariates else None)
-        lists = row[LISTS]
         values: list[int | None] = []
-        for measure in self.all:
-            top = row[self._column_of(measure)] if measure.kind == "users" else row[measure.top]
-            bottom = lists if measure.kind == "users" else row[measure.bottom]
-            values.append(divide_half_even(top << COVARIATE_BITS, bottom << self._bits_of(measure)) if bottom else None)
+        for measure in self.of_lists:
+            top, bottom = earlier[measure.top - LISTS], earlier[measure.bottom - LISTS]
+            values.append(divide_half_even(top << COVARIATE_BITS, bottom << measure.scale_bits) if bottom else None)
         return values
 
     def covariate_columns(self, earlier: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return `covariate_values` of many users as columns of their rows: (h, x) per measure, both 0 for a user without one.
+        """Return `covariate_values` of many users as columns: (h, x) per measure of lists; h is 1 for a user with x, else both are 0.
 
-        earlier: totals, shape (users, totals_width), with means below 2**22. The result has shape (users, 2 * measures).
+        earlier: totals, shape (users, totals_width). The result has shape (users, 2 * measures of lists).
         """
-        columns = np.zeros((len(earlier), 2 * len(self.all)), dtype=np.int64)
-        for at, measure in enumerate(self.all):
-            top = earlier[:, self._column_of(measure) - LISTS]
-            bottom = earlier[:, 0] if measure.kind == "users" else earlier[:, measure.bottom - LISTS]
-            shift = COVARIATE_BITS - self._bits_of(measure)
-            if shift < 0 or (top >= 1 << (62 - shift)).any():  # beyond int64: one by one, in Python integers
-                known = [self.covariate_values(each)[at] for each in earlier.tolist()]
+        columns = np.zeros((len(earlier), 2 * len(self.of_lists)), dtype=np.int64)
+        for at, measure in enumerate(self.of_lists):
+            top, bottom = earlier[:, measure.top - LISTS], earlier[:, measure.bottom - LISTS]
+            has = bottom > 0
+            below = np.where(has, bottom, 1) << max(measure.scale_bits - COVARIATE_BITS, 0)
+            shift = max(COVARIATE_BITS - measure.scale_bits, 0)
+            if (top >= 1 << (62 - shift)).any() or (bottom >= 1 << (61 - max(measure.scale_bits - COVARIATE_BITS, 0))).any():
+                known = [self.covariate_values(each)[at] for each in earlier.tolist()]  # beyond int64: in Python integers
                 columns[:, 2 * at] = [each is not None for each in known]
                 columns[:, 2 * at + 1] = [each or 0 for each in known]
                 continue
-            has = bottom > 0
-            below = np.where(has, bottom, 1)
             whole, rest = np.divmod(top << shift, below)
             whole += (2 * rest > below) | ((2 * rest == below) & (whole % 2 == 1))
             columns[:, 2 * at], columns[:, 2 * at + 1] = has, np.where(has, whole, 0)
         return columns
+
+    def covariate_factors(self, rows: npt.NDArray[np.int64], covariates: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the factors of covariates in rows: 1 for users who have some, then (d, x d) per measure of lists.
+
+        rows: factors without covariates. covariates: see `covariate_columns`.
+        """
+        has = np.asarray(covariates[:, ::2].any(axis=1), dtype=np.int64)
+        lists = rows[:, [measure.bottom for measure in self.of_lists]]
+        return np.concatenate([has[:, None], covariates * np.repeat(lists, 2, axis=1)], axis=1)
 
     @staticmethod
     def _check(what: str, values: Sequence[Any], width: int) -> None:
@@ -282,12 +306,6 @@ class Measures:
 
     def _place(self, one: int, other: int) -> int:
         return self._at[(one, other) if one <= other else (other, one)]
-
-    def _column_of(self, measure: Measure) -> int:
-        return self.hits[self.users_column(measure)] if measure.kind == "users" else measure.top
-
-    def _bits_of(self, measure: Measure) -> int:
-        return self.columns[self._column_of(measure) - LISTS - 1].scale_bits
 
     def _of_lists(self) -> Iterable[Measure]:
         for at, column in enumerate(self.columns):
@@ -309,7 +327,7 @@ class Measures:
             metric = self.columns[place - LISTS - 1].metric
             yield Measure(USER_GRAIN[metric.name], metric.k, "users", LISTS + 1 + len(self.columns) + at, USERS, 0)
 
-    def _pairs(self) -> Iterable[Pair]:
+    def _pairs(self) -> Iterable[Product]:
         yield USERS, USERS
         yield USERS, LISTS
         yield LISTS, LISTS
@@ -319,14 +337,15 @@ class Measures:
             y, d = measure.top, measure.bottom
             for one, other in ((USERS, USERS), (USERS, d), (d, d), (USERS, y), (y, y), (d, y)):
                 yield (one, other) if one <= other else (other, one)
-            if self.covariates:
+            if self.covariates and index < len(self.of_lists):
                 for one, other in self._covariate_pairs(index, measure):
                     yield (one, other) if one <= other else (other, one)
 
-    def _covariate_pairs(self, index: int, measure: Measure) -> tuple[Pair, ...]:
-        h = self._first_covariate + 2 * index
+    def _covariate_pairs(self, index: int, measure: Measure) -> tuple[Product, ...]:
+        h = self._first_covariate + 1 + 2 * index
         x, y, d = h + 1, measure.top, measure.bottom
-        return (USERS, h), (USERS, x), (x, x), (x, y), (x, d), (h, y), (h, d)
+        sums = (USERS, self._first_covariate), (USERS, h), (USERS, x)
+        return (*sums, (h, h), (h, x), (x, x), (h, y), (x, y), (h, d), (x, d))
 
 
 def divide_half_even(above: int, below: int) -> int:

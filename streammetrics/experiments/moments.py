@@ -83,7 +83,9 @@ def _rows(measures: Measures, totals: npt.NDArray[np.int64], covariates: npt.NDA
     if (totals[:, 0] < 0).any():
         raise ExperimentError("totals", f"got {totals[:, 0].min()} lists; must be 0 or more")
     listed = plain_rows(measures, totals[totals[:, 0] != 0])
-    return listed if covariates is None else np.concatenate([listed, covariates[totals[:, 0] != 0]], axis=1)
+    if covariates is None:
+        return listed
+    return np.concatenate([listed, measures.covariate_factors(listed, covariates[totals[:, 0] != 0])], axis=1)
 
 
 def plain_rows(measures: Measures, totals: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

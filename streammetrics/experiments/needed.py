@@ -14,7 +14,6 @@ from streammetrics.experiments.experiment_report import ExperimentReport, Measur
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.planning import ComparisonScore, Planned, PlannedWord, VerdictRules, more_users
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.verdict import WHOLE_PART
 from streammetrics.experiments.words import Part, Words, named, percent, say
 
 _WORDS: Final[tuple[PlannedWord, ...]] = ("regressed", "improved", "safe")
@@ -40,7 +39,7 @@ def gate_needed_of(experiment: ExperimentReport, variant: VariantReport, users_p
     """Return what it takes until the gate passes if there is no difference; None unless it waits for an inconclusive variant."""
     if variant.gate is None or variant.gate.word != "wait" or not experiment.gate_margin:
         return None
-    if all(each.within_gate_margin for each in variant.measures if each.paging):  # it waits for the stage that runs now
+    if all(each.within_gate_margin for each in variant.measures if each.paging):
         return None
     found = needed_of(experiment, variant, users_per_hour, experiment.gate_margin)
     return next((each for each in found if each.verdict == "safe"), None)
@@ -99,8 +98,7 @@ def _users(experiment: ExperimentReport, own: MeasureReport, rules: VerdictRules
         mixture=Mixture(own.tau, None if frozen_mean is None else rules.effect_of(word) * frozen_mean),
         distance=rules.distance(word, _gain(rules, word)) * judged.control_mean,
     )
-    part = WHOLE_PART if word == "regressed" and experiment.stages else 1.0
-    planned = more_users(score, part * own.alpha / experiment.treatments)
+    planned = more_users(score, own.alpha / experiment.treatments)
     return planned if planned.half < math.inf else None
 
 

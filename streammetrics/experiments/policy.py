@@ -6,14 +6,13 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN, HIT_USERS_MIN
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.proposed_settings import SettingsText, settings_named
 from streammetrics.experiments.sample_ratio import check_shares
-from streammetrics.experiments.stages import ExperimentUnit, Stage, check_stages
 
 CONTROL_NAMES: Final = ("control", "baseline")
 """Names of the control when none is configured, in upper or lower case: a variant, or a team of interleaved lists. The first one that is
@@ -23,6 +22,9 @@ CONTROL_WORDS: Final = ("control", "production", "prod", "old", "off", "original
 DECIDING_MEASURES: Final = ("ndcg@10", "item_hit_rate@10")
 """The deciding measures when none are configured, as far as they are measured: one of order, one of reward."""
 
+
+ExperimentUnit: TypeAlias = Literal["user", "list"]
+"""What is assigned to a variant: a user with all their lists, or each list (each request) on its own."""
 
 _WORDS: Final = re.compile(r"[^\W_]+")
 _WORD_CHARS_MIN: Final = 3
@@ -42,18 +44,14 @@ class Policy:
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
     effective_users_min, hit_users_min: see `floors`. Simulations set 0, which switches a floor off.
-    late_share_max: a variant is not compared with the control if one of them missed a larger share of the time than the other, or if a
-        larger share of its users is of other times (see `unlike_times`).
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
     shares: each variant's part of the traffic; None means that the split is not checked.
-    unit: what is assigned to a variant: each user, or each list. With "list" a user may see several variants.
-    stages: the stages of a rollout in order, with shares of their own. Empty: one stage, with `shares`.
-    stage_label: the segment of a list that names its stage. None: stages begin at their starts.
+    unit: what is assigned to a variant: each user, or each list. With "list" users see several variants on purpose, and no share of
+        users is compared.
     control: the variant that others are compared with, or the team of interleaved lists; None means one of CONTROL_NAMES.
     holdout: a variant that is reported beside the control and has no verdict. It takes no part of alpha, and the gate leaves it out.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
     sample_ratio_alpha: the experiment is invalid if the p-value of the split is below this.
-    multi_exposed_share_max: the experiment is invalid if more of its users saw several variants, or one without a share.
     unmatched_share_max: the experiment is invalid if more of the feedback matches no list.
     settings_text: how sentences write settings that would settle a finding.
 
@@ -67,17 +65,13 @@ class Policy:
     minimum_lift: float = 0.1
     effective_users_min: float = EFFECTIVE_USERS_MIN
     hit_users_min: float = HIT_USERS_MIN
-    late_share_max: float = 0.05
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
     unit: ExperimentUnit = "user"
-    stages: tuple[Stage, ...] = ()
-    stage_label: str | None = None
     control: str | None = None
     holdout: str | None = None
     cuped_verdict: bool = False
     sample_ratio_alpha: float = 0.01
-    multi_exposed_share_max: float = 0.01
     unmatched_share_max: float = 0.25
     settings_text: SettingsText = settings_named
 
@@ -90,34 +84,20 @@ class Policy:
         _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite and above 0")
         for name in ("effective_users_min", "hit_users_min"):
             _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "finite and at least 0")
-        for name in ("late_share_max", "multi_exposed_share_max", "unmatched_share_max"):
-            _check(name, getattr(self, name), 0 <= getattr(self, name) <= 1, "from 0 to 1")
+        _check("unmatched_share_max", self.unmatched_share_max, 0 <= self.unmatched_share_max <= 1, "from 0 to 1")
         if self.shares is not None:
             _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out to skip the check")
             check_shares(self.shares)
-        self._check_stages()
+        _check("unit", self.unit, self.unit in ("user", "list"), '"user" or "list"')
         if self.holdout is not None and self.holdout in (self.control, INTERLEAVED):
             raise ExperimentError("holdout", f"got {self.holdout!r}, which is the control or has interleaved lists; name another variant")
         if self.arms is not None and self.control is not None:
             _check("control", self.control, self.control in self.arms, f"one of {', '.join(self.arms)}")
 
-    def _check_stages(self) -> None:
-        _check("unit", self.unit, self.unit in ("user", "list"), '"user" or "list"')
-        if self.stages and self.shares is not None:
-            raise ExperimentError("shares", "got shares beside stages; give each stage its shares, and leave out those of the experiment")
-        if self.stage_label is not None and not self.stages:
-            raise ExperimentError("stage_label", f"got {self.stage_label!r} without stages; add one, with name and shares, for each label")
-        check_stages(self.stages, by_label=self.stage_label is not None)
-
-    @property
-    def in_cells(self) -> bool:
-        """Whether users may be in several cells, (stage, variant), so that these depend on each other."""
-        return bool(self.stages) or self.unit == "list"
-
     @property
     def arms(self) -> Collection[str] | None:
         """The variants with a share; None if no shares are configured."""
-        return self.stages[0].shares if self.stages else self.shares
+        return self.shares
 
     def deciding(self, measures: Measures) -> Policy:
         """Return the policy with deciding measures: by default DECIDING_MEASURES, or the first measure if none of them is measured."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from streammetrics.experiments.arrivals import Arrivals
+from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.stored import Stored
 
 BLOCKS_MIN: Final = 16
@@ -35,9 +35,9 @@ def same_people(one: Stored, other: Stored, min_users: int) -> dict[str, str] | 
 
     >>> kept = {"control": [500, 900, 3], "new": [498, 880, 4]}
     >>> users = {name: sums[0] for name, sums in kept.items()}
-    >>> one = Stored(experiment="a", scope="start", moments=kept, first_exposures=users, multi_exposed_users=0)
+    >>> one = Stored(experiment="a", scope="start", moments=kept, first_exposures=users)
     >>> renamed = {"old": kept["control"], "new": kept["new"]}
-    >>> two = Stored(experiment="b", scope="start", moments=renamed, first_exposures=users, multi_exposed_users=0)
+    >>> two = Stored(experiment="b", scope="start", moments=renamed, first_exposures=users)
     >>> same_people(one, two, 100)
     {'control': 'old', 'new': 'new'}
     """
@@ -50,13 +50,13 @@ def same_people(one: Stored, other: Stored, min_users: int) -> dict[str, str] | 
     twins = {arm: next((each for each in others if [*one.moments[arm]] == [*other.moments[each]]), None) for arm in arms}
     found = {arm: twin for arm, twin in twins.items() if twin is not None}
     if len(found) < len(arms):
-        found = _by_arrivals(one.arrivals, other.arrivals, arms, others)
+        found = _by_arrivals(one.hours, other.hours, arms, others)
     return found if len({*found.values()}) == len(arms) else None
 
 
-def _by_arrivals(one: Arrivals, other: Arrivals, arms: list[str], others: list[str]) -> dict[str, str]:
-    block_ms = max(one.block_ms, other.block_ms)
-    own, against = (each.in_blocks(block_ms).counts for each in (one, other))
+def _by_arrivals(one: Hours, other: Hours, arms: list[str], others: list[str]) -> dict[str, str]:
+    length = max(one.length, other.length)
+    own, against = (hours.new_users_by_block(length) for hours in (one, other))
     found = {}
     for arm in arms:
         twin = next((each for each in others if _agree(own, against, arm, each)), None)

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.words import Words, advice, named, parts_of, percent, say
 
@@ -99,3 +100,19 @@ def uneven_words(found: ValueShares, treatment: str) -> Words:
         others=percent(found.others),
         how=advice(how),
     )
+
+
+def uneven_shares(hours: Hours, treatment: str, control: str, strata: str | None = None) -> Words | None:
+    """Say which value of a segment has another share of the treatment; None if none has. Lists are compared within `strata` already."""
+    blocks, values = [*hours.rows.values()], dict[tuple[str, str], dict[int, NewUsers]]()
+    for at, row in enumerate(blocks):
+        for key, users in row.values.items():
+            if key[0] != strata:
+                values.setdefault(key, {})[at] = _of_arms(users, treatment, control)
+    found = uneven_value([_of_arms(row.new_users, treatment, control) for row in blocks], values)
+    return None if found is None else uneven_words(found, treatment)
+
+
+def _of_arms(users: Mapping[str, int], treatment: str, control: str) -> NewUsers:
+    own = users.get(treatment, 0)
+    return NewUsers(own, own + users.get(control, 0))

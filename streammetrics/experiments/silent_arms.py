@@ -1,70 +1,103 @@
-"""Whether an arm has stopped: it has had no list for long, while the arm that it is compared with has had many. Stored counts in. Pure.
+"""Hours in which an arm was silent for certain: it had no list, while the other arm had many. Stored counts in. Pure.
 
-With p the share of the arm among the lists of both so far, and L_c lists of the other arm since, the arm should have had L_c p / (1 - p)
-lists. A user's lists come together, so they count as fewer: divided by sum d**2 / sum d, the lists per user as a list sees them. If the
-result is n, an arm that goes on has no list with a probability of about e**-n.
+With p the share of the arm among the lists of both in hours in which both have some, and L lists of the other arm in hours that follow each
+other, the arm should have had L p / (1 - p) lists. A user's lists come together, so they count as fewer: divided by sum d**2 / sum d, the
+lists per user as a list sees them. If the result is n, an arm that goes on has no list with a probability of about e**-n.
+
+The lists of these hours are not compared. And then the entries are not certain: a user who came before, and had no list of a silent arm,
+looks new when the arm returns. So a verdict needs two estimates: that of cells by hour and entry, and that of cells by hour alone. One of
+them is right, so both together are (intersection-union test; Berger 1982).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.experiments.arrivals import HOUR_MS
-from streammetrics.experiments.measures import LISTS_AT, Measures
+from streammetrics.experiments.cells import HourSpan
+from streammetrics.experiments.hours import HOUR_MS, Hours
+from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.share_words import set_again, utc
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import named, say
+from streammetrics.experiments.words import advice, counted_words, join, named, say, utc
 
 VISITS_MIN: Final = 20.0
-"""Expected visits (lists, divided as above) after which an arm without any has ended: e**-20."""
-VISITS_IN_WINDOW_MIN: Final = 5.0
-"""The same if the arm has been silent for longer than the longest window: e**-5."""
+"""Expected visits (lists, divided as above) after which an arm without any is silent: e**-20."""
 
 
-class SilentArm(NamedTuple):
-    """An arm that has stopped: its last list (epoch ms), the lists of the other arm since then, and how many it should have had."""
+class SilentHours(NamedTuple):
+    """Hours in which an arm had no list, and the lists of the other arm then."""
 
     arm: str
-    other: str
-    last_ms: int
+    span: HourSpan
     others_lists: int
-    expected: float
-
-    @property
-    def end_ms(self) -> int:
-        """The end of the hour of its last list."""
-        return (self.last_ms // HOUR_MS + 1) * HOUR_MS
 
 
-def silent_arm(measures: Measures, stored: Stored, control: str, treatment: str) -> SilentArm | None:
-    """Return which of two arms has stopped; None if both go on, or if it cannot be told."""
-    last = {name: stored.last_ms.get(name) for name in (control, treatment)}
-    if any(each is None for each in last.values()) or not all(stored.moments.get(name) for name in last):
-        return None
-    gone, other = sorted(last, key=lambda name: last[name] or 0)
-    since, moments = stored.lists_since_last(gone, other), stored.moments[gone]
-    before = stored.moments[other][LISTS_AT] - since
-    by_lists = measures.places(next((each for each in measures if each.kind == "mean"), measures.all[0]))
-    if since <= 0 or before <= 0 or not moments[by_lists.dd]:
-        return None
-    last_ms, expected = last[gone] or 0, since * moments[LISTS_AT] / before
-    visits = since * moments[by_lists.d] / before * moments[by_lists.d] / moments[by_lists.dd]
-    is_long = stored.window_ms is not None and stored.to_ms - last_ms > stored.window_ms
-    return SilentArm(gone, other, last_ms, since, expected) if visits >= (VISITS_IN_WINDOW_MIN if is_long else VISITS_MIN) else None
+def silent_hours(measures: Measures, stored: Stored, treatment: str, control: str) -> tuple[SilentHours, ...]:
+    """Return the hours in which one of two arms was silent, in order; those of the whole run, also for a day.
+
+    >>> from streammetrics.experiments.hours import Entry
+    >>> from streammetrics.metrics import Scorer
+    >>> measures, hours = Measures(Scorer(["mrr@10"]).columns), Hours()
+    >>> for hour in range(10):
+    ...     hours.row(hour).add_totals("control", Entry(1, hour), [30, 0])
+    ...     if hour not in (4, 5): hours.row(hour).add_totals("new", Entry(1, hour), [10, 0])
+    >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [80, 80, 80, 0, 0, 0]}
+    >>> stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours)
+    >>> silent_hours(measures, stored, "new", "control")
+    (SilentHours(arm='new', span=HourSpan(first=4, end=6), others_lists=60),)
+    """
+    arms = treatment, control
+    per_user = lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments])
+    hours = stored.run_hours
+    lists = [hours.lists(arm) for arm in arms]
+    if not per_user:
+        return ()
+    found = [*_spans(hours, treatment, lists[0], lists[1], per_user), *_spans(hours, control, lists[1], lists[0], per_user)]
+    return tuple(sorted(found, key=lambda silent: silent.span))
 
 
-def silent_words(policy: Policy, experiment: str, silent: SilentArm, control: str, treatment: str) -> str:
-    """Say since when an arm has had no list, and which setting ends the comparison there."""
+def lists_per_user(measures: Measures, moments: Sequence[Sequence[int]]) -> float:
+    """Return sum d**2 / sum d: the lists of a user as a list sees them; 0 without lists."""
+    at = measures.places(next((measure for measure in measures if measure.kind == "mean"), measures.all[0]))
+    lists, squares = (sum(sums[place] for sums in moments) for place in (at.d, at.dd))
+    return squares / lists if lists else 0.0
+
+
+def _spans(hours: Hours, arm: str, own: dict[int, int], others: dict[int, int], per_user: float) -> Iterable[SilentHours]:
+    both = own.keys() & others.keys()
+    ours, theirs = (sum(lists[block] for block in both) for lists in (own, others))
+    if not ours or not theirs:
+        return
+    first, missed = -1, 0
+    blocks = sorted(own.keys() | others.keys())
+    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
+        if block not in own:
+            first, missed = (block if first < 0 else first), missed + others[block]
+        if first >= 0 and (following is None or following in own):
+            if missed * ours / theirs / per_user >= VISITS_MIN:
+                yield SilentHours(arm, HourSpan(first * hours.length, (block + 1) * hours.length), missed)
+            first, missed = -1, 0
+
+
+def silent_words(policy: Policy, experiment: str, silent: Sequence[SilentHours], control: str, treatment: str) -> str:
+    """Say when an arm was silent, and which setting leaves these times out."""
+    times = join((_time_words(each) for each in silent[:3]), ", ")
+    more = say(" and in {count} more times", count=len(silent) - 3) if len(silent) > 3 else ""
+    last = silent[-1]
+    setting = policy.settings_text(experiment, {"start": last.span.end * HOUR_MS})
     return say(
-        "{arm} has had no list since {last}, while {other} has had {others:,} (about {expected:,.0f} were expected): it has ended or is not"
-        " logged, so {control} and {treatment} are not compared. {advice}",
-        arm=named(silent.arm),
-        last=utc(silent.last_ms),
-        other=named(silent.other),
-        others=silent.others_lists,
-        expected=silent.expected,
-        control=named(control),
+        "{times}{more}, while the other arm had {lists}: these hours are not compared, and a verdict on {treatment} against {control} needs"
+        " the lists of the same hours to agree, whenever their users came.{how}",
+        times=times,
+        more=more,
+        lists=counted_words(sum(span.others_lists for span in silent), "list"),
         treatment=named(treatment),
-        advice=set_again(policy, "To compare them up to then", experiment, {"end": silent.end_ms}),
+        control=named(control),
+        how=advice(f" To compare all lists after it, set {setting}"),
     )
+
+
+def _time_words(silent: SilentHours) -> str:
+    first, end = (utc(hour * HOUR_MS) for hour in silent.span)
+    return say("{arm} had no list from {first} to {end}", arm=named(silent.arm), first=first, end=end)

@@ -17,12 +17,7 @@ mean of e-values is an e-value under any dependence (Vovk, Wang 2021, "E-values:
 a closed test (Marcus, Peritz, Gabriel 1976). It is never later than Bonferroni. `safe` needs every deciding measure at the full error
 (intersection-union test; Berger 1982).
 
-**In a rollout with stages** a deciding measure has also regressed if it did in one stage, whatever came before. With E_s the evidence of
-stage s alone, and S configured stages, the evidence of a drop is
-
-    E = 0.8 E_whole + (0.2 / S) * sum of E_s
-
-Again a mean of e-values, so the error covers the whole and all stages together. A stage that cannot be judged yet has E_s = 0.
+**If an arm was silent** for hours, each evidence is the smaller one of two estimates (see `silent_arms`).
 """
 
 from __future__ import annotations
@@ -30,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
@@ -66,9 +60,6 @@ GAINS: Final = {"ndcg": "dcg", "ndcg_exp": "dcg_exp"}
 """Normalised metrics and the plain gain each is checked against. A normalised gain can fall while the gain itself rises (Jeunen,
 Potapov, Ustimenko 2024, "On (Normalised) Discounted Cumulative Gain as an Off-Policy Evaluation Metric for Top-n Recommendation")."""
 
-WHOLE_PART: Final = 0.8
-"""The part of the evidence of a drop that is of all stages together. The stages share the rest."""
-
 _ALIKE: Final = "the users of an arm all have the same value, so no confidence can be given"
 """The reason when the variance is 0."""
 
@@ -90,7 +81,7 @@ class MeasureComparison(NamedTuple):
     """One measure of a treatment against the control, with enough users.
 
     `interval` is the lift's, and `difference` that of the difference, for the reason only. `covariance` is that of the two means.
-    `stages`: the same in each stage that can be judged, by its name.
+    `by_hour`: the same in cells of the hour alone; None unless an arm was silent for hours.
     """
 
     measure: Measure
@@ -99,7 +90,7 @@ class MeasureComparison(NamedTuple):
     scale: MeasureScale
     interval: Interval | None = None
     covariance: float = 0.0
-    stages: Mapping[str, MeasureComparison] = MappingProxyType({})
+    by_hour: MeasureComparison | None = None
     difference: Interval | None = None
 
     @property
@@ -119,30 +110,8 @@ def evidence(policy: Policy, each: MeasureComparison) -> Evidence:
     """Return the evidence of one comparison. Each direction detects its own effect.
 
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
-    the true effect is 0, which is `margin` above the boundary. In a rollout the drop of a deciding measure may be in one stage.
+    the true effect is 0, which is `margin` above the boundary.
     """
-    found = _evidence_alone(policy, each)
-    return found._replace(drop=_log_sum([*_drops(policy, each, found.drop).values()]))
-
-
-def _drops(policy: Policy, each: MeasureComparison, whole: float) -> dict[str | None, float]:
-    """Return ln of the parts of the evidence of a drop: of the whole (None), and of each stage by name."""
-    if not policy.stages or str(each.measure) not in policy.paging:
-        return {None: whole}
-    share = math.log((1 - WHOLE_PART) / len(policy.stages))
-    return {
-        None: whole + math.log(WHOLE_PART),
-        **{name: _evidence_alone(policy, stage).drop + share for name, stage in each.stages.items()},
-    }
-
-
-def stage_of_drop(policy: Policy, each: MeasureComparison) -> str | None:
-    """Return the stage with most of the evidence of a drop; None if it is that of all stages together."""
-    drops = _drops(policy, each, _evidence_alone(policy, each).drop)
-    return max(drops, key=lambda name: drops[name])
-
-
-def _evidence_alone(policy: Policy, each: MeasureComparison) -> Evidence:
     lift, margin = policy.minimum_lift, policy.margin
     rise = _log_evidence(each, 0.0, each.scale.mixture(lift), better=True)
     return Evidence(
@@ -160,9 +129,10 @@ def log_evidence_within(each: MeasureComparison, margin: float) -> float:
 def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, better: bool) -> float:
     """Return ln E of a treatment that is better, or worse, than the control made worse by the margin."""
     lower = each.measure.lower_is_better
-    above, lift = better != lower, margin if lower else -margin
-    find = log_evidence_above if above else log_evidence_below
-    return find(each.treatment, each.control, lift, mixture, each.covariance)
+    lift = margin if lower else -margin
+    find = log_evidence_above if better != lower else log_evidence_below
+    found = find(each.treatment, each.control, lift, mixture, each.covariance)
+    return found if each.by_hour is None else min(found, _log_evidence(each.by_hour, margin, mixture, better=better))
 
 
 def judge(
@@ -191,11 +161,9 @@ def judge(
     verdicts = {}
     for each in comparisons:
         name = str(each.measure)
-        words, sure = _lift_words(each, None, against), confidence(policy.alpha)
+        words, sure = _lift_words(each, against), confidence(policy.alpha)
         if name in certain["drop"]:
-            verdicts[name] = Verdict(
-                "regressed", say("{words}; {sure}", words=_lift_words(each, stage_of_drop(policy, each), against), sure=sure)
-            )
+            verdicts[name] = Verdict("regressed", say("{words}; {sure}", words=words, sure=sure))
         elif name in (doubtful or {}):
             verdicts[name] = Verdict(
                 "inconclusive", say("{words} so far; {doubt}, so a rise means nothing", words=words, doubt=(doubtful or {})[name])
@@ -249,36 +217,25 @@ def _contradictions(
     for one, other in _pairs(policy, {name: each.measure for name, each in known.items()}):
         if {verdicts[one].word, verdicts[other].word} == {"regressed", "improved"}:
             down, up = (one, other) if verdicts[one].word == "regressed" else (other, one)
-            stage = stage_of_drop(policy, known[down])
-            if stage is not None and not _rises_in(policy, known[up], stage):
-                continue
             reason = say(
                 "{down}, but {up}; {sure}; the measures contradict each other: choose which one counts",
-                down=_lift_words(known[down], stage, against),
-                up=_lift_words(known[up], stage, against),
+                down=_lift_words(known[down], against),
+                up=_lift_words(known[up], against),
                 sure=confidence(policy.alpha),
             )
             mixed |= {name: Verdict("mixed", reason) for name in (one, other) if name not in mixed}
     if mixed:  # no deciding measure of this variant may page as a regression
         reason = next(iter(mixed.values())).said
         mixed |= {
-            name: Verdict("mixed", say("{words}; also {reason}", words=_lift_words(known[name], None, against), reason=reason))
+            name: Verdict("mixed", say("{words}; also {reason}", words=_lift_words(known[name], against), reason=reason))
             for name in policy.paging
             if name not in mixed and name in verdicts and verdicts[name].word == "regressed"
         }
     return mixed
 
 
-def _rises_in(policy: Policy, each: MeasureComparison, stage: str) -> bool:
-    """Whether a measure is certainly better in one stage. Only then does it contradict a drop in this stage."""
-    level = -math.log(policy.alpha)
-    return stage in each.stages and _evidence_alone(policy, each.stages[stage]).rise >= level
-
-
-def _lift_words(each: MeasureComparison, stage: str | None, against: str) -> Words:
-    """Describe the lift over all stages, or in one of them; both means if there is no lift."""
-    if stage is not None:
-        return say("in stage {stage}: {words}", stage=named(stage), words=_lift_words(each.stages[stage], None, against))
+def _lift_words(each: MeasureComparison, against: str) -> Words:
+    """Describe the lift; both means if there is no lift."""
     if each.lift is not None:
         return lift_words(each.measure, each.lift, against)
     return means_words(each.measure, (each.treatment.mean, each.control.mean), each.difference, against)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from string import Formatter
 from typing import Final, Literal, NamedTuple
 
@@ -73,7 +74,7 @@ class Reasoned:
 
 
 def named(text: str) -> Words:
-    """Return a name: of a variant, a team, an experiment, a stage or a segment."""
+    """Return a name: of a variant, a team, an experiment or a segment."""
     return Words([Part("name", text)])
 
 
@@ -141,6 +142,15 @@ def percent(share: float) -> Words:
     else:
         text = f"{float(f'{value:.3g}' if value >= 10 else f'{value:.2g}'):,.10g} %"
     return Words([Part("number", text)])
+
+
+def utc(at_ms: int) -> str:
+    """Return a time to the minute.
+
+    >>> utc(1_732_183_200_123)
+    '2024-11-21 10:00 UTC'
+    """
+    return f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def chance(p: float) -> str:

@@ -5,7 +5,7 @@ The stream and samples of it share them. Each is about numbers of lists.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from streammetrics.experiments.interleaving import INTERLEAVED
@@ -26,25 +26,24 @@ Arms = Mapping[tuple[str, str], int]
 
 
 def experiment_warnings(
-    arms: Arms, lists: int, settings: Mapping[str, Any], shown: Collection[str] | None, *, ended: bool, lists_min: int = LISTS_MIN
+    arms: Arms, lists: int, settings: Mapping[str, Any], *, ended: bool, lists_min: int = LISTS_MIN
 ) -> Iterator[DataWarning]:
     """Yield those about experiments that no list has, and about settings of experiments that fit no list.
 
-    settings: as in a report. shown: the experiments with numbers; None: not known. In a stream that goes on, an experiment with a start,
-    an end or stages may be over or yet to come, so it needs no list.
+    settings: as in a report. In a stream that goes on, an experiment with a start or an end may be over or yet to come, so it needs no
+    list.
 
     >>> named = {"experiments": {"enabled": True, "named": {"ranker-v8": {}}}}
-    >>> print(*experiment_warnings({("ranker-v7", "new"): 90}, 90, named, None, ended=True))
+    >>> print(*experiment_warnings({("ranker-v7", "new"): 90}, 90, named, ended=True))
     None of 90 lists is in experiment ranker-v8, which has settings. Experiments of lists without settings: ranker-v7.
-    >>> print(*experiment_warnings({}, 900, {"experiments": {"enabled": True}}, None, ended=False))
+    >>> print(*experiment_warnings({}, 900, {"experiments": {"enabled": True}}, ended=False))
     None of 900 lists has an experiment, so no verdict can come. Yield "experiments": {"NAME": "VARIANT"} with each list, or set \
 experiments.enabled = false if you need no verdicts.
     """
     rules = settings.get("experiments", {})
     named: Mapping[str, Any] = rules.get("named", {})
     sent = {experiment for experiment, _ in arms}
-    yield from _stage_warnings(sent, named, shown)
-    missing = sorted(name for name in named.keys() - sent if ended or not any(map(named[name].get, ("start", "end", "stages"))))
+    missing = sorted(name for name in named.keys() - sent if ended or not any(map(named[name].get, ("start", "end"))))
     if missing:
         others = sorted(sent - named.keys())
         have = f"{'experiment' if len(missing) == 1 else 'experiments'} {', '.join(map(isolated, missing[:NAMES_MAX]))}"
@@ -60,16 +59,6 @@ experiments.enabled = false if you need no verdicts.
         text = f"None of {counted(lists, 'list')} has an experiment, so no verdict can come"
         yield DataWarning("no experiment", text, f"{fix}, {off}")
     yield from _control_warnings(arms, named)
-
-
-def _stage_warnings(sent: Collection[str], named: Mapping[str, Any], shown: Collection[str] | None) -> Iterator[DataWarning]:
-    for name in sorted(sent):
-        own = named.get(name, {})
-        if own.get("stages") and shown is not None and name not in shown:
-            label = own.get("stage_label")
-            compare = f"names with the lists' values of the segment {isolated(label)}" if label else "starts with the times of the lists"
-            text = f"No final list of experiment {isolated(name)} is in one of its stages, so it has no numbers"
-            yield DataWarning(f"stages {name}", text, f"compare the stages' {compare}")
 
 
 def _control_warnings(arms: Arms, named: Mapping[str, Any]) -> Iterator[DataWarning]:

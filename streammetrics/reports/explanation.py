@@ -43,7 +43,6 @@ VARIANTS_MAX: Final = 6
 """Most variants of an experiment that are explained."""
 VALUES_MAX: Final = 12
 """Most values of a segment that are shown; the others are added up."""
-STAGES_POOLED: Final = "lists of all stages are pooled here, so a change of shares may look like a difference"
 
 
 class _Case(NamedTuple):
@@ -123,9 +122,7 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         summary=(),
     )
     summary = tuple(summary_of(found))
-    pooled = [STAGES_POOLED] if summary and len(case.experiment.stages) > 1 else []
-    told = (*summary, *pooled)
-    return replace(found, summary=tuple(map(str, told)), summary_parts=tuple(map(parts_of, told)))
+    return replace(found, summary=tuple(map(str, summary)), summary_parts=tuple(map(parts_of, summary)))
 
 
 def _ranks(

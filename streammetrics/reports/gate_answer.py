@@ -15,9 +15,7 @@ from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.gate import GateDecision, GateWord
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
-from streammetrics.experiments.stage_values import StageReport
 from streammetrics.experiments.verdict import Verdict
-from streammetrics.experiments.words import parts_of
 from streammetrics.reports.text import fit
 from streammetrics.reports.verdict_lines import VerdictLine, lines_of
 
@@ -30,7 +28,8 @@ class UnknownExperimentError(StreammetricsError):
 class GateAnswer:
     """The answer for one experiment and scope.
 
-    variant: the treatment that was asked for; None for all of them. stage: the name of the stage that runs now; None without stages.
+    variant: the treatment that was asked for; None for all of them.
+    step_ms: event time from which on lists are of the running step; None if the treatment's share has never risen.
     gate, reason: the decision on it. `wait` if `stale` has an entry and the numbers would pass.
     stale: why the report must not be acted on, in sentences.
     needed: how many more users and how much more time a decision needs, in words; None if that is unknown or decided.
@@ -57,7 +56,7 @@ class GateAnswer:
     treatments: tuple[VerdictLine, ...]
     up_to_ms: int | None
     answered_ms: int
-    stage: str | None = None
+    step_ms: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -85,8 +84,6 @@ def answer_gate(
     experiment: ExperimentReport,
     variant: str | None = None,
     *,
-    stage: str | None = None,
-    is_live: bool = False,
     stale: Sequence[str] = (),
     up_to_ms: int | None,
     answered_ms: int,
@@ -94,10 +91,9 @@ def answer_gate(
 ) -> GateAnswer:
     """Return the answer for one experiment, with its outlook if it has one (see `outlook`).
 
-    stage: the stage that must run for a pass; None: any. is_live: whether traffic goes on, so that a stage begins when the clock says so.
-    Raises UnknownExperimentError if the named variant is no treatment of it, or the named stage is none of its stages.
+    Raises UnknownExperimentError if the named variant is no treatment of it.
     """
-    decision, running = _decision(experiment, variant), _running(experiment)
+    decision = _decision(experiment, variant)
     control = next((each for each in experiment.variants if each.variant == experiment.control), None)
     chosen = [each for each in experiment.variants if each.gate is not None and variant in (None, each.variant)]
     names = {each.variant for each in chosen}
@@ -117,41 +113,10 @@ def answer_gate(
         treatments=tuple(each for each in lines_of(experiment, up_to_ms) if each.gate is not None and each.variant in names),
         up_to_ms=up_to_ms,
         answered_ms=answered_ms,
-        stage=None if running is None else running.stage,
+        step_ms=experiment.step_ms,
         warnings=tuple(warnings),
     )
-    other = _other_stage(experiment, stage, answered_ms if is_live else None)
-    answer = answer if other is None else _without_pass(answer, other)
     return as_stale(answer, stale) if stale else answer
-
-
-def _running(experiment: ExperimentReport) -> StageReport | None:
-    return next((each for each in experiment.stages if each.current), None)
-
-
-def _other_stage(experiment: ExperimentReport, wanted: str | None, now_ms: int | None) -> str | None:
-    """Say that the numbers are not of the stage that is asked about, or of the one that has begun by the clock; None if they are."""
-    running, names = _running(experiment), [each.stage for each in experiment.stages]
-    if wanted is not None and wanted not in names:
-        known = ", ".join(map(fit, names)) or "none"
-        raise UnknownExperimentError(f"experiment {experiment.experiment!r} has no stage {wanted!r}; stages: {known}")
-    at = -1 if running is None else names.index(running.stage)
-    begun = [number for number, each in enumerate(experiment.stages) if now_ms is not None and (each.start_ms or now_ms + 1) <= now_ms]
-    lists = "no list of a stage is known yet" if running is None else f"the newest lists are of stage {running.stage}"
-    if wanted is not None and names.index(wanted) != at:
-        return f"stage {wanted} was asked about, and {lists}"
-    return f"stage {names[begun[-1]]} has begun, and {lists}" if begun and begun[-1] > at else None
-
-
-def _without_pass(answer: GateAnswer, reason: str) -> GateAnswer:
-    """Return an answer in which nothing passes, for this reason. A failure stays one."""
-    treatments = tuple(
-        replace(each, gate="wait", gate_reason=reason, gate_parts=parts_of(reason)) if each.gate == "pass" else each
-        for each in answer.treatments
-    )
-    if answer.gate != "pass":
-        return replace(answer, treatments=treatments)
-    return replace(answer, gate="wait", reason=reason, treatments=treatments)
 
 
 def as_stale(answer: GateAnswer, reasons: Sequence[str]) -> GateAnswer:

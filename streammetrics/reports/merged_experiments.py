@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from typing import NamedTuple
 
 from streammetrics.engine.signature import Signature, fit_of
 from streammetrics.engine.task_state import ControlRecord
 from streammetrics.enrolment.feedback_days import decode_feedback_day
 from streammetrics.enrolment.rules import Span
-from streammetrics.enrolment.runs import OF_RUN
-from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.scopes import WHOLE, Scope
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.experiments import (
     SINCE_START,
@@ -22,26 +22,31 @@ from streammetrics.experiments import (
     build_report,
     choose_scales,
 )
+from streammetrics.experiments.hours import Hours, MergedRows
+from streammetrics.experiments.list_signs import Reactions
+from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.name_order import name_order
+from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.same_people import same_people
 from streammetrics.experiments.words import join, named, say
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
-from streammetrics.reports.scopes import (
-    ScopePart,
-    ScopeParts,
-    arrivals,
-    first_exposures,
-    first_lists,
-    parts_of,
-    recent_lists,
-    scopes_of,
-    sum_pairs,
-    sum_reactions,
-    sum_scopes,
-    sum_stages,
-)
+from streammetrics.reports.report import SinceReports
+from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
 from streammetrics.windows.panes import WindowRules
+
+
+class JudgedInput(NamedTuple):
+    """What a report is made of."""
+
+    measures: Measures
+    policy: Policy
+    stored: Stored
+    scales: Mapping[str, float]
+
+    def report(self, since_ms: int | None = None) -> ExperimentReport:
+        """Return the report. since_ms: see `build_report`."""
+        return build_report(self.measures, self.policy, self.stored, self.scales, since_ms=since_ms)
 
 
 class MergedExperiments:
@@ -59,18 +64,22 @@ class MergedExperiments:
         """Whether frozen scales were read: they must be known before tasks are read."""
         self._controls: dict[int, ControlRecord] = {}
         self._started: dict[int, dict[str, MergedRun]] = {}
-        self._scopes: dict[int, ScopeParts] = {}
+        self._scopes: dict[int, TaskScopes] = {}
+        self._readers: dict[int, ScopeReader] = {}
+        self._merged_rows: dict[tuple[str, int], MergedRows] = {}
         self._feedback_days: dict[int, dict[int, tuple[int, int]]] = {}
         self._judged: tuple[object, tuple[ExperimentReport, ...]] = None, ()
         """The last reports, and what they were made for."""
+        self._inputs: Mapping[tuple[str, str], JudgedInput] = {}
+        """What the last reports were made of, by experiment and scope."""
 
-    def update(self, task: int, control: ControlRecord, cells: Mapping[str, bytes], feedback_days: Mapping[str, bytes]) -> None:
-        """Update from the committed state of a task. `cells` are its stored values of experiments."""
+    def update(self, task: int, control: ControlRecord, rows: Mapping[str, bytes], feedback_days: Mapping[str, bytes]) -> None:
+        """Update from the committed state of a task. `rows` are its stored rows of experiments."""
         self._controls[task] = control
         self._feedback_days[task] = {int(day): decode_feedback_day(row) for day, row in feedback_days.items()}
-        names = started_runs(control, cells) if fit_of(control.signature, self._signature) == "same" else {}
+        names = started_runs(control, rows) if fit_of(control.signature, self._signature) == "same" else {}
         self._started[task] = times_of(control, names)
-        self._scopes[task] = scopes_of(names, parts_of(control), cells)
+        self._scopes[task] = self._readers.setdefault(task, ScopeReader()).read(names, rows)
 
     def _controls_of(self, tasks: int) -> list[ControlRecord]:
         return [self._controls[task] for task in sorted(self._controls) if task < tasks]
@@ -90,50 +99,55 @@ class MergedExperiments:
         Only one run of each experiment is included. days: only of these scopes.
         """
         runs = self._runs(tasks)
-        parts: dict[tuple[str, int], list[ScopePart]] = {}
-        for task, scopes in self._scopes.items():
-            for key, own in scopes.items():
+        scopes: dict[tuple[str, int], list[Scope]] = {}
+        for task, of_task in self._scopes.items():
+            for key, scope in of_task.items():
                 name, day = key
                 if (days is None or day in days) and task < tasks and name in runs and runs[name].holds(self._started[task][name].first):
-                    parts.setdefault(key, []).extend(own)
+                    scopes.setdefault(key, []).append(scope)
+        known = {key for of_task in self._scopes.values() for key in of_task}
+        self._merged_rows = {key: rows for key, rows in self._merged_rows.items() if key in known}
         seen, enrolled = self._variants_seen(tasks), self._enrolled_before(tasks)
-        return {
-            (name, day): self._merged(name, day, parts[name, day], runs[name], seen.get(name, {}), enrolled, tasks)
-            for name, day in sorted(parts, key=lambda key: (name_order(key[0]), key[1]))
-        }
+        merged: dict[tuple[str, int], Stored] = {}
+        for name, day in sorted(scopes, key=lambda key: (name_order(key[0]), key[1])):
+            run_hours = merged[name, WHOLE].hours if (name, WHOLE) in merged else None
+            own = self._merged(name, day, scopes[name, day], runs[name], enrolled, tasks, run_hours)
+            merged[name, day] = replace(own, last_ms={variant: each.last for variant, each in seen.get(name, {}).items()})
+        return merged
 
     def _merged(
-        self, name: str, day: int, parts: Sequence[ScopePart], run: MergedRun, seen: Mapping[str, MergedRun], enrolled: int, tasks: int
+        self, name: str, day: int, scopes: Sequence[Scope], run: MergedRun, enrolled: int, tasks: int, run_hours: Hours | None
     ) -> Stored:
-        """Merge the parts of one scope. `seen`: see `_variants_seen`. `enrolled`: the time up to which all lists count."""
+        """Merge one scope of several tasks. `enrolled`: the time up to which all lists count. `run_hours`: None in the scope of a run."""
         wide = None if self.view is None else self.view.measures.with_covariates
-        scope, is_whole = sum_scopes([part.sums for part in parts], wide), day == WHOLE
+        scope, is_whole = sum_scopes(scopes, wide, self._merged_rows.setdefault((name, day), {})), day == WHOLE
         first, end = self._counted_span(name, tasks)
         if not is_whole:
             first, end = max(first, day * DAY_MS), min(end, (day + 1) * DAY_MS)
-        counted, from_ms = first_lists(parts), max(run.first, first)
+        from_ms, controls = max(run.first, first), self._controls_of(tasks)
+        former = [last for control in controls for experiment, last in control.labels.ended if experiment == name and last < run.first]
         return Stored(
             experiment=name,
             scope=SINCE_START if is_whole else THIS_DAY,
-            moments=scope.moments,
-            first_exposures=first_exposures(parts),
-            exposed=scope.exposed.by_variant,
-            arrivals=arrivals([part for part in parts if part.name.entry == part.name.stage], day),
-            recent_lists=recent_lists(parts),
-            reactions=sum_reactions(parts),
-            last_ms={variant: each.last for variant, each in seen.items()},
-            multi_exposed_users=scope.multi_exposed,
+            moments=scope.moments.by_variant(),
+            entry_moments=scope.moments,
+            entry_users=scope.users,
+            hours=scope.hours,
+            run_hours=scope.hours if run_hours is None else run_hours,
+            pairs=scope.pairs,
+            first_exposures=scope.hours.new_users(),
+            exposed=scope.hours.exposed(),
+            reacting={variant: (users, unmatched) for variant, (users, unmatched) in scope.reacting.items()},
+            reactions={variant: Reactions(*sums) for variant, sums in scope.reactions.items()},
             joined=self._feedback_counts(tasks, from_ms // DAY_MS, (end - 1) // DAY_MS),
-            credits=scope.credits if all(part.name == OF_RUN for part in parts) else {},
+            credits=scope.credits,
             credit_actions=() if self.view is None else self.view.credit_actions,
             known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
-            variants_since_ms={variant: max(each.first, counted.get(variant, each.first)) for variant, each in seen.items()},
             from_ms=from_ms,
             to_ms=min(enrolled, end),
+            open_lists=sum(count for control in controls for experiment, count in control.enrolment.open_lists if experiment == name),
+            former_last_ms=max(former, default=None),
             newest_ms=max((control.progress.newest for control in self._controls_of(tasks)), default=NEVER),
-            window_ms=max(self._rules.windows_ms, default=None),
-            stages=sum_stages(parts, day, wide),
-            pairs=sum_pairs(parts),
         )
 
     def _variants_seen(self, tasks: int) -> dict[str, dict[str, MergedRun]]:
@@ -224,11 +238,26 @@ class MergedExperiments:
         dropped = any((today + 1) * DAY_MS <= control.panes.oldest_kept for control in controls)
         all_stored = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
+        self._inputs = {
+            (name, stored.scope): JudgedInput(view.measures_of(stored), view.policy(name), stored, scales[name])
+            for (name, _), stored in all_stored.items()
+        }
         for (name, day), stored in all_stored.items():
-            kept = stored.with_times_of(all_stored.get((name, WHOLE), stored))
-            report = build_report(view.measures_of(kept), view.policy(name), kept, scales[name])
+            report = self._inputs[name, stored.scope].report()
             notes = twins.get(name, []) if day == WHOLE else []
             yield replace(report, health=report.health.told(notes))
+
+    def since_reports(self) -> SinceReports:
+        """Return a function that judges the last reports again, for a step that began at a time (event time, ms). It may be called in any
+        thread. It takes the experiment, the scope and the time, and returns None for an experiment without a report.
+        """
+        inputs = self._inputs
+
+        def since(experiment: str, scope: str, since_ms: int) -> ExperimentReport | None:
+            found = inputs.get((experiment, scope))
+            return None if found is None else found.report(since_ms)
+
+        return since
 
 
 def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[str]]:

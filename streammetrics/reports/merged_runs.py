@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from streammetrics.engine.task_state import ControlRecord
-from streammetrics.enrolment.scopes import WHOLE, parse_scope_name
+from streammetrics.enrolment.scopes import BASE, WHOLE, parse_row_name
 from streammetrics.events.event_time import FOREVER, NEVER, close_bound
 from streammetrics.reports.frozen_scales import Scales, decode_scales, encode_scales, experiment_of_scales, scales_name
 
@@ -48,8 +48,7 @@ def started_runs(control: ControlRecord, cells: Iterable[str]) -> dict[int, str]
 
     Runs that begin after `newest_supported` count only if the experiment has no other. A wrong clock began them.
     """
-    run_of = {number: run for number, run, *_ in control.labels.parts}
-    begun = {run_of.get(number, number) for number, day in map(parse_scope_name, cells) if day == WHOLE}
+    begun = {name.run for name in map(parse_row_name, cells) if name.day == WHOLE and name.part == BASE}
     until = newest_supported([control])
     in_order = sorted(control.labels.runs, key=lambda run: (run[2] <= until, run[2]))
     latest = {name: number for number, name, *_ in in_order if number in begun}

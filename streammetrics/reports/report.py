@@ -6,9 +6,9 @@ Pure. A report covers all tasks, whatever the number of workers. It states the e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import NOT_REFUSED
@@ -95,6 +95,10 @@ class Total:
     tally: tuple[int, ...]
 
 
+SinceReports: TypeAlias = Callable[[str, str, int], ExperimentReport | None]
+"""Judges an experiment in a scope again, for a step that began at a time (event time, ms). None: it has no report."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """All results, as of one read of the store.
@@ -140,6 +144,8 @@ class Report:
     """Whether any pane has lists, also one that has not ended."""
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
+    since: SinceReports | None = field(default=None, compare=False, repr=False)
+    """Judges the experiments again for a step that began at a time: see `MergedExperiments.since_reports`. It is not part of the JSON."""
 
     @property
     def up_to_ms(self) -> int | None:
@@ -209,8 +215,7 @@ class Report:
         nulls = [each for each in self.unknown_names if each.kind == NULL_VARIANT]
         yield from null_warnings(of_experiments, nulls, rules.get("named", {}))
         if self.ended or (lists >= LISTS_MIN and reasons["events"] >= EVENTS_MIN):
-            shown = {each.experiment for each in self.experiments} if self.totals else None
-            yield from experiment_warnings(of_experiments, lists, self.settings, shown, ended=self.ended)
+            yield from experiment_warnings(of_experiments, lists, self.settings, ended=self.ended)
         by_user = [each for each in self.experiments if each.scope == SINCE_START and each.unit == "user"]
         counts = ((each.experiment, [(own.users, own.lists) for own in each.variants]) for each in by_user)
         yield from user_warnings([(name, sum(users for users, _ in own), sum(lists for _, lists in own)) for name, own in counts])

@@ -202,7 +202,7 @@ def _experiments(lists: Sequence[Impression], rules: SampleRules) -> Iterator[Da
         settings = rules.settings
         if not rules.is_whole and len(lists) < NAMED_LISTS_MIN:
             settings = {"experiments": {**settings.get("experiments", {}), "named": {}}}
-        yield from experiment_warnings(arms, len(lists), settings, None, ended=rules.is_whole, lists_min=LISTS_MIN)
+        yield from experiment_warnings(arms, len(lists), settings, ended=rules.is_whole, lists_min=LISTS_MIN)
 
 
 def _users(lists: Sequence[Impression]) -> Iterator[DataWarning]:

@@ -49,3 +49,28 @@ def span_text(ms: int) -> str:
             count = ms / unit
             return f"{count:.0f} {name}" if count >= 10 else f"{count:.1f}".removesuffix(".0") + f" {name}"
     return f"{ms / 1_000:.3g} s" if ms >= 1_000 else f"{ms} ms"
+
+
+def parse_moment(text: str) -> int:
+    """Read a time with its zone, to epoch ms. Raises ValueError.
+
+    >>> parse_moment("2024-11-21T10:00:00Z"), parse_moment("2024-11-21T11:00:00.5+01:00")
+    (1732183200000, 1732183200500)
+    """
+    rule = "a time has a date and a zone, such as 2026-02-01T09:00:00Z"
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(rule) from None
+    if moment.tzinfo is None or "T" not in text:
+        raise ValueError(rule)
+    return round(moment.timestamp() * 1_000)
+
+
+def moment_text(at_ms: int) -> str:
+    """Format a time (epoch ms) so that `parse_moment` reads it.
+
+    >>> moment_text(1_732_183_200_123), parse_moment(moment_text(1_732_183_200_123))
+    ('2024-11-21T10:00:00.123+00:00', 1732183200123)
+    """
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")

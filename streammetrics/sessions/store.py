@@ -57,8 +57,9 @@ class SessionState(msgspec.Struct, array_like=True):
 
 
 class ClosedSession(NamedTuple):
-    """The time (ms) of a session's last event, and how much of its feedback was matched and not."""
+    """The user, the time (ms) of a session's last event, and how much of its feedback was matched and not."""
 
+    user_id: str
     last_ms: int
     matched: int
     unmatched: int
@@ -220,7 +221,7 @@ class SessionStore:
             if self._has_exposures:
                 for shown in session.lists.values():
                     self._counts["list_exposed" if shown.experiments else "list_unexposed", shown.topic] += 1
-            self._final.closed.append(ClosedSession(session.last, matched, unmatched))
+            self._final.closed.append(ClosedSession(user_id, session.last, matched, unmatched))
             if self.turns is not None:
                 self._hand_on(user_id, lists_from(session, user.enrolled_before))
 

@@ -9,7 +9,7 @@ import operator
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate, chain, count, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ LabelRun: TypeAlias = tuple[int, int, int]
 
 
 class FinalList(msgspec.Struct, gc=False, eq=False):
-    """What is kept of a list that can no longer change: everything but its items. `stages` are the segments that name a stage.
+    """What is kept of a list that can no longer change: everything but its items. `segments` are those that new users are counted by.
 
     `reactions` are its different reactions. `late_reactions` of them came in the last tenth of the attribution window.
     """
@@ -40,13 +40,13 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     hits: GradedPositions
     teams: tuple[str, ...]
     topic: int
-    stages: Labels = ()
+    segments: Labels = ()
     engagement: Engagement = NEW_LIST
     reactions: int = 0
     late_reactions: int = 0
 
     @classmethod
-    def of(cls, shown: ShownList, rules: JoinRules, stages: Labels = ()) -> FinalList:
+    def of(cls, shown: ShownList, rules: JoinRules, segments: Labels = ()) -> FinalList:
         """Return the final form of a shown list. `rules` are those of its join."""
         places: ItemPlaces = places_of(shown.items) if rules.absolute_positions else len(shown.items)
         return cls(
@@ -57,7 +57,7 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
             hits=shown.hits,
             teams=shown.teams,
             topic=shown.topic,
-            stages=stages,
+            segments=segments,
             engagement=shown.engagement,
             reactions=len(shown.reactions),
             late_reactions=_late_reactions(shown, rules.attribution_ms) if shown.reactions else 0,
@@ -73,7 +73,7 @@ class FinalLists:
     """All lists of a commit, by number. `of_users`: the lists of each user, in any order; they are sorted by (ts, impression_id).
 
     `times` are the times of the lists. `shape_of` has the number of each list's shape in `shapes`. `label_runs` has the runs of each
-    user. By the number of a label set, its experiments are in `labels` and its segments that name stages in `stages`.
+    user. By the number of a label set, its experiments are in `labels`.
     """
 
     def __init__(self, of_users: Sequence[Sequence[FinalList]]) -> None:
@@ -82,7 +82,7 @@ class FinalLists:
         self.times = [final.ts for final in self.lists]
         self._sort()
         self.shapes, self.shape_of = _shapes(self.lists)
-        self.label_runs, self.labels, self.stages = self._label_runs()
+        self.label_runs, self.labels = self._label_runs()
 
     def _sort(self) -> None:
         """Sort the lists of each user. Most are sorted already, because lists are stored as they are shown."""
@@ -95,21 +95,18 @@ class FinalLists:
             self.lists[first:end] = sorted(self.lists[first:end], key=_order_of)
             self.times[first:end] = [final.ts for final in self.lists[first:end]]
 
-    def _label_runs(self) -> tuple[list[list[LabelRun]], list[Labels], list[Labels]]:
-        """Return the runs of each user, and the experiments and stages of all runs."""
-        in_stages = any(final.stages for final in self.lists)
-        labels: list[Any] = [(final.experiments, final.stages) if in_stages else final.experiments for final in self.lists]
+    def _label_runs(self) -> tuple[list[list[LabelRun]], list[Labels]]:
+        """Return the runs of each user, and the experiments of all runs."""
+        labels = [final.experiments for final in self.lists]
         begins = np.zeros(len(labels) + 1, dtype=bool)
         begins[1:-1] = list(map(operator.ne, labels, labels[1:]))
         begins[self._ends] = True
         starts = np.flatnonzero(begins)
         firsts = starts.tolist()
-        numbers: defaultdict[Any, int] = defaultdict(count().__next__)
+        numbers: defaultdict[Labels, int] = defaultdict(count().__next__)
         label_runs = [(numbers[labels[first]], first, end) for first, end in pairwise(firsts)]
         run_numbers = np.searchsorted(starts, self._ends).tolist()
-        experiments = [experiments for experiments, _ in numbers] if in_stages else list(numbers)
-        stages = [stages for _, stages in numbers] if in_stages else [()] * len(numbers)
-        return [label_runs[first:end] for first, end in pairwise(run_numbers)], experiments, stages
+        return [label_runs[first:end] for first, end in pairwise(run_numbers)], list(numbers)
 
 
 def _late_reactions(shown: ShownList, attribution_ms: int) -> int:

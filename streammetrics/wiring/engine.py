@@ -9,10 +9,9 @@ from streammetrics.config.times import epoch_ms
 from streammetrics.engine.engine import Engine
 from streammetrics.engine.rules import EngineRules
 from streammetrics.engine.supported_time import SupportRules
-from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span, StagePlan
-from streammetrics.events.event_time import DAY_MS, NEVER
+from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
+from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
-from streammetrics.experiments import Policy, stage_key
 from streammetrics.metrics import TallyLayout
 from streammetrics.runtime.consume.rules import WorkerRules
 from streammetrics.sessions.rules import JoinRules
@@ -74,20 +73,7 @@ def _experiment_rules(settings: Settings, patience_ms: int) -> ExperimentRules |
             for name, named in sorted(experiments.named.items())
             if named.cuped_days is not None and named.start is not None
         ),
-        plans={name: plan for name in sorted(experiments.named) if (plan := _stage_plan(experiments.policy(name))) is not None},
-        stages_may_change=experiments.stages_may_change,
     )
-
-
-def _stage_plan(policy: Policy) -> StagePlan | None:
-    """Return how an experiment's lists belong to cells; None if there is one stage and each user has a variant."""
-    if not policy.in_cells:
-        return None
-    by_list, by_label = policy.unit == "list", policy.stage_label is not None
-    if by_label:
-        return StagePlan((), policy.stage_label, tuple(stage_key(stage, by_label) for stage in policy.stages), by_list)
-    starts = [(stage_key(stage, by_label), NEVER if stage.start_ms is None else stage.start_ms) for stage in policy.stages]
-    return StagePlan(tuple(starts) or (("", NEVER),), by_list=by_list)
 
 
 def _unique_user_rules(settings: Settings, patience_ms: int) -> UniqueUserRules | None:

@@ -1,263 +1,220 @@
-"""`python -m tests.bench.aa [--quick] [--experiments N]`: how often do experiments without an effect raise an alarm?
+"""`python -m tests.bench.aa [REGIME ...] [--experiments N] [--every HOURS]`: how often do experiments without an effect have a verdict?
 
-Both arms are the same (an A/A test). The harness draws traffic from a seed, looks 400 times, and counts the experiments in which a rule
-*ever* finds a difference. It compares our rules with the usual ones on the same data. With a true drop it counts the users until the
-drop is found. For one experiment in fifty the numpy sums are compared with the package's exact ones before anything is printed.
+Both arms are the same in most regimes (an A/A test); in the others the treatment has a true effect. Lists are drawn from a seed
+(`aa_lists`), summed as the engine sums them (`aa_feed`), and judged by the package's own reports at every look, with the default settings
+and margin 0. An experiment is wrong if a verdict is ever `regressed`, or ever `improved`; each may be 5 %.
 
-One regime also goes through the product: events, engine, store, reports. The reports must decide at the same looks as numpy. Hard
-traffic (bots, one dominant user, late arms, many arms), shares that change over time, and rollouts (stages, lists assigned one by one) are
-judged by the package's own reports at every look.
+Each line is printed and added to --out as soon as its regime is done. REGIME are parts of names; all regimes take hours.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import click
 import numpy as np
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from streammetrics.wiring.logs import configure_quiet_logs
-from tests.bench.aa_check import check_against_package
-from tests.bench.aa_engine import SETTINGS, arms_of, run
-from tests.bench.aa_hard import HARD, HARD_EXPERIMENTS, HARD_LOOKS, WORDS, ever_wrong
-from tests.bench.aa_ramps import LIFTED, LIFTS, RAMP_LOOKS, RAMPS, SPLITS, ramp_rates
-from tests.bench.aa_rules import ALPHA, FIXED, OURS, POLICY, RULES, judge
-from tests.bench.aa_shares import CERTAIN, CHANGING, SHARE_EXPERIMENTS, SHARE_LOOKS, STEADY, share_rates
-from tests.bench.aa_traffic import REGIMES, STRESSES, Regime, draw
+from streammetrics.experiments.building import build_report, choose_scales
+from streammetrics.experiments.cell_estimates import Pair
+from streammetrics.experiments.estimates import estimate
+from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.stored import Stored
+from tests.bench.aa_feed import OF_ITEMS, OF_LISTS, looks
+from tests.bench.aa_lists import Regime, draw
 
-LOOKS = 400
-SEED = 20_241_121
+SEED = 20_261_128
+ALPHA = 0.05
+CONSTANT = "constant shares"
+CHANGING = "shares that change"
+SILENT = "an arm without lists"
+HARD = "hard traffic"
+MOVING = "users in both arms"
+EFFECTS = "true effects"
 
-ENGINE_REGIME = replace(REGIMES[0], name=f"{REGIMES[0].name}: the engine", users=600)
-"""Fewer users than elsewhere: a look through the engine costs a thousand times as much as one through numpy."""
-ENGINE_EXPERIMENTS_MAX = 1_008
-SHARED = SETTINGS.events.experiments_max
-"""Experiments that share one traffic: the most that a list may carry."""
-BY_ENGINE = ("interval", "alarm", "user hits", "fixed")
-"""Rules whose row comes from the reports. The others come from numpy on the same lists."""
-DROPS = {0.2: (4_000, 2_000), 0.1: (12_000, 5_500)}
-"""True drops, with the users of an experiment and the most users until the median experiment finds the drop."""
-VERDICTS = ("regressed", "improved", "mixed", "safe")
-CHECK_EVERY = 50
-ENOUGH = 500
-"""Experiments that a goal needs to be judged."""
+RAMP = (0.02, 0.18, 0.34, 0.5)
+REGIMES: Mapping[str, Sequence[Regime]] = {
+    CONSTANT: (
+        Regime(name="half and half"),
+        Regime(name="season, later users click less", season=0.4, drift=-0.5),
+        Regime(name="90:10, season", steps=(0.1,), season=0.4, drift=-0.4),
+        Regime(name="99:1", steps=(0.01,), users=12_000, season=0.3, drift=-0.4),
+        Regime(name="first hour 1.8 times the clicks", newer=0.8, season=0.4),
+        Regime(name="200 users a day", users=1_600, season=0.4),
+        Regime(name="200 users a day, 90:10", users=1_600, season=0.4, steps=(0.1,)),
+        Regime(name="items of a list", items=True, season=0.4),
+        Regime(name="20 days", users=8_000, hours=480, season=0.4, drift=-0.4),
+        Regime(name="60,000 users", users=60_000, season=0.4, drift=-0.4, newer=0.8),
+    ),
+    CHANGING: (
+        Regime(name="ramp 2 → 50 %", steps=RAMP, drift=-0.5),
+        Regime(name="ramp 2 → 50 %, season", steps=RAMP, drift=-0.5, season=0.4),
+        Regime(name="ramp 2 → 50 %, no step at a day's begin", steps=RAMP, steps_hours=45, drift=-0.5, season=0.4),
+        Regime(name="ramp 2 → 50 %, first hour 1.8 times the clicks", steps=RAMP, newer=0.8),
+        Regime(
+            name="ramp 1 → 5 → 25 → 50 % within 12 hours",
+            steps=(0.01, 0.05, 0.25, 0.5),
+            steps_hours=3,
+            early=0.3,
+            newer=0.8,
+            drift=-0.5,
+            season=0.4,
+        ),
+        Regime(name="share grows evenly from 2 to 50 %", slope=(0.02, 0.5), drift=-0.5),
+        Regime(name="share grows evenly from 35 to 50 %", slope=(0.35, 0.5), drift=-0.5),
+        Regime(name="45 → 50 %, later users click 60 % less", steps=(0.45, 0.5), drift=-0.6),
+        Regime(name="a share of its own in each hour", by_hour=True, season=0.5),
+        Regime(name="share by the time of day", tide=0.4, season=0.5),
+        Regime(name="share by the time of day, first hour 1.8 times the clicks", tide=0.4, season=0.4, newer=0.8),
+        Regime(name="ramp 2 → 50 %, items of a list", steps=RAMP, drift=-0.5, items=True, season=0.4),
+        Regime(name="ramp 10 → 50 %, 200 users a day", steps=(0.1, 0.23, 0.37, 0.5), users=1_600, drift=-0.5, newer=0.8),
+        Regime(name="ramp 2 → 50 %, 60,000 users", steps=RAMP, users=60_000, drift=-0.4, season=0.4, newer=0.8),
+        Regime(name="ramp 2 → 50 %, 20 days", steps=RAMP, users=8_000, hours=480, drift=-0.5, season=0.4),
+    ),
+    SILENT: (
+        Regime(name="silent for 15 % of the time", outage=(0.42, 0.15), season=0.5),
+        Regime(name="silent for 15 %, users came before, bad hours", outage=(0.42, 0.15), season=0.5, early=1.0, bad=0.6),
+        Regime(name="silent for 4 %, bad hours", outage=(0.42, 0.04), season=0.5, bad=0.6),
+        Regime(name="half of its lists lost for 15 %, bad hours", outage=(0.42, 0.15), outage_part=0.5, season=0.5, early=1.0, bad=0.6),
+        Regime(name="silent for 15 %, bad hours, first hour 1.8 times", outage=(0.42, 0.15), season=0.5, newer=0.8, bad=0.6),
+        Regime(name="half lost, bad hours, first hour 1.8 times", outage=(0.42, 0.15), outage_part=0.5, season=0.5, newer=0.8, bad=0.6),
+        Regime(name="ends at half time", outage=(0.5, 1.0), drift=-0.4, season=0.3),
+        Regime(name="ends at 80 %", outage=(0.8, 1.0), drift=-0.6, early=1.0, season=0.4),
+        Regime(name="begins 10 % later", outage=(0.0, 0.1), season=0.5, early=0.5),
+        Regime(name="begins 10 % later, first hour 1.8 times", outage=(0.0, 0.1), season=0.5, early=0.5, newer=0.8),
+        Regime(name="begins 30 % later, first hour 1.8 times", outage=(0.0, 0.3), season=0.5, early=0.3, newer=0.8),
+        Regime(name="begins 4 hours later, 2.5 times the clicks then", outage=(0.0, 0.02), control_first=2.5, early=0.3),
+        Regime(name="ramp 2 → 50 %, silent for 15 %", outage=(0.42, 0.15), steps=RAMP, season=0.4, drift=-0.4),
+    ),
+    HARD: (
+        Regime(name="log-normal 1.6 lists", rate=0.02, spread=1.6, season=0.4, drift=-0.4),
+        Regime(name="Pareto 1.5 lists", rate=0.02, spread=1.5, activity="pareto", season=0.4),
+        Regime(name="Pareto 1.3 lists, ramp 2 → 50 %", rate=0.02, spread=1.3, activity="pareto", steps=RAMP, drift=-0.5),
+        Regime(name="300 users, 60 lists each", users=300, rate=0.4, spread=0.5, fading=0.0, season=0.4),
+        Regime(name="300 users, ramp 10 → 50 %", users=300, rate=0.4, spread=0.5, fading=0.0, steps=(0.1, 0.23, 0.37, 0.5), drift=-0.5),
+        Regime(name="hits of 2 %", base=0.02, season=0.4),
+        Regime(name="hits of 2 %, ramp 2 → 50 %", base=0.02, steps=RAMP, drift=-0.5),
+        Regime(name="hits of 2 %, an arm of 5 %", base=0.02, steps=(0.05,)),
+        Regime(name="hits of 97 %, an arm of 5 %", base=0.97, taste=0.02, steps=(0.05,)),
+        Regime(name="active users click more", activity_taste=0.4, spread=1.0, season=0.4),
+        Regime(name="800 users for weeks", users=800, rate=0.15, fading=0.0, season=0.4, early=0.7),
+        Regime(name="24 bots among 1,500 users", users=1_500, bots=24),
+    ),
+    MOVING: (
+        Regime(name="by list, half and half", unit="list", season=0.4),
+        Regime(name="by list, 5 → 50 %", unit="list", slope=(0.05, 0.5), season=0.4, drift=-0.4),
+        Regime(name="by list, strong tastes", unit="list", users=2_000, rate=0.1, taste=1.2),
+        Regime(name="users move with the ramp, 5 → 50 %", unit="hash", steps=(0.05, 0.2, 0.35, 0.5), season=0.4, drift=-0.5),
+        Regime(name="3 % of the users have two devices", devices=0.03, season=0.4),
+    ),
+    EFFECTS: (
+        Regime(name="a drop of 10 %, half and half", effect=(-0.1,)),
+        Regime(name="a drop of 20 %, 99:1", users=20_000, steps=(0.01,), effect=(-0.2,)),
+        Regime(name="a drop of 20 %, 200 users a day", users=1_600, effect=(-0.2,)),
+        Regime(name="a drop of 20 %, ramp 2 → 50 %", steps=RAMP, effect=(-0.2,), drift=-0.4),
+        Regime(name="a drop of 20 %, silent for 15 %", outage=(0.42, 0.15), effect=(-0.2,), season=0.4, newer=0.8),
+    ),
+}
 
 
-def no_progress(count: int) -> None:
-    """Show no progress."""
+class Judged(NamedTuple):
+    """One experiment: the first hour with each verdict (infinite: never), the share of looks with an interval, and the last look's numbers.
 
-
-def false_alarms(
-    regime: Regime, experiments: int, looks: int, seed: int, advance: Callable[[int], None] = no_progress
-) -> tuple[dict[str, int], float]:
-    """Return in how many experiments each rule ever finds a difference, and the median reduction of variance."""
-    ever = dict.fromkeys(RULES, 0)
-    reductions = []
-    for number in range(experiments):
-        traffic = draw(regime, (seed, number, *regime.name.encode()))
-        found = judge(traffic, looks)
-        if number % CHECK_EVERY == 0 and found.last is not None:
-            check_against_package(traffic, found.last)
-        for rule, certain in found.certain.items():
-            ever[rule] += bool(certain.any())
-        reductions.append(found.reduction)
-        advance(1)
-    return ever, float(np.median(reductions))
-
-
-def engine_alarms(
-    regime: Regime, experiments: int, looks: int, seed: int, advance: Callable[[int], None] = no_progress
-) -> tuple[dict[str, int], float, int]:
-    """Return the same through the engine, SHARED experiments at a time, and how many were ever invalid.
-
-    Raises AssertionError where a report decides at another look than numpy. Alarms are not compared, because an invalid experiment has
-    none.
+    difference, error: of the means, with the clustered standard error; None without cells. price: its variance over that of whole arms.
     """
-    ever, invalid, reductions = dict.fromkeys(RULES, 0), 0, []
-    for start in range(0, experiments, SHARED):
-        traffic = draw(regime, (seed, start, *regime.name.encode()))
-        names = [f"experiment-{number}" for number in range(start, min(start + SHARED, experiments))]
-        arms = {name: arms_of(name, len(traffic.arms)) for name in names}
-        for name, reported in run(traffic, arms, looks).items():
-            found = judge(replace(traffic, arms=arms[name]), looks)
-            for rule, certain in found.certain.items():
-                at = set(np.flatnonzero(certain).tolist())
-                assert rule not in BY_ENGINE or rule == "alarm" or reported.certain[rule] == at, (name, rule)
-                ever[rule] += bool(reported.certain[rule] if rule in BY_ENGINE else at)
-            invalid += reported.invalid
-            reductions.append(found.reduction)
-        advance(len(names))
-    return ever, float(np.median(reductions)), invalid
+
+    regressed: float
+    improved: float
+    open_share: float
+    difference: float | None
+    error: float | None
+    price: float | None
 
 
-def users_to_find(
-    drop: float, users: int, experiments: int, looks: int, seed: int, advance: Callable[[int], None] = no_progress
-) -> dict[str, float]:
-    """Return the median users of both arms until a true drop is found; infinite if half of the experiments do not find it."""
-    regime = Regime("power", users, 12, staggered=True, taste=0.7)
-    until: dict[str, list[float]] = {rule: [] for rule in RULES}
-    for number in range(experiments):
-        found = judge(draw(regime, (seed, round(1_000 * drop), number), drop), looks)
-        for rule, certain in found.certain.items():
-            until[rule].append(float(found.users[np.argmax(certain)]) if certain.any() else math.inf)
-        advance(1)
-    return {rule: float(np.median(each)) for rule, each in until.items()}
+def judge(regime: Regime, number: int, every: int = 1) -> Judged:
+    """Draw one experiment and judge it at every look."""
+    lists = draw(regime, np.random.default_rng([SEED, number, *regime.name.encode()]))
+    measures = OF_ITEMS if regime.items else OF_LISTS
+    policy = Policy(margin=0.0, paging=(measures.names[0],), unit="list" if regime.unit == "list" else "user")
+    scales, first, seen, opened, last = dict[str, float](), {"regressed": math.inf, "improved": math.inf}, 0, 0, None
+    for look, stored in enumerate(looks(lists, regime.hours, every)):
+        last, seen = stored, seen + 1
+        scales |= choose_scales(measures, policy, stored, scales)
+        if not scales:
+            continue
+        report = build_report(measures, policy, stored, scales, shown=())
+        opened += any(each.lift_lower is not None for variant in report.variants for each in variant.measures)
+        word = report.verdict.word
+        if word in first:
+            first[word] = min(first[word], (look + 1) * every)
+    return Judged(first["regressed"], first["improved"], opened / max(seen, 1), *_last_numbers(measures, last))
 
 
-def binomial_error(count: int, experiments: int) -> float:
-    """Return the 95 % half width of a share: the normal approximation with two experiments added to each side (Agresti, Coull 1998)."""
-    share = (count + 2) / (experiments + 4)
-    return FIXED * math.sqrt(share * (1 - share) / (experiments + 4))
+def _last_numbers(measures: Measures, stored: Stored | None) -> tuple[float | None, float | None, float | None]:
+    measure = measures.all[0]
+    found = None if stored is None else Pair(measures, stored, "treatment", "control").combined(measure)
+    if stored is None or found is None:
+        return None, None, None
+    variance = found.treatment.variance + found.control.variance - 2 * found.covariance
+    pooled = [estimate(measures, measure, sums) for sums in stored.moments.values()]
+    whole = math.fsum(each.variance for each in pooled if each is not None)
+    price = variance / whole if whole and not stored.pairs else None
+    return found.treatment.mean - found.control.mean, math.sqrt(max(variance, 0.0)), price
 
 
-console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-
-
-@contextmanager
-def progress(label: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error while the block runs, on a terminal only."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=(errors := Console(stderr=True)), transient=True, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)
-
-
-def alarms_table(title: str) -> Table:
-    return Table("regime", *RULES, "variance removed", title=title, box=MARKDOWN)
-
-
-def add_alarms(table: Table, regime: Regime, ever: dict[str, int], reduction: float, experiments: int) -> float:
-    """Add a row to the table; return the largest share of our rules."""
-    shares = (f"{count / experiments:.1%} ± {binomial_error(count, experiments):.1%}" for count in ever.values())
-    table.add_row(regime.name, *shares, f"{reduction:.0%}")
-    return max(ever[rule] for rule in OURS) / experiments
-
-
-def show_false_alarms(title: str, regimes: tuple[Regime, ...], experiments: int, looks: int, seed: int) -> dict[str, dict[str, int]]:
-    table = alarms_table(title)
-    found = {}
-    for regime in regimes:
-        with progress(regime.name, experiments) as advance:
-            found[regime.name], reduction = false_alarms(regime, experiments, looks, seed, advance)
-        add_alarms(table, regime, found[regime.name], reduction, experiments)
-    console.print(table)
-    return found
-
-
-def show_engine_alarms(experiments: int, looks: int, seed: int) -> None:
-    regime = ENGINE_REGIME
-    with progress(regime.name, experiments) as advance:
-        ever, reduction, invalid = engine_alarms(regime, experiments, looks, seed, advance)
-    table = alarms_table(
-        f"The same through events, engine, store and reports ({experiments:,} experiments, {SHARED} a list; {looks} looks)"
+def line_of(regime: Regime, found: Sequence[Judged], every: int) -> str:
+    """Return a row of the table of measurements.md."""
+    count = len(found)
+    times = [[each.regressed for each in found], [each.improved for each in found]]
+    drop, rise = (sum(math.isfinite(at) for at in each) for each in times)
+    known = [each for each in found if each.difference is not None and each.error]
+    spread = float(np.std([each.difference for each in known if each.difference is not None])) if len(known) > 1 else math.nan
+    errors = math.sqrt(float(np.mean([each.error**2 for each in known if each.error is not None]))) if known else math.nan
+    prices = [each.price for each in known if each.price is not None]
+    price = f"{np.mean(prices):.3f}" if prices else "-"
+    opened = np.mean([each.open_share for each in found])
+    shares = f"{100 * drop / count:.1f} | {100 * rise / count:.1f}"
+    median = f" | {np.median(times[0]):.0f} h" if any(regime.effect) else ""
+    return (
+        f"| {regime.name} | {count} x {regime.hours // every} | {shares} | {errors / spread:.2f} | {price} | {100 * opened:.0f} %{median} |"
     )
-    worst = add_alarms(table, regime, ever, reduction, experiments)
-    console.print(table)
-    console.print(goal(worst <= ALPHA, experiments, f"through the engine: {worst:.1%} at most, wanted at most {ALPHA:.0%}"))
-    share, allowed = invalid / experiments, POLICY.sample_ratio_alpha
-    message = f"invalid for their split, through the engine: {share:.1%}, wanted at most {allowed:.0%}"
-    console.print(goal(share <= allowed, experiments, message))
 
 
-def show_hard(experiments: int, seed: int) -> None:
-    """Show how often the package's reports are ever wrong in hard traffic: a verdict, an interval without 0, or an invalid split."""
-    title = f"A/A in hard traffic, judged by the package's reports ({experiments:,} experiments, {HARD_LOOKS} looks, error {ALPHA:.0%})"
-    table = Table("regime", *WORDS, "ever wrong", "looks with a verdict", title=title, box=MARKDOWN)
-    worst = 0.0
-    for regime in HARD:
-        with progress(regime.name, experiments) as advance:
-            found = ever_wrong(regime, experiments, seed, advance)
-        share = found.wrong / experiments
-        shares = (f"{found.ever[word] / experiments:.1%}" for word in WORDS)
-        table.add_row(regime.name, *shares, f"{share:.1%} ± {binomial_error(found.wrong, experiments):.1%}", f"{found.open_share:.0%}")
-        worst = max(worst, share)
-    console.print(table)
-    console.print(goal(worst <= ALPHA, experiments, f"hard traffic: {worst:.1%} ever wrong at most, wanted at most {ALPHA:.0%}"))
-
-
-def show_shares(experiments: int, seed: int) -> None:
-    """Show how often a verdict is wrong if the arms' shares change over time, and how often the check of shares has a false alarm."""
-    title = f"Shares that change over time, default settings ({experiments:,} experiments, {SHARE_LOOKS} looks, error {ALPHA:.0%})"
-    columns = ("wrong without the check", *CERTAIN, "after the alarm", "alarm", "median time of the alarm")
-    table = Table("regime", *columns, title=title, box=MARKDOWN)
-    worst = 0.0
-    for regime in (*CHANGING, *STEADY):
-        with progress(regime.name, experiments) as advance:
-            found = share_rates(regime, experiments, seed, advance)
-        words = (f"{share:.1%} ± {binomial_error(round(share * experiments), experiments):.1%}" for share in found.ever.values())
-        at = "-" if found.alarm_at is None else f"{found.alarm_at:.0%}"
-        table.add_row(regime.name, f"{found.unchecked:.1%}", *words, f"{found.after:.1%}", f"{found.alarms:.1%}", at)
-        worst = max(worst, *found.ever.values())
-    console.print(table)
-    console.print(goal(worst <= ALPHA, experiments, f"changing shares: {worst:.1%} at most of each verdict, wanted at most {ALPHA:.0%}"))
-
-
-def show_ramps(experiments: int, seed: int) -> None:
-    """Show how often reports are ever wrong in rollouts by stages and by list, and what they find of a true lift."""
-    title = f"A/A in rollouts, judged by the package's reports ({experiments:,} experiments, {RAMP_LOOKS} looks, error {ALPHA:.0%})"
-    table = Table("rollout", *WORDS, "ever wrong", "looks with a verdict", title=title, box=MARKDOWN)
-    worst = 0.0
-    for ramp in (*RAMPS, *SPLITS):
-        with progress(ramp.name, experiments) as advance:
-            found = ramp_rates(ramp, experiments, seed, advance)
-        error = binomial_error(round(found.wrong * experiments), experiments)
-        words = (f"{found.ever.get(word, 0):.1%}" for word in WORDS)
-        table.add_row(ramp.name, *words, f"{found.wrong:.1%} ± {error:.1%}", f"{found.open_share:.0%}")
-        worst = max(worst, *(found.ever.get(word, 0) for word in WORDS if word != "interval"))  # two measures have 5 % each there
-    console.print(table)
-    console.print(goal(worst <= ALPHA, experiments, f"rollouts: {worst:.1%} at most of each verdict, wanted at most {ALPHA:.0%}"))
-    table = Table("rollout", "true lift", *VERDICTS, "before the last stage", title="Verdicts that ever came up", box=MARKDOWN)
-    for ramp in LIFTED:
-        for lift in LIFTS:
-            with progress(f"{ramp.name}, {lift:+.0%}", max(experiments // 4, 1)) as advance:
-                found = ramp_rates(ramp, max(experiments // 4, 1), seed, advance, lift)
-            early = f"{found.early:.0%}" if len(ramp.shares) > 1 else "-"
-            table.add_row(ramp.name, f"{lift:+.0%}", *(f"{found.verdicts.get(word, 0):.1%}" for word in VERDICTS), early)
-    console.print(table)
-
-
-def goal(reached: bool, experiments: int, text: str) -> str:
-    if experiments < ENOUGH:
-        return f"too few experiments to judge: {text}"
-    return f"{'reached' if reached else 'NOT reached'}: {text}"
+def wrong_regimes(found: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
+    """Yield the regimes with more wrong drops or rises than 5 % and two standard errors."""
+    for name, each in found.items():
+        limit = ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / len(each))
+        for word in ("regressed", "improved"):
+            share = sum(math.isfinite(getattr(one, word)) for one in each) / len(each)
+            if share > limit:
+                yield f"{name}: {word} in {share:.1%}, wanted at most 5 %"
 
 
 @click.command(help=__doc__)
-@click.option("--quick", is_flag=True, help="60 experiments of each kind, as a preview: too few to judge by.")
-@click.option("--experiments", type=click.IntRange(1), help="Experiments a regime; 2,000 by default.")
-@click.option("--looks", type=click.IntRange(2), default=LOOKS, show_default=True, help="Looks an experiment.")
-@click.option("--seed", type=click.IntRange(0), default=SEED, show_default=True)
-def main(quick: bool, experiments: int | None, looks: int, seed: int) -> None:
-    configure_quiet_logs("info", "auto")
-    count = experiments or (60 if quick else 2_000)
-    for rule, meaning in RULES.items():
-        console.print(f"{rule:>10}  {meaning}")
-    about = f"{count:,} experiments, {looks} looks, error {ALPHA:.0%}"
-    found = show_false_alarms(f"A/A: experiments in which a rule ever finds a difference ({about})", REGIMES, count, looks, seed)
-    for rule in OURS:
-        worst = max(ever[rule] for ever in found.values()) / count
-        console.print(goal(worst <= ALPHA, count, f"{RULES[rule]}: {worst:.1%} at most, wanted at most {ALPHA:.0%}"))
-    show_engine_alarms(min(count, ENGINE_EXPERIMENTS_MAX), looks, seed)
-    show_false_alarms("The same in harder regimes", STRESSES, max(count // 2, 1), looks, seed)
-    table = Table("true drop", *RULES, title="Median users of both arms until a true drop is found (staggered users)", box=MARKDOWN)
-    for drop, (users, wanted) in DROPS.items():
-        with progress(f"a true drop of {drop:.0%}", max(count // 4, 1)) as advance:
-            medians = users_to_find(drop, users, max(count // 4, 1), looks, seed, advance)
-        table.add_row(f"{drop:.0%}", *(f"{median:,.0f}" for median in medians.values()))
-        console.print(goal(medians["alarm"] <= wanted, count, f"{drop:.0%} drop: {medians['alarm']:,.0f} users, wanted at most {wanted:,}"))
-    console.print(table)
-    console.print("The fixed rules find drops early because they also find drops that are not there.")
-    show_hard(min(count, HARD_EXPERIMENTS), seed)
-    show_shares(min(count, SHARE_EXPERIMENTS), seed)
-    show_ramps(min(count, HARD_EXPERIMENTS), seed)
+@click.argument("names", nargs=-1, metavar="[REGIME]...")
+@click.option("--experiments", type=click.IntRange(1), default=300, show_default=True, help="Experiments a regime.")
+@click.option("--every", type=click.IntRange(1), default=1, show_default=True, help="Hours between two looks.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Add the lines to this file.")
+def main(names: tuple[str, ...], experiments: int, every: int, out: Path | None) -> None:
+    """Judge the regimes, one after the other."""
+    done: dict[str, list[Judged]] = {}
+    for group, regimes in REGIMES.items():
+        chosen = [each for each in regimes if not names or any(name == group or name in each.name for name in names)]
+        for regime in chosen:
+            found = [judge(replace(regime), number, every) for number in range(experiments)]
+            line = line_of(regime, found, every)
+            print(line, flush=True)
+            if out is not None:
+                with out.open("a", encoding="utf-8") as file:
+                    file.write(f"{group} {line}\n")
+            if not any(regime.effect):
+                done[regime.name] = found
+    for trouble in wrong_regimes(done):
+        print(f"NOT reached: {trouble}")
 
 
 if __name__ == "__main__":

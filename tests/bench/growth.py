@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from itertools import groupby
 from random import Random
-from typing import Any
 from zlib import crc32
 
 import redis
@@ -24,10 +21,9 @@ from streammetrics.config import Settings
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.batch import Batch
-from streammetrics.enrolment.runs import PartName
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.events.model import Event, Feedback, Impression, Labels
-from streammetrics.experiments.measures import LISTS_AT
+from streammetrics.experiments.measures import LISTS_AT, USERS_AT
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import tune_garbage_collection
 from tests.bench.engine_alone import ITEMS, START_MS, Timed
@@ -61,18 +57,6 @@ class Arms:
             (f"e{number:02}", f"v{crc32(b'%d of %d' % (user, number)) % self._variants:02}") for number in range(self._experiments)
         )
         return self._known.setdefault(labels, labels)
-
-
-def stage_starts(seconds: int, stages: int) -> list[int]:
-    """Return the times (ms) at which stages of equal length begin, from the second one on."""
-    return [START_MS + 1_000 * seconds * number // stages for number in range(1, stages)]
-
-
-def stages_of(starts: list[int], variants: int) -> list[dict[str, Any]]:
-    """Return the settings of the stages of an experiment: equal shares, so that users stay in their variants."""
-    shares = {f"v{number:02}": 1.0 for number in range(variants)}
-    later = [{"shares": shares, "start": datetime.fromtimestamp(start / 1_000, UTC).isoformat()} for start in starts]
-    return [{"shares": shares}, *later]
 
 
 def segment_names(segments: int) -> list[str]:
@@ -125,11 +109,9 @@ class Spent:
 
 def main() -> None:
     given = read_given()
-    stages = stage_starts(given["seconds"], given["stages"])
-    named = {f"e{number:02}": {"stages": stages_of(stages, given["variants"])} for number in range(given["experiments"] if stages else 0)}
     settings = Settings.model_validate(
         {
-            "experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"], "named": named},
+            "experiments": {"enabled": given["enabled"], "patience_ms": given["patience_ms"]},
             "join": JOIN,
             "windows": {"users": "auto", "segments": segment_names(given["segments"])},
         }
@@ -155,7 +137,7 @@ def main() -> None:
             aof = stack.enter_context(redis.from_url(given["redis_url"]))
         marks = feed(timed, events, given["marks"], aof)
         timed.finish()
-    checked = check(timed, events, settings, stages)
+    checked = check(timed, events, settings)
     reply({"marks": marks, "checked": checked, "lists": sum(topic == 0 for _, topic, _ in events)})
 
 
@@ -195,28 +177,20 @@ def aof_bytes(client: redis.Redis | None) -> int:
     return int(client.info("persistence")["aof_current_size"])
 
 
-def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings, starts: list[int]) -> int:
-    """Compare users and lists of every variant in every stage, by entry, with plain counting. Returns how many numbers are equal."""
+def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings) -> int:
+    """Compare users and lists of every variant with plain counting. Returns how many numbers are equal."""
     if not settings.experiments.enabled:
         return 0
-    shown = [(bisect_right(starts, event.ts), event) for _, _, event in events if isinstance(event, Impression)]
-    keys = ["", *map(str, starts)]
-    entry = dict[str, int]()
-    for stage, event in shown:
-        entry[event.user_id] = min(entry.get(event.user_id, stage), stage)
-    strata = {event.impression_id: PartName(keys[entry[event.user_id]], keys[stage]) for stage, event in shown}
-    lists = Counter((strata[event.impression_id], *label) for _, event in shown for label in event.experiments)
-    labels = {(strata[event.impression_id], event.user_id): event.experiments for _, event in shown}
-    users = Counter((stratum, *label) for (stratum, _), of_user in labels.items() for label in of_user)
+    shown = [event for _, _, event in events if isinstance(event, Impression)]
+    lists = Counter(label for event in shown for label in event.experiments)
+    users = Counter(label for label, _ in {(label, event.user_id) for event in shown for label in event.experiments})
     checked = 0
     for run in timed.state.labels.runs:
-        for part in run.holders:
-            scope = part.scopes[WHOLE]
-            for variant, moments in scope.moments.items():
-                key = part.name, run.experiment, variant
-                if (scope.arrivals.by_variant[variant], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):
-                    raise WrongAnswerError(f"{key} has other users or lists than plain counting finds")
-                checked += 2
+        for variant, moments in run.scopes[WHOLE].moments.by_variant().items():
+            key = run.experiment, variant
+            if (moments[USERS_AT], moments[LISTS_AT]) != (users.pop(key), lists.pop(key)):
+                raise WrongAnswerError(f"{key} has other users or lists than plain counting finds")
+            checked += 2
     if users or lists:
         raise WrongAnswerError(f"{len(users)} variants were not counted")
     return checked

@@ -20,7 +20,6 @@ CASES: Mapping[str, Mapping[str, int]] = {
     ONE: {},
     "4 experiments": {"experiments": 4},
     SIXTEEN: {"experiments": 16},
-    "16 experiments in 3 stages": {"experiments": 16, "stages": 3},
     "10 variants": {"variants": 10},
     "50 variants": {"variants": 50},
     "3 segments of 5 values": {"segments": 3},
@@ -95,7 +94,7 @@ class Growth(NamedTuple):
 
 def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
     seconds = 1_000 if quick else 1_320
-    base: dict[str, Any] = {"experiments": 1, "variants": 2, "segments": 0, "stages": 1, "per_session": 0}
+    base: dict[str, Any] = {"experiments": 1, "variants": 2, "segments": 0, "per_session": 0}
     base |= {"patience_ms": 600_000, "every_ms": 60_000, "users": 600 if quick else 6_000, "seconds": seconds}
     base |= {"marks": [seconds // 2 + 150]}
     found: dict[str, list[CaseCosts]] = {name: [] for name in CASES}

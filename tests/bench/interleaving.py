@@ -18,6 +18,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 from rich.box import MARKDOWN
+from rich.console import Console
 from rich.table import Table
 
 from streammetrics.connectors.simulated.people import APPEAL_MAX, APPEAL_POWER, NOISE_POWER
@@ -25,8 +26,8 @@ from streammetrics.connectors.simulated.traffic import Traffic
 from streammetrics.experiments.interleaving import Preference, credit_moments, preference
 from streammetrics.experiments.sequence import Mixture, one_sided
 from streammetrics.metrics import Scorer
-from tests.bench.aa import console, progress
-from tests.bench.aa_traffic import Floats
+
+Floats = npt.NDArray[np.float64]
 
 QUALITIES = (0.95, 0.9, 0.8, 0.7)
 ALPHA, MINIMUM_LIFT, FIRST_USERS = 0.05, 0.1, 100
@@ -200,15 +201,12 @@ def main(runs: int, seed: int) -> None:
         check(habits, seed)
         for number, quality in enumerate(QUALITIES, 1):
             medians = []
-            with progress(f"{habits.name}, quality {quality}", 2 * runs) as advance:
-                for kind, lists in enumerate((interleaved_lists, ab_lists)):
-                    until = []
-                    for run in range(runs):
-                        until.append(lists(np.random.default_rng((seed, regime, number, kind, run)), habits, quality))
-                        advance(1)
-                    medians.append(float(np.median(until)))
+            for kind, lists in enumerate((interleaved_lists, ab_lists)):
+                seeds = ((seed, regime, number, kind, run) for run in range(runs))
+                medians.append(float(np.median([lists(np.random.default_rng(each), habits, quality) for each in seeds])))
             ratios.append(medians[1] / medians[0])
             table.add_row(habits.name, f"{quality:g}", *(f"{median:,.0f}" for median in medians), f"{ratios[-1]:.1f}")
+    console = Console(width=140, highlight=False)
     console.print(table)
     word = "reached" if min(ratios) >= WANTED else "NOT reached"
     console.print(f"{word}: the A/B test needs {min(ratios):.1f} to {max(ratios):.1f} times the lists, wanted {WANTED}")

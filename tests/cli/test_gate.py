@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from streammetrics.cli.output.gate_lines import TOGETHER, answer_lines, summary_markdown
 from streammetrics.config import PasswordHash, hash_password
 from streammetrics.errors import StreammetricsError
+from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.auth import Login
 from streammetrics.exporters.http.limits import HttpRules
 from streammetrics.exporters.http.server import HttpServer
@@ -62,6 +64,24 @@ def test_file_and_exporter_give_the_same_answer(tmp_path: Path, base: str, name:
     for treatment in (*of_file[1]["treatments"], *of_exporter[1]["treatments"]):
         del treatment["up_to_ms"]
     assert of_file[1] == of_exporter[1]
+
+
+def test_the_begin_of_the_running_step_is_sent_and_shown() -> None:
+    asked: list[int] = []
+
+    def since(name: str, scope: str, since_ms: int) -> ExperimentReport:
+        asked.append(since_ms)
+        return replace(failing(name), step_ms=since_ms)
+
+    views = gate_views()
+    views.show(replace(report_at(now_ms()), since=since))
+    with served(views) as base:
+        done = called("gate", "good", "--url", base, "--since", "2024-11-21T10:00Z")
+        before = now_ms()
+        called("gate", "good", "--url", base, "--since", "90m")
+    assert (done.returncode, asked[0]) == (1, 1_732_183_200_000)
+    assert done.stdout.splitlines()[0].endswith(" · running step since 2024-11-21 10:00 UTC")
+    assert before - 90 * MINUTE_MS <= asked[1] <= now_ms() - 90 * MINUTE_MS
 
 
 def test_the_text_has_the_decision_the_reason_and_the_numbers(base: str) -> None:
@@ -174,6 +194,8 @@ def test_wrong_usage_is_2(tmp_path: Path) -> None:
         ["good", "--watch", "--deadline", "soon"],
         ["good", "report.json", "--url", "http://x"],
         ["good", "-", "--watch"],
+        ["good", "report.json", "--since", "5m"],
+        ["good", "--url", "http://x", "--since", "noon"],
         ["good", "--url", "ftp://x"],
         ["good", "--url", "http://user:secret@x"],
         ["good", tmp_path / "none.json"],

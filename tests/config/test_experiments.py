@@ -57,42 +57,10 @@ def test_experiments_in_the_environment_are_json():
 
 
 HALVES = "shares = { c = 1, t = 1 }"
-ROLLOUTS = [
-    (f"{HALVES}\nstages = [{{ {HALVES} }}]", "x: shares: got shares beside stages"),
-    (f"stages = [{{ {HALVES} }}, {{ {HALVES} }}]", "x: stage '2': got no start"),
-    (f"stages = [{{ {HALVES} }}, {{ start = 2026-01-01T00:00:00Z, shares = {{ c = 1, u = 1 }} }}]", "x: shares of stage '2': got c, u"),
-    (
-        f"stages = [{{ start = 2026-01-02T00:00:00Z, {HALVES} }}, {{ start = 2026-01-01T00:00:00Z, {HALVES} }}]",
-        "x: stages: stage '2' must start after stage '1'",
-    ),
-    (f"stages = [{{ start = 2026-01-01T00:00:00, {HALVES} }}]", r"x\.stages\.0\.start: a time needs a zone"),
-    (f"stages = [{{ begin = 1, {HALVES} }}]", r"x\.stages\.0\.begin: unknown key; the keys are shares, start, name$"),
-    ("stages = [{ name = 'a' }]", r"x\.stages\.0\.shares: "),
-    (
-        f"start = 2026-01-01T00:00:00Z\nstages = [{{ start = 2026-01-01T00:00:00Z, {HALVES} }}]",
-        "x: got a start beside that of the first stage",
-    ),
-    (
-        f"start = 2026-01-02T00:00:00Z\nstages = [{{ {HALVES} }}, {{ start = 2026-01-01T00:00:00Z, {HALVES} }}]",
-        "x: each stage after the first must start after the experiment",
-    ),
-    (
-        f"end = 2026-01-02T00:00:00Z\nstages = [{{ {HALVES} }}, {{ start = 2026-01-03T00:00:00Z, {HALVES} }}]",
-        "x: the last stage must start before the end",
-    ),
-    (
-        f"stage_label = 'rollout'\nstages = [{{ name = 'a', start = 2026-01-01T00:00:00Z, {HALVES} }}]",
-        "x: stage 'a': got a start beside stage_label",
-    ),
-    (f"stage_label = 'rollout'\nstages = [{{ {HALVES} }}]", "x: stage 1: got no name"),
-    ("stage_label = 'rollout'", "x: stage_label: got 'rollout' without stages"),
+UNITS = [
     ("unit = 'request'", r"x\.unit: "),
-    (
-        f"start = 2026-01-02T00:00:00Z\ncuped_days = 7\nstages = [{{ {HALVES} }}]",
-        'x: cuped_days needs one stage and unit = "user"',
-    ),
+    ("start = 2026-01-02T00:00:00Z\ncuped_days = 7\nunit = 'list'", 'x: cuped_days needs unit = "user"'),
     ("unit = 'list'\npaging = ['user_hit_rate@10']", "x: user_hit_rate@10 cannot decide with unit"),
-    (f"control = 'd'\nstages = [{{ {HALVES} }}]", "x: control: got 'd'"),
 ]
 
 
@@ -105,11 +73,6 @@ ROLLOUTS = [
         ("[experiments.named.x]\nstart = 2026-01-31T09:00:00", "experiments.named", r"x\.start: a time needs a zone"),
         ("[experiments.named.x]\nmarign = 0.1", "experiments.named", r"x\.marign: unknown key; did you mean margin\?$"),
         ("[experiments.named.x]\ncolour = 1", "experiments.named", r"^x\.colour: unknown key; the keys are control, shares, .*"),
-        (
-            "[experiments.named.x]\nstages = [{ shares = { a = 1, b = 1 }, begin = 2026-01-31T09:00:00Z }]",
-            "experiments.named",
-            r"^x\.stages\.0\.begin: unknown key; the keys are shares, start, name$",
-        ),
         ("[experiments.named]\nx = 1", "experiments.named", "^x: must be a table$"),
         ("[experiments.named.x]\nshares = 1", "experiments.named", r"^x\.shares: must be a table$"),
         ('[experiments.named.""]\ncontrol = "c"', "experiments.named", '^the name "": must not be empty$'),
@@ -144,7 +107,7 @@ ROLLOUTS = [
         ),
         ("[experiments.named.x]\ncuped_days = 7", "experiments.named", "x: cuped_days = 7 needs a start"),
         ("[experiments.named.x]\nstart = 2026-02-01T00:00:00Z\ncuped_days = 0", "experiments.named", r"x\.cuped_days"),
-        *((f"[experiments.named.x]\n{rollout}", "experiments.named", rule) for rollout, rule in ROLLOUTS),
+        *((f"[experiments.named.x]\n{unit}", "experiments.named", rule) for unit, rule in UNITS),
         ("[experiments]\nalpha = 1", "experiments.alpha", "alpha: got 1"),
         ("[experiments]\npaging = ['mrr@3']", "experiments.paging", "mrr@3 is not measured"),
         ("[experiments]\nmetrics = ['mrr@3']", "experiments.metrics", "mrr@3 is not computed"),
@@ -159,23 +122,6 @@ def test_an_invalid_experiment_is_rejected_with_its_place(tmp_path, toml, key, r
     assert re.search(rule, problem.allowed)
 
 
-def test_stages_and_unit_become_rules(tmp_path):
-    toml = f"""
-    [experiments.named.ramp]
-    stages = [
-        {{ start = 2026-01-01T00:00:00Z, shares = {{ c = 19, t = 1 }}, name = "5 %" }},
-        {{ start = 2026-01-02T00:00:00Z, {HALVES} }},
-    ]
-    [experiments.named.mesh]
-    unit = "list"
-    stage_label = "rollout"
-    stages = [{{ name = "a", {HALVES} }}, {{ name = "b", {HALVES} }}]
-    """
-    experiments = configured(tmp_path, toml).settings.experiments
-    ramp, mesh = experiments.policy("ramp"), experiments.policy("mesh")
-    assert [(stage.name, stage.start_ms, stage.share_of("t")) for stage in ramp.stages] == [
-        ("5 %", 1_767_225_600_000, 0.05),
-        ("2", 1_767_312_000_000, 0.5),
-    ]
-    assert (mesh.unit, mesh.stage_label, [stage.name for stage in mesh.stages]) == ("list", "rollout", ["a", "b"])
-    assert (experiments.policy("other").unit, experiments.policy("other").stages) == ("user", ())
+def test_the_unit_becomes_a_rule(tmp_path):
+    experiments = configured(tmp_path, '[experiments.named.mesh]\nunit = "list"').settings.experiments
+    assert (experiments.policy("mesh").unit, experiments.policy("other").unit) == ("list", "user")

@@ -19,7 +19,7 @@ from streammetrics.experiments.gate import GATE_CODES
 from tests.deploy.argo import ARGO, ROLLOUTS, metric, outcome
 from tests.deploy.tools import assert_clean, program, read_yaml
 from tests.support.committed_state import served
-from tests.support.gates import in_stage, shown_views
+from tests.support.gates import shown_views
 
 WORKFLOW = ROLLOUTS / "github-actions.yml"
 FLAGGER = {
@@ -66,15 +66,12 @@ def test_web_results_have_their_outcomes() -> None:
     assert {word: outcome(conditions, word) for word in GATE_CODES} == {word: word for word in GATE_CODES}
 
 
-@pytest.mark.parametrize(
-    ("name", "running", "word"),
-    [("good", "25", "pass"), ("bad", "25", "fail"), ("young", "25", "wait"), ("good", "5", "wait"), ("bad", "5", "fail")],
-)
-def test_the_web_template_asks_a_path_that_the_exporter_has(name: str, running: str, word: str) -> None:
+@pytest.mark.parametrize(("name", "word"), [("good", "pass"), ("bad", "fail"), ("young", "wait")])
+def test_the_web_template_asks_a_path_that_the_exporter_has(name: str, word: str) -> None:
     web = metric("web")["provider"]["web"]
     assert web["jsonPath"] == "{$.gate}"
-    with served(shown_views(*in_stage(running))) as base:
-        url = web["url"].replace("{{args.exporter}}", base).replace("{{args.experiment}}", name).replace("{{args.stage}}", "25")
+    with served(shown_views()) as base:
+        url = web["url"].replace("{{args.exporter}}", base).replace("{{args.experiment}}", name)
         with urllib.request.urlopen(urllib.request.Request(url, method=web["method"]), timeout=10) as response:
             assert json.load(response)["gate"] == word
 
@@ -84,11 +81,12 @@ def test_the_job_runs_a_command_that_there_is() -> None:
     (container,) = job["template"]["spec"]["containers"]
     assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
     assert container["image"].endswith(f":{__version__}")
-    values = {"experiment": "ranker-v7", "exporter": "http://streammetrics-exporter:9464", "deadline": "4h", "stage": "25"}
+    values = {"experiment": "ranker-v7", "exporter": "http://streammetrics-exporter:9464", "deadline": "4h"}
     words = [re.sub(r"\{\{args\.(\w+)\}\}", lambda found: values[found[1]], word) for word in container["args"]]
     assert words[0] == "gate"
     context = gate.make_context("gate", words[1:])
-    assert [context.params[name] for name in ("watch", "deadline", "stage")] == [True, 14_400, "25"]
+    assert [context.params[name] for name in ("watch", "deadline")] == [True, 14_400]
+    assert context.params["since_ms"] is not None
 
 
 @pytest.mark.parametrize("path", ARGO, ids=lambda path: path.stem)
@@ -110,14 +108,9 @@ def test_the_rollout_uses_templates_that_there_are_with_the_arguments_that_they_
             assert {each["name"] for each in args if not {"value", "valueFrom"} & set(each)} <= given <= {each["name"] for each in args}
 
 
-def test_each_analysis_of_the_rollout_asks_about_the_weight_that_was_just_set() -> None:
+def test_lists_of_each_step_are_final_before_it_is_asked_about() -> None:
     steps = read_yaml(ROLLOUTS / "argo-rollout.yaml")["spec"]["strategy"]["canary"]["steps"]
-    asked = [
-        (str(before["setWeight"]), {each["name"]: each["value"] for each in step["analysis"]["args"]}["stage"])
-        for before, step in pairwise(steps)
-        if "analysis" in step
-    ]
-    assert asked == [("5", "5"), ("25", "25")]
+    assert [before for before, step in pairwise(steps) if "analysis" in step] == [{"pause": {"duration": "3h"}}] * 2
 
 
 def test_the_metric_templates_of_flagger_have_the_documented_fields() -> None:
@@ -135,9 +128,8 @@ def test_the_workflow_has_its_shape_and_leaves_no_door_open() -> None:
     assert_clean([program("zizmor", "the package zizmor"), "--offline", "--no-progress", WORKFLOW])
 
 
-@pytest.mark.parametrize("stage", ["", "25 %"])
 @pytest.mark.parametrize(("code", "output", "job_code"), [(0, "gate=pass", 0), (3, "gate=wait", 0), (1, "gate=fail", 1), (2, "", 2)])
-def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code: int, output: str, job_code: int, stage: str) -> None:
+def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code: int, output: str, job_code: int) -> None:
     (step,) = [each for each in read_yaml(WORKFLOW)["jobs"]["gate"]["steps"] if each.get("id") == "gate"]
     assert step["shell"] == "bash"  # with pipefail; the default shell has none
     fake = tmp_path / "streammetrics"
@@ -146,10 +138,10 @@ def test_the_workflow_turns_each_exit_code_into_its_output(tmp_path: Path, code:
     outputs, summary = tmp_path / "output", tmp_path / "summary"
     outputs.touch()
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_OUTPUT": str(outputs), "GITHUB_STEP_SUMMARY": str(summary)}
-    environ |= {"EXPERIMENT": "ranker v7", "EXPORTER": "https://x", "STAGE": stage, "DEADLINE": "4h"}
+    environ |= {"EXPERIMENT": "ranker v7", "EXPORTER": "https://x", "SINCE": "1m", "DEADLINE": "4h"}
     command = ["/bin/bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, outputs.read_text().strip()) == (job_code, output)
-    words, named = done.stdout.splitlines(), ["--stage", stage] if stage else []
-    assert words == ["gate", "ranker v7", "--url", "https://x", *named, "--watch", "--deadline", "4h", "--summary", str(summary)]
-    assert gate.make_context("gate", words[1:]).params["stage"] == (stage or None)
+    words = done.stdout.splitlines()
+    assert words == ["gate", "ranker v7", "--url", "https://x", "--since", "1m", "--watch", "--deadline", "4h", "--summary", str(summary)]
+    assert gate.make_context("gate", words[1:]).params["since_ms"] is not None

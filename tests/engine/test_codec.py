@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.engine.task_state import decode_control
-from streammetrics.enrolment.records import decode_user_totals
-from streammetrics.enrolment.scopes import WHOLE, decode_scope
+from streammetrics.enrolment.records import decode_record
+from streammetrics.enrolment.scopes import BASE, decode_row
 from streammetrics.errors import StateError
 from streammetrics.reports.frozen_scales import decode_scales
 from streammetrics.sessions.rules import JoinRules
@@ -49,10 +49,10 @@ NEWER = VERSION + 1
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "a user's sessions": lambda stored: decode_user(stored, JoinRules()),
-    "a user's totals": decode_user_totals,
+    "a user's totals": decode_record,
     "the user counts of a pane": decode_user_counts,
     "a pane": decode_pane,
-    "an experiment": lambda stored: decode_scope(stored, WHOLE),
+    "an experiment": lambda stored: decode_row(BASE, stored),
     "an experiment's scales": decode_scales,
     "a task's control record": decode_control,
 }

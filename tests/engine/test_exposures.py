@@ -101,7 +101,7 @@ def test_a_user_counts_once_if_the_input_ends_between_two_of_their_exposures() -
         machine.take([step])
     machine.finish(flush=True)
     assert found(machine) == expected(case, machine, rules, flush=True)
-    assert found(machine)["ranker", None].exposed == {"treatment": 2}
+    assert found(machine)["ranker", None].exposed == {(0, "treatment"): 2}
 
 
 @pytest.mark.parametrize("experiments", [None, ExperimentRules()], ids=["not counted", "counted"])

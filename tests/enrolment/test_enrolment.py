@@ -14,6 +14,7 @@ from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, Span
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.experiments import ExperimentReport, Policy
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.metrics import Scorer, Spec, TallyLayout
 from streammetrics.metrics.units import TOTAL_MAX
 from streammetrics.reports.builder import ReportBuilder
@@ -255,12 +256,16 @@ def test_a_list_is_not_enrolled_again_when_its_session_closes() -> None:
     assert lists == 1
 
 
+ROWS = ("1", "1/e20000", "1/h480012", "1:20000", "1:20000/e20000", "1:20000/h480012")
+"""The rows of a run of one hour: itself and its day, with the users of the day and the lists of the hour."""
+
+
 def test_an_ended_run_leaves_nothing_in_the_store() -> None:
     machine = machine_of(due_max=1, idle_ms=DAY_MS)
     take(machine, *(shown(f"u{number}", NOON_MS + number, RANKER) for number in range(5)), shown("clock", NOON_MS + 10_000))
     users = [f"u{number}" for number in range(5)]
     totals, due, cells = kept(machine, *users)
-    assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {"1", "1:20000"})
+    assert (set(totals), set(due), set(cells)) == (set(users), {*users, "clock"}, {*ROWS})
     take(machine, shown("clock", NOON_MS + 10 + DAY_MS), shown("clock", NOON_MS + 10 + DAY_MS))
     assert kept(machine, *users) == ({}, ["clock"], {})
     assert list(machine.state.labels.runs) == []
@@ -273,7 +278,9 @@ def test_totals_of_users_are_kept_until_the_run_ends() -> None:
     assert "u" in kept(machine, "u")[0]
     take(machine, shown("u", NOON_MS + half * 6, (("ranker", "b"),)), shown("clock", NOON_MS + half * 6 + 10_000))
     scope = found(machine)["ranker", None]
-    assert (scope.first_exposures, scope.multi_exposed, {variant for variant, _ in scope.sums}) == ({"a": 2}, 1, {"a"})
+    assert scope.first_exposures == {"a": 2}
+    assert {variant for variant, _ in scope.sums} == {"a", "b"}
+    assert scope.moves == {((NOON_MS + half * 6) // HOUR_MS, "a", "b"): 1}
 
 
 def test_an_experiment_that_returns_after_its_run_has_ended_starts_a_new_run() -> None:
@@ -285,7 +292,7 @@ def test_an_experiment_that_returns_after_its_run_has_ended_starts_a_new_run() -
         shown("clock", NOON_MS + 3 * DAY_MS + 10_000),
     )
     scope = found(machine)["ranker", None]
-    assert (scope.first_exposures, scope.multi_exposed) == ({"b": 1}, 0)
+    assert (scope.first_exposures, scope.moves) == ({"b": 1}, {})
 
 
 def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() -> None:
@@ -301,11 +308,11 @@ def test_after_its_configured_end_an_experiment_keeps_its_result_and_no_users() 
     assert found(machine)["ranker", None].first_exposures == {"a": 1}
 
 
-def test_a_day_has_its_own_first_exposures_and_multi_exposed_users() -> None:
+def test_a_day_has_its_own_first_exposures() -> None:
     machine = machine_of()
     tomorrow = NOON_MS + DAY_MS
     take(machine, shown("u", NOON_MS, RANKER), shown("u", tomorrow, (("ranker", "b"),)), shown("clock", tomorrow + 10_000))
-    scopes = {day: (scope.first_exposures, scope.multi_exposed) for (_, day), scope in found(machine).items()}
+    scopes = {day: (scope.first_exposures, len(scope.moves)) for (_, day), scope in found(machine).items()}
     assert scopes == {None: ({"a": 1}, 1), 20_000: ({"a": 1}, 0), 20_001: ({"b": 1}, 0)}
 
 
@@ -433,7 +440,6 @@ def test_a_report_shows_an_experiment_since_its_start_and_today_with_a_scale_tha
     assert {name: scales(after)[name] for name in known} == known
 
 
-HOUR_MS = 3_600_000
 BEFORE = CovariatePeriod("ranker", NOON_MS - HOUR_MS, NOON_MS)
 """The hour before an experiment that begins at noon."""
 
@@ -511,9 +517,10 @@ def test_runs_with_and_without_covariates_are_merged_without() -> None:
         (view,) = machine.store.view([0], {}).values()
         builder.update(task, view)
     scope = scopes_of(builder, engine, 2)["ranker", None]
-    assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((2, 0, 2), {})
-    assert (scope.first_exposures, scope.multi_exposed) == ({"a": 4, "interleaved": 2}, 2)
-    assert scope.credits["a", "b"][:6] == (2, 2, 0, 2, 0, 0)
+    assert (scope.sums["a", "ndcg@1"][:3], scope.covariates) == ((4, 0, 4), {})
+    assert scope.first_exposures == {"a": 4, "interleaved": 2}
+    assert scope.pairs["a", "interleaved"]["ndcg@1"][:2] == (2, 2)
+    assert scope.credits["a", "b"][:6] == (4, 2, 2, 2, 0, 2)
     assert scopes_of(builder, engine, 1)["ranker", None].covariates["a", "ndcg@1"][0] == 1
 
 
@@ -522,12 +529,12 @@ def drafted(user: str, ts: int, teams: tuple[str, ...]) -> Arrival:
     return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, (("ranker", "interleaved"),), teams=teams))
 
 
-def test_credits_of_a_multi_exposed_user_are_withdrawn() -> None:
+def test_credits_of_a_user_with_lists_of_another_variant_stay() -> None:
     machine = machine_of()
     take(machine, drafted("u", NOON_MS, ("a", "b")), drafted("v", NOON_MS, ("b", "a")), clock(NOON_MS + 5_000))
     assert found(machine)["ranker", None].credits["a", "b"][:6] == (2, 1, 1, 1, 0, 1)
     take(machine, shown("u", NOON_MS + 9_000, RANKER), clock(NOON_MS + 20_000))
-    assert found(machine)["ranker", None].credits["a", "b"][:6] == (1, 0, 1, 0, 0, 1)
+    assert found(machine)["ranker", None].credits["a", "b"][:6] == (2, 1, 1, 1, 0, 1)
 
 
 def test_lists_with_teams_beyond_the_limits_are_counted() -> None:

@@ -1,19 +1,20 @@
-"""Arrivals, lists by hour and reactions against brute force: equal in any batches, commits and crashes, within bounds."""
+"""Rows of hours and reactions against brute force: equal in any batches, commits and crashes, within bounds."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.enrolment.rules import ExperimentRules, StagePlan
-from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.events.event_time import NEVER
+from streammetrics.enrolment.rules import ExperimentRules
+from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE
 from streammetrics.events.model import Exposure, Feedback
 from streammetrics.experiments import Stored
-from streammetrics.experiments.arrivals import BLOCKS_MAX, HOUR_MS, HOURS_MAX
+from streammetrics.experiments.hours import BLOCKS_MAX, HOUR_MS, OTHER_VALUES, SEGMENT_VALUES_MAX, Entry, Hours, merge_hours
 from tests.oracle import Arrival, Step
 from tests.support.enrolments import (
     DAY_MS,
@@ -37,13 +38,6 @@ DELAYS = st.lists(st.sampled_from((0, 450, 451, 500, 501)), max_size=2)
 """Delays of clicks (ms). With `SETTINGS` the last tenth of the attribution window begins after 450."""
 TURN = st.tuples(st.sampled_from("uvwx"), st.sampled_from((1, 0, 3, 13)), st.sampled_from("aab"), DELAYS)
 TURNS = st.lists(TURN, min_size=1, max_size=14)
-PLANS = st.sampled_from(
-    (
-        {},
-        {"ranker": StagePlan((("", NEVER),), by_list=True)},
-        {"ranker": StagePlan((("", NEVER), ("next", NOON_MS + 5 * HOUR_MS)))},
-    )
-)
 
 
 def stored(machine: Machine) -> Stored:
@@ -51,9 +45,9 @@ def stored(machine: Machine) -> Stored:
     return machine.builder.experiments.stored(1)["ranker", WHOLE]
 
 
-@given(st.data(), TURNS, PLANS, DUE_MAX, st.booleans())
+@given(st.data(), TURNS, DUE_MAX, st.booleans())
 def test_hours_equal_brute_force_in_any_batches_commits_and_crashes(
-    data: st.DataObject, turns: list[tuple[str, int, str, list[int]]], plans: dict[str, StagePlan], due_max: int, flush: bool
+    data: st.DataObject, turns: list[tuple[str, int, str, list[int]]], due_max: int, flush: bool
 ) -> None:
     now, steps = NOON_MS, list[Step]()
     for user, hours, variant, delays in turns:
@@ -61,22 +55,25 @@ def test_hours_equal_brute_force_in_any_batches_commits_and_crashes(
         steps.append(shown(user, now, (("ranker", variant),)))
         steps += [clicked(user, now + delay) for delay in delays]
     steps.append(clock(now + 9_000))
-    case, rules = Case(SETTINGS, tuple(steps)), ExperimentRules(plans=plans)
+    case, rules = Case(SETTINGS, tuple(steps)), ExperimentRules()
     machine = machine_for(case, rules, due_max)
     machine.take_all(case.steps, data)
     machine.finish(flush)
     assert found(machine) == expected(case, machine, rules, flush=flush)
 
 
-def test_a_user_arrives_once_in_the_hour_of_their_first_list() -> None:
+def test_a_user_is_new_in_the_hour_of_their_first_list_and_keeps_that_entry() -> None:
     machine = machine_of()
     ranker, other = (("ranker", "a"),), (("ranker", "b"),)
-    take(machine, shown("u", NOON_MS, ranker), shown("v", NOON_MS + HOUR_MS - 1, other), shown("u", NOON_MS + HOUR_MS, ranker))
-    take(machine, shown("w", NOON_MS + HOUR_MS, ranker), clock(NOON_MS + DAY_MS))
-    kept = stored(machine)
-    assert (kept.arrivals.block_ms, kept.arrivals.counts) == (HOUR_MS, {"a": {NOON: 1, NOON + 1: 1}, "b": {NOON: 1}})
-    assert kept.recent_lists == {"a": {NOON: 1, NOON + 1: 2}, "b": {NOON: 1}}
-    assert kept.last_ms == {"a": NOON_MS + HOUR_MS, "b": NOON_MS + HOUR_MS - 1}
+    take(machine, shown("u", NOON_MS, ranker), shown("v", NOON_MS + HOUR_MS - 1, other), shown("u", NOON_MS + 9 * HOUR_MS, other))
+    take(machine, shown("w", NOON_MS + 9 * HOUR_MS, ranker), clock(NOON_MS + DAY_MS))
+    rows = stored(machine).hours.rows
+    assert {block: row.new_users for block, row in rows.items()} == {NOON: {"a": 1, "b": 1}, NOON + 9: {"a": 1}}
+    assert {block: row.moves for block, row in rows.items()} == {NOON: {}, NOON + 9: {("a", "b"): 1}}
+    young, old = Entry(1, NOON), Entry(8, NOON // 8)
+    assert {key: totals[0] for key, totals in rows[NOON].totals.items()} == {("a", young): 1, ("b", young): 1}
+    assert {key: totals[0] for key, totals in rows[NOON + 9].totals.items()} == {("b", old): 1, ("a", Entry(1, NOON + 9)): 1}
+    assert stored(machine).last_ms == {"a": NOON_MS + 9 * HOUR_MS, "b": NOON_MS + 9 * HOUR_MS}
 
 
 def test_reactions_count_once_and_are_late_in_the_last_tenth_of_the_attribution_window() -> None:
@@ -89,21 +86,71 @@ def test_reactions_count_once_and_are_late_in_the_last_tenth_of_the_attribution_
     assert machine.builder.experiments.stored(1)["ranker", NOON_MS // DAY_MS].reactions == {}
 
 
-def test_with_exposures_users_arrive_with_the_first_of_them() -> None:
+def test_exposures_count_in_the_hour_of_the_first_one() -> None:
     under = replace(SETTINGS, validity_ms=DAY_MS)
     machine = Machine(engine_of(under, experiments=ExperimentRules()), under)
     take(machine, Arrival("events", Exposure("u", NOON_MS, "ranker", "a")), Arrival("events", Exposure("v", NOON_MS, "ranker", "b")))
-    take(machine, shown("u", NOON_MS + 1), clock(NOON_MS + DAY_MS))
-    assert stored(machine).arrivals.counts == {"a": {NOON: 1}, "b": {NOON: 1}}
+    take(machine, shown("u", NOON_MS + HOUR_MS), clock(NOON_MS + DAY_MS))
+    assert {block: row.exposed for block, row in stored(machine).hours.rows.items()} == {NOON: {"a": 1, "b": 1}, NOON + 1: {}}
+    assert (stored(machine).exposed, stored(machine).first_exposures) == ({"a": 1, "b": 1}, {"a": 1})
 
 
-def test_after_721_hours_the_blocks_are_two_hours_and_old_hours_of_lists_are_gone() -> None:
+def test_a_user_reacted_once_in_each_variant_that_they_saw() -> None:
+    machine = machine_of()
+    lists = shown("u", NOON_MS, (("ranker", "a"),)), shown("v", NOON_MS, (("ranker", "a"),)), clicked("u", NOON_MS + 1)
+    orphan = Arrival("events", Feedback("v", NOON_MS + 2, "another", "click"))
+    take(machine, *lists, orphan, clock(NOON_MS + 10_000))
+    assert stored(machine).reacting == {"a": (2, 1)}
+    take(machine, shown("u", NOON_MS + 20_000, (("ranker", "b"),)), clicked("u", NOON_MS + 20_001), clock(NOON_MS + 40_000))
+    assert stored(machine).reacting == {"a": (2, 1), "b": (1, 0)}
+
+
+def test_after_96_hours_the_blocks_are_two_hours_and_former_rows_are_gone() -> None:
     machine = machine_of(idle_ms=DAY_MS)
-    for hour in range(0, BLOCKS_MAX + 2, 40):
-        hours = range(hour, min(hour + 40, BLOCKS_MAX + 1))
-        take(machine, *(shown(f"u{each}", NOON_MS + each * HOUR_MS, (("ranker", "a"),)) for each in hours))
-    take(machine, clock(NOON_MS + (BLOCKS_MAX + 3) * HOUR_MS))
+    take(machine, *(shown(f"u{hour}", NOON_MS + hour * HOUR_MS, (("ranker", "a"),)) for hour in range(BLOCKS_MAX)))
+    take(machine, shown("clock", NOON_MS + BLOCKS_MAX * HOUR_MS - 1))
+    assert stored(machine).hours.length == 1
+    take(machine, shown("v", NOON_MS + BLOCKS_MAX * HOUR_MS, (("ranker", "a"),)), clock(NOON_MS + (BLOCKS_MAX + 3) * HOUR_MS))
     kept = stored(machine)
     blocks = Counter((NOON + hour) // 2 for hour in range(BLOCKS_MAX + 1))
-    assert (kept.arrivals.block_ms, kept.arrivals.counts) == (2 * HOUR_MS, {"a": blocks})
-    assert list(kept.recent_lists["a"]) == list(range(NOON + BLOCKS_MAX + 1 - HOURS_MAX, NOON + BLOCKS_MAX + 1))
+    assert (kept.hours.length, {block: row.new_users["a"] for block, row in kept.hours.rows.items()}) == (2, blocks)
+    assert kept.hours.lists("a") == blocks
+    assert kept.entry_users.hours == 2
+    rows = {name for name in machine.store.view([0], {})[0].table(EXPERIMENTS) if name.startswith("1/h")}
+    assert rows == {f"1/h{block}" for block in blocks}
+    machine.open()
+    assert stored(machine).hours.lists("a") == blocks
+
+
+def hours_of(numbers: Iterable[int], users: Sequence[str]) -> Hours:
+    """Rows in which users come with a list in each of these hours, and with their name as the value of a segment."""
+    hours = Hours()
+    for number in numbers:
+        for user in users:
+            row = hours.row(number)
+            row.add_totals("a", hours.entry_of(NOON, number), [1, number])
+            row.add_value("surface", user, "a", 1)
+        hours.bound()
+        hours.bound_values()
+    return hours
+
+
+@given(st.lists(st.sets(st.integers(NOON, NOON + 400), max_size=150), min_size=2, max_size=4), st.integers(1, 60), st.randoms())
+def test_the_rows_of_parts_merge_in_any_order(parts: list[set[int]], users: int, random: Random) -> None:
+    names = [f"v{number}" for number in range(users)]
+    made = [hours_of(sorted(numbers), names[number:]) for number, numbers in enumerate(parts)]
+    random.shuffle(made)
+    one = merge_hours(made)
+    other = merge_hours([merge_hours(made[1:]), made[0]])
+    assert flat(one) == flat(other)
+    blocks = {hour // one.length for numbers in parts for hour in numbers}
+    assert set(one.rows) <= blocks
+    assert len(one.rows) <= BLOCKS_MAX
+    assert sum(one.lists("a").values()) == sum(sum(hours.lists("a").values()) for hours in made)
+    values = {value for row in one.rows.values() for _, value in row.values} - {OTHER_VALUES}
+    assert len(values) <= SEGMENT_VALUES_MAX
+
+
+def flat(hours: Hours) -> tuple[int, dict[int, object]]:
+    rows = {block: (dict(sorted(row.totals.items())), dict(sorted(row.values.items()))) for block, row in hours.rows.items()}
+    return hours.length, dict(sorted(rows.items()))

@@ -91,7 +91,7 @@ def test_switching_experiments_off_removes_user_totals_from_the_store() -> None:
     names = [f"u{number}" for number in range(5)]
     take(machine, *(shown(name, NOON_MS + number, RANKER) for number, name in enumerate(names)), shown("clock", NOON_MS + 10_000))
     totals, _, cells = kept(machine, *names)
-    assert (set(totals), set(cells)) == (set(names), {"1", "1:20000"})
+    assert (set(totals), set(cells)) == (set(names), {"1", "1/e20000", "1/h480012", "1:20000", "1:20000/e20000", "1:20000/h480012"})
     switch(machine, OFF)
     take(machine, shown("clock", NOON_MS + 20_000))
     assert kept(machine, *names)[2] == {}
@@ -137,7 +137,7 @@ def test_totals_from_before_a_pause_are_not_restored_after_it() -> None:
     switch(machine, ON)
     take(machine, shown("u", NOON_MS + 40_000, (("ranker", "c"),)), shown("clock", NOON_MS + 50_000))
     scope = found(machine)["ranker", None]
-    assert (scope.first_exposures, scope.multi_exposed) == ({"c": 1}, 0)
+    assert (scope.first_exposures, scope.moves) == ({"c": 1}, {})
 
 
 def test_other_measures_are_rejected_with_both_ways_out() -> None:

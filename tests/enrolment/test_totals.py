@@ -6,12 +6,12 @@ from collections import Counter
 
 from streammetrics.enrolment.records import UserRecord
 from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
-from streammetrics.enrolment.rules import ExperimentRules, StagePlan
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.enrolment.runs import ExperimentRuns
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets
 from streammetrics.enrolment.totals import TotalsBatch
-from streammetrics.events.event_time import DAY_MS, NEVER
+from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.model import Labels
 from streammetrics.experiments import cross_of_users
 from streammetrics.experiments.moments import of_users
@@ -36,7 +36,7 @@ def entered(
     for each in lists.lists:
         for experiment, variant in each.experiments:
             runs.extend(experiment, variant, each.ts)
-    added = TotalsBatch(ExposureTargets(runs, rules, lists.labels, lists.stages, pane_ms=100), layout, lists, counts)
+    added = TotalsBatch(ExposureTargets(runs, rules, lists.labels, pane_ms=100), layout, lists, counts)
     records = [UserRecord({}, {}, {}, True) for _ in of_users]
     for record, label_runs in zip(records, lists.label_runs, strict=True):
         added.add_lists(record, label_runs)
@@ -51,9 +51,9 @@ def test_sums_over_all_users_may_exceed_int64() -> None:
     assert 4 * size * best > 1 << 63
     runs, _, records = entered(layout, [[list_of(NOON_MS + number, RANKER, 18) for number in range(size)] for _ in range(4)])
     for record in records:
-        ((lists, packed, _),) = [totals for scopes, totals in record.entries.items() if (1, WHOLE) in scopes.variants]
+        ((lists, packed, _),) = [totals for scopes, totals in record.totals.items() if (1, WHOLE, "a") in scopes.places]
         assert (lists, unpack_sums([packed], 1).tolist()) == (size, [[size * best]])
-    assert runs.of_number[1].scopes[WHOLE].moments["a"] == of_users(layout.measures, [[size, size * best]] * 4)
+    assert runs.of_number[1].scopes[WHOLE].moments.by_variant()["a"] == of_users(layout.measures, [[size, size * best]] * 4)
 
 
 def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit() -> None:
@@ -62,9 +62,9 @@ def test_separate_lists_of_a_user_share_totals_and_are_counted_beyond_the_limit(
     of_user = [list_of(NOON_MS + number, labels) for number, labels in enumerate((RANKER, BOTH, BOTH, RANKER, (), BOTH))]
     runs, counts, (record,) = entered(layout, [of_user])
     totals = {
-        scope: (lists, unpack_sums([packed], 1)[0, 0] >> 40)
-        for scopes, (lists, packed, _) in record.entries.items()
-        for scope in scopes.variants
+        tuple(scope): (lists, unpack_sums([packed], 1)[0, 0] >> 40)
+        for scopes, (lists, packed, _) in record.totals.items()
+        for *scope, _ in scopes.places
     }
     ranker, layouts = (runs.of_name[name][0].number for name in ("ranker", "layout"))
     day = NOON_MS // DAY_MS
@@ -94,37 +94,34 @@ def test_a_user_of_many_experiments_has_one_entry_on_the_first_day_and_then_one_
     first_day, second_day = [list_of(NOON_MS, labels), list_of(NOON_MS + 1, labels)], [list_of(MIDNIGHT_MS, labels)]
     for lists, entries in ((first_day, [32]), (first_day + second_day, [16, 16, 16]), (second_day, [32])):
         runs, _, (record,) = entered(layout, [lists])
-        assert [len(scopes.variants) for scopes in record.entries] == entries
-        assert len({tuple(run.scopes[WHOLE].moments["a"]) for run in runs}) == 1
+        assert [len(scopes.places) for scopes in record.totals] == entries
+        assert len({tuple(run.scopes[WHOLE].moments.by_variant()["a"]) for run in runs}) == 1
 
 
-def test_a_user_of_many_rollouts_has_one_entry_for_each_stage_and_the_same_cross_moments_in_each_rollout() -> None:
-    """The last rollout has other stages, so it is split off where its stages begin."""
+def test_a_user_who_moves_in_many_experiments_has_one_set_of_totals_for_each_variant_and_the_same_cross_moments() -> None:
+    """In the last experiment the user moves later, so its places are split off."""
     layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
-    stages, later = (StagePlan((("", NEVER), ("5", NOON_MS + at))) for at in (5, 7))
     names = [f"e{number:02}" for number in range(16)]
-    labels = tuple((name, "ab"[number % 2]) for number, name in enumerate(names))
-    lists = [list_of(NOON_MS + at, labels) for at in (0, 1, 5, 6, 8)]
-    runs, _, (record,) = entered(layout, [lists], ExperimentRules(plans=dict.fromkeys(names[:-1], stages) | {names[-1]: later}))
-    assert sorted(len(scopes.variants) for scopes in record.entries) == [2, 2, 30, 30]
-    for name, variant in labels:
+    labels = [tuple((name, "ba"[at < (7 if name == names[-1] else 5)]) for name in names) for at in (0, 1, 5, 6, 8)]
+    runs, _, (record,) = entered(layout, [[list_of(NOON_MS + at, labels[number]) for number, at in enumerate((0, 1, 5, 6, 8))]])
+    assert sorted(len(places.places) for places in record.totals) == [2, 2, 30, 30]
+    for name in names:
         (run,) = runs.of_name[name]
-        (second,) = run.parts.values()
         before, after = (4, 1) if name == names[-1] else (2, 3)
         expected = cross_of_users(layout.cross, [[before, before << 40]], [[after, after << 40]])
         for day in (WHOLE, NOON_MS // DAY_MS):
-            assert second.scopes[day].pairs == {(run.number, variant, variant): expected}
+            assert run.scopes[day].pairs == {("a", "b"): expected}
 
 
-def test_scopes_are_split_where_a_list_shows_other_variants_or_fewer_experiments() -> None:
+def test_sets_of_places_are_split_where_a_list_shows_other_variants_or_fewer_experiments() -> None:
     layout = UserTotalsLayout(TallyLayout(Scorer(["mrr@1"])), ())
     both, other = (("layout", "x"), ("ranker", "a")), (("layout", "x"), ("ranker", "b"))
     runs, _, (record,) = entered(layout, [[list_of(NOON_MS, both), list_of(NOON_MS + 1, RANKER), list_of(NOON_MS + 2, other)]])
     ranker, layouts = (runs.of_name[name][0] for name in ("ranker", "layout"))
-    lists = {scope: totals.lists for scopes, totals in record.entries.items() for scope in scopes.variants}
-    variants = {scope: variant for scopes in record.entries for scope, variant in scopes.variants.items()}
     day = NOON_MS // DAY_MS
-    assert lists == {(ranker.number, WHOLE): 0, (ranker.number, day): 0, (layouts.number, WHOLE): 2, (layouts.number, day): 2}
-    assert [variants[ranker.number, WHOLE], variants[layouts.number, WHOLE]] == [None, "x"]
-    assert (ranker.scopes[WHOLE].multi_exposed, ranker.scopes[WHOLE].arrivals.by_variant) == (1, {"a": 1})
-    assert layouts.scopes[WHOLE].moments["x"] == of_users(layout.measures, [[2, 2 << 40]])
+    lists = {place: totals.lists for places, totals in record.totals.items() for place in places.places}
+    scopes = [(ranker.number, "a", 2), (ranker.number, "b", 1), (layouts.number, "x", 2)]
+    assert lists == {(number, scope, variant): count for number, variant, count in scopes for scope in (WHOLE, day)}
+    assert ranker.scopes[WHOLE].hours.new_users() == {"a": 1}
+    assert ranker.scopes[WHOLE].moments.by_variant()["a"] == of_users(layout.measures, [[2, 2 << 40]])
+    assert layouts.scopes[WHOLE].moments.by_variant()["x"] == of_users(layout.measures, [[2, 2 << 40]])

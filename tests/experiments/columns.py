@@ -31,7 +31,7 @@ def totals(lists_max: int = 50) -> st.SearchStrategy[list[int]]:
 
 
 def covariates() -> st.SearchStrategy[list[int | None]]:
-    return st.lists(st.none() | st.integers(0, ONE), min_size=len(WITH_COVARIATES), max_size=len(WITH_COVARIATES))
+    return st.lists(st.none() | st.integers(0, 1 << 20), min_size=len(WITH_COVARIATES.of_lists), max_size=len(WITH_COVARIATES.of_lists))
 
 
 def of_user(measures: Measures, own: Sequence[int], extra: Sequence[int | None] | None = None) -> list[int]:

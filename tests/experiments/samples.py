@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from streammetrics.config.toml_text import settings_text
-from streammetrics.experiments import ExperimentReport, Joined, Policy, Stored, add_credits, build_report, choose_scales, of_users
+from streammetrics.experiments import (
+    Entry,
+    EntrySums,
+    ExperimentReport,
+    Hours,
+    Joined,
+    Policy,
+    Stored,
+    add_credits,
+    build_report,
+    choose_scales,
+    of_users,
+)
+from streammetrics.experiments.measures import LISTS, LISTS_AT, USERS_AT, Measures
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
 USERS = 2_000
@@ -34,13 +48,38 @@ def credits(users: int, mean: float) -> dict[tuple[str, str], list[int]]:
     return total
 
 
+ONE_DAY = Entry(24, 20_000)
+
+
+def in_one_hour(measures: Measures, moments: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """What is stored of users who all came on one day and have all their lists in one hour of it."""
+    hours, users, by_day = Hours(), EntrySums(), EntrySums(24)
+    for variant, sums in moments.items():
+        if not any(sums):
+            continue
+        totals = [0] * (measures.totals_width + (2 * len(measures.of_lists) if measures.covariates else 0))
+        totals[0] = sums[LISTS_AT]
+        for measure in measures.of_lists:
+            at = measures.places(measure)
+            totals[measure.top - LISTS], totals[measure.bottom - LISTS] = sums[at.y], sums[at.d]
+            if measures.covariates:
+                of = measures.covariate_places(measure)
+                for column, place in zip(measures.covariate_columns_of(measure), (of.h, of.x), strict=True):
+                    totals[column] = sums[place]
+        hours.row(480_000).add_totals(variant, ONE_DAY, totals)
+        hours.row(480_000).new_users[variant] = sums[USERS_AT]
+        hits = [sums[measures.places(measure).y] for measure in measures if measure.kind == "users"]
+        users.add(variant, ONE_DAY, [sums[USERS_AT], *hits])
+        by_day.add(variant, ONE_DAY, sums)
+    return {"moments": moments, "hours": hours, "run_hours": hours, "entry_users": users, "entry_moments": by_day}
+
+
 def stored(
     chances: Mapping[str, float],
     *,
     name: str = "ranker",
     scope: str = "start",
     users: int | Mapping[str, int] = USERS,
-    multi: int = 3,
     whole: bool = False,
 ) -> Stored:
     """The stored state of an experiment, with the hit chance of each arm. `whole`: with covariates and interleaved lists."""
@@ -49,12 +88,11 @@ def stored(
     return Stored(
         experiment=name,
         scope=scope,
-        moments=moments,
         first_exposures=counts,
         exposed=counts if whole else {},
-        multi_exposed_users=multi,
         joined=Joined(900, 100),
         credits=credits(USERS, -0.2) if whole else {},
+        **in_one_hour(WITH_COVARIATES if whole else MEASURES, moments),
     )
 
 

@@ -6,27 +6,27 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from streammetrics.config.toml_text import settings_text
-from streammetrics.experiments import add_credits
-from streammetrics.experiments.building import build_report
+from streammetrics.experiments import Hours, add_credits
+from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.estimates import difference, estimate
 from streammetrics.experiments.experiment_report import ExperimentReport
-from streammetrics.experiments.health import Joined
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.moments import add, of_users
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import choose_scales
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
 from streammetrics.metrics import Scorer
 from streammetrics.reports.published import encoded
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
+from tests.experiments.samples import ONE_DAY, in_one_hour
 
 
 def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
@@ -40,10 +40,11 @@ def arm(users: int, chance: float, seed: int, ndcg: float = 1.0) -> list[int]:
     )
 
 
-def stored(moments: Mapping[str, list[int]], **others: object) -> Stored:
+def stored(moments: Mapping[str, list[int]], measures: Measures | None = None, **others: object) -> Stored:
     exposures = {variant: sums[0] for variant, sums in moments.items()}
-    given: dict[str, object] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, "multi_exposed_users": 0, **others}
-    return Stored(moments=moments, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
+    layouts = {each.moments_width: each for each in (MEASURES, WITH_COVARIATES, measures or MEASURES)}
+    return Stored(**in_one_hour(layouts[len(next(iter(moments.values())))], moments), **given)
 
 
 def report_of(policy: Policy, kept: Stored) -> ExperimentReport:
@@ -63,10 +64,11 @@ def test_a_drop_is_reported_as_a_regression_with_its_numbers() -> None:
     own, against = (estimate(MEASURES, MEASURES.all[0], moments[name]) for name in ("treatment", "control"))
     assert own is not None
     assert against is not None
-    assert (ndcg.mean, ndcg.error, ndcg.lift) == (own.mean, math.sqrt(own.variance), own.mean / against.mean - 1)
-    assert (ndcg.tau, ndcg.minimum_difference) == (math.sqrt(own.variance + against.variance), 0.1 * against.mean)
+    assert (ndcg.mean, ndcg.error, ndcg.lift) == pytest.approx((own.mean, math.sqrt(own.variance), own.mean / against.mean - 1))
+    assert (ndcg.tau, ndcg.minimum_difference) == pytest.approx((math.sqrt(own.variance + against.variance), 0.1 * against.mean))
+    assert ndcg.tau is not None
     mixture = Mixture(ndcg.tau, ndcg.minimum_difference)
-    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == difference(own, against, mixture, 0.05)
+    assert (ndcg.difference, ndcg.difference_lower, ndcg.difference_upper) == pytest.approx(difference(own, against, mixture, 0.05))
     assert ndcg.p_value is not None
     assert ndcg.p_value < 1e-6
     assert ndcg.lift_lower is not None
@@ -228,9 +230,9 @@ def clicks(users: int, ranks: tuple[int, ...], seed: int) -> list[int]:
 
 def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained() -> None:
     moments = {"control": clicks(2_000, (1,), 1), "treatment": clicks(2_000, (2, 4, 6), 2)}
-    scales = choose_scales(CLICKED, Policy(), stored(moments), {})
+    scales = choose_scales(CLICKED, Policy(), stored(moments, CLICKED), {})
     for paging in ((), ("ndcg@10",)):
-        found = build_report(CLICKED, Policy(paging=paging), stored(moments), scales)
+        found = build_report(CLICKED, Policy(paging=paging), stored(moments, CLICKED), scales)
         assert (found.verdict.word, found.verdict.code) == ("mixed", -3)
         assert "lower ndcg@10 than control, but" in found.verdict.reason
         assert found.verdict.reason.endswith("; the measures contradict each other: choose which one counts")
@@ -239,14 +241,19 @@ def test_one_click_at_rank_1_against_three_lower_clicks_is_mixed_and_explained()
         assert ndcg.verdict.word == "mixed"
         assert -0.45 < (ndcg.lift or 0) < -0.25
         assert -1 not in [row.value for row in measure_rows(found) if row.series == "verdict"]
-    assert "more hits among the items shown in the first 10" in build_report(CLICKED, Policy(), stored(moments), scales).verdict.reason
-    alone = build_report(CLICKED, Policy(paging=("item_hit_rate@10",)), stored(moments), scales)
+    assert (
+        "more hits among the items shown in the first 10"
+        in build_report(CLICKED, Policy(), stored(moments, CLICKED), scales).verdict.reason
+    )
+    alone = build_report(CLICKED, Policy(paging=("item_hit_rate@10",)), stored(moments, CLICKED), scales)
     assert alone.verdict.word == "improved"
 
 
 def test_a_regressed_variant_beside_a_mixed_one_still_pages() -> None:
     moments = {"control": clicks(2_000, (1,), 1), "other": clicks(2_000, (2, 4, 6), 2), "worse": clicks(2_000, (9,), 3)}
-    found = build_report(CLICKED, Policy(paging=("ndcg@10",)), stored(moments), choose_scales(CLICKED, Policy(), stored(moments), {}))
+    found = build_report(
+        CLICKED, Policy(paging=("ndcg@10",)), stored(moments, CLICKED), choose_scales(CLICKED, Policy(), stored(moments, CLICKED), {})
+    )
     assert [each.verdict and each.verdict.word for each in found.variants] == [None, "mixed", "regressed"]
     assert (found.verdict.word, found.verdict.reason[:7]) == ("regressed", "worse: ")
 
@@ -355,9 +362,7 @@ def test_the_order_of_partitions_does_not_matter() -> None:
 
 
 def test_series_and_json_agree_with_the_report() -> None:
-    found = report_of(
-        Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, multi_exposed_users=3, joined=Joined(900, 100))
-    )
+    found = report_of(Policy(), stored({"control": arm(600, 0.5, 1), "treatment": arm(600, 0.45, 2)}, joined=Joined(900, 100)))
     rows = list(measure_rows(found))
     assert len({row[:-1] for row in rows}) == len(rows)
     by_name: dict[str, list[tuple[str, str, str]]] = {}
@@ -366,7 +371,6 @@ def test_series_and_json_agree_with_the_report() -> None:
         assert math.isfinite(row.value)
         by_name.setdefault(row.series, []).append((row.variant, row.metric, row.k))
     measured = [(each.metric, str(each.k)) for each in found.variants[0].measures]
-    assert by_name["multi_exposed_users"] == [("", "", "")]
     assert "srm_p_value" not in by_name
     assert by_name["users"] == [("control", "", ""), ("treatment", "", "")]
     assert by_name["mean"] == [(variant, *each) for variant in ("control", "treatment") for each in measured]
@@ -396,10 +400,9 @@ def test_variance_reduction_narrows_the_interval_and_is_reported() -> None:
     assert replace(measure, reduced=None) == without
     assert measure.reduced is not None
     assert measure.reduced.variance_reduction > 0.3
-    assert measure.reduced.users_with_earlier == 1_500
-    control = found.variants[0].measures[0].reduced
-    assert control is not None
-    assert measure.reduced.lift == measure.reduced.mean / control.mean - 1 != measure.lift
+    assert measure.reduced.users_with_earlier == 3_000
+    assert found.variants[0].measures[0].reduced is None
+    assert measure.reduced.lift != measure.lift
     assert None not in (measure.reduced.lift_upper, measure.reduced.lift_lower, measure.lift_upper, measure.lift_lower)
     assert measure.reduced.lift_upper - measure.reduced.lift_lower < 0.85 * (measure.lift_upper - measure.lift_lower)  # type: ignore[operator]
     rows = {
@@ -544,35 +547,27 @@ def test_teams_have_no_verdict_in_a_broken_experiment_or_with_few_users() -> Non
     few = report_of(Policy(control="A"), stored({"interleaved": arm(60, 0.4, 1)}, credits={("A", "B"): credit(60, 0.1)}))
     assert few.preferences[0].credit_lower is None
     assert few.verdict.reason == "each arm needs at least 100 users: B against A has 60"
-    broken = report_of(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, multi_exposed_users=50))
+    broken = report_of(Policy(), stored({"interleaved": arm(400, 0.4, 1)}, credits={("A", "B"): credit(400, 0.9)}, joined=Joined(10, 190)))
     assert broken.preferences[0].verdict.word == broken.verdict.word == "invalid"
 
 
-def test_an_arm_that_joined_late_is_not_compared_with_lists_of_other_times() -> None:
-    moments = {"control": arm(2_000, 0.5, 1), "late": arm(2_000, 0.4, 2), "worse": arm(2_000, 0.4, 3)}
-    scales = choose_scales(MEASURES, Policy(), stored(moments), {})
-    span = {"from_ms": 1_000, "to_ms": 11_000}
-    for since, word in ((1_000, "regressed"), (1_500, "regressed"), (1_501, "inconclusive"), (6_000, "inconclusive")):
-        kept = stored(moments, variants_since_ms={"control": -5, "late": since}, **span)
-        policy = Policy(settings_text=settings_text)
-        found = {each.variant: each for each in build_report(MEASURES, policy, kept, scales).variants}
-        late, worse = found["late"], found["worse"]
-        assert late.verdict is not None
-        assert worse.verdict is not None
-        assert (late.verdict.word, worse.verdict.word) == (word, "regressed")
-        assert (late.measures[0].lift_upper is None) == (word == "inconclusive")
-    assert late.verdict.reason == (
-        "late joined late, when 50 % of the time had passed, so control has lists of other times. To compare them from then on, set under"
-        " [experiments.named.ranker]: start = 1970-01-01T00:00:06Z, and count the log again"
-        " (`streammetrics replay --find-stages` does both)"
-    )
-    kept = stored(moments, variants_since_ms={"control": 6_000, "late": 6_100, "worse": 0}, **span)
-    words = {each.variant: each.verdict and each.verdict.word for each in build_report(MEASURES, Policy(), kept, scales).variants}
-    assert words == {"control": None, "late": "regressed", "worse": "inconclusive"}
-    switched_off = Policy(late_share_max=1.0)
-    assert all(
-        each.verdict is None or each.verdict.word == "regressed" for each in build_report(MEASURES, switched_off, kept, scales).variants
-    )
+def test_lists_of_the_same_hour_are_compared_if_an_arm_joins_late_and_hours_without_an_arm_are_named() -> None:
+    """The control's early hours have twice the hits. Compared with all of them, an equal treatment would look much worse."""
+    moments = {"control": arm(2_000, 0.6, 1), "late": arm(2_000, 0.4, 2)}
+    kept = stored(moments)
+    (row,) = kept.hours.rows.values()
+    late, control = (row.totals[name, ONE_DAY] for name in ("late", "control"))
+    early = [control[0] // 2, *(value - other // 2 for value, other in zip(control[1:], late[1:], strict=True))]
+    hours = Hours()
+    hours.row(479_999).add_totals("control", ONE_DAY, early)
+    hours.row(480_000).add_totals("control", ONE_DAY, [value - before for value, before in zip(control, early, strict=True)])
+    hours.row(480_000).add_totals("late", ONE_DAY, late)
+    found = report_of(Policy(paging=("ndcg@10",)), replace(kept, hours=hours, run_hours=hours))
+    treatment = found.variants[1]
+    assert treatment.measures[0].lift == pytest.approx(0.0, abs=0.02)
+    (note,) = [each for each in found.health.notes if "had no list" in each]
+    assert note.startswith("late had no list from 2024-10-03 23:00 UTC to 2024-10-04 00:00 UTC, while the other arm had ")
+    assert "under [experiments.named.ranker]: start = 2024-10-04T00:00:00Z" in note
 
 
 def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
@@ -612,7 +607,7 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
             rows[:, place] = {"sum": hits << 40, "hits": hits, "places": 2 * shown}[column.kind]
         moments[variant] = of_users(measures, rows)
     policy = Policy(paging=("ndcg@10", "item_hit_rate@10"))
-    found = build_report(measures, policy, stored(moments), choose_scales(measures, policy, stored(moments), {}))
+    found = build_report(measures, policy, stored(moments, measures), choose_scales(measures, policy, stored(moments, measures), {}))
     (treatment,) = [each for each in found.variants if each.role == "treatment"]
     rate = next(each for each in treatment.measures if each.metric == "item_hit_rate")
     assert rate.verdict is not None

@@ -1,95 +1,160 @@
-"""Variance reduction: against a computation user by user, and its effect."""
+"""Variance reduction: against a computation list by list, and its effect."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.cuped import reduce_variances
+from streammetrics.experiments.cell_estimates import Pair
+from streammetrics.experiments.cuped import Reduced, reduce_variance
+from streammetrics.experiments.hours import Entry, EntrySums, Hours
 from streammetrics.experiments.measures import COVARIATE_BITS, Measures
 from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.stored import Stored
 from streammetrics.metrics import Scorer
-from tests.experiments.columns import ONE
+from tests.oracle.cells import PairResult, RawList, came, compare
 
 MEASURES = Measures(Scorer(["mrr@10"]).columns, covariates=True)
 MRR = MEASURES.named("mrr@10")
-
-user = st.integers(1, 6).flatmap(lambda lists: st.tuples(st.just(lists), st.integers(0, lists * 16), st.none() | st.integers(0, 16)))
-arm = st.lists(user, min_size=2, max_size=8)
-Arm = list[tuple[int, int, int | None]]
+Earlier = Mapping[str, int | None]
+"""The mean of each user before, in sixteenths; None: no earlier lists."""
 
 
-def moments_of(users: Arm) -> list[int]:
-    covariates = [[None if earlier is None else earlier << (COVARIATE_BITS - 4)] for _, _, earlier in users]
-    return of_users(MEASURES, [[lists, total << (COVARIATE_BITS - 4)] for lists, total, _ in users], covariates)
+def stored_of(lists: Sequence[RawList], earlier: Earlier) -> Stored:
+    """What is kept of lists whose values y are in sixteenths."""
+    hours, by_day, first = Hours(), EntrySums(24), came(lists)
+    totals: dict[tuple[str, str], list[int]] = {}
+    for each in lists:
+        x = earlier[each.user]
+        h, product = (0, 0) if x is None else (1, x << (COVARIATE_BITS - 4))
+        row = [1, each.y << 36, h, product]
+        hours.row(each.hour).add_totals(each.variant, hours.entry_of(first[each.user], each.hour), row)
+        known = totals.get((each.user, each.variant), [0, 0])
+        totals[each.user, each.variant] = [known[0] + 1, known[1] + (each.y << 36)]
+    for (user, variant), own in totals.items():
+        x = earlier[user]
+        by_day.add(variant, Entry(1, first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
+    return Stored(
+        experiment="ranker",
+        scope="start",
+        moments=by_day.by_variant(),
+        first_exposures={},
+        hours=hours,
+        run_hours=hours,
+        entry_moments=by_day,
+    )
 
 
-@given(arm, arm)
-@example([(1, 8, 4), (2, 20, 12), (3, 9, None)], [(1, 2, 16), (4, 30, 8)])
-@example([(1, 8, None), (2, 20, None)], [(1, 2, None), (4, 30, None)])
-def test_adjusted_estimates_equal_a_computation_user_by_user(control: Arm, treatment: Arm) -> None:
-    found = reduce_variances(MEASURES, MRR, {"control": moments_of(control), "treatment": moments_of(treatment)})
-    all_users = [*control, *treatment]
-    known = [Fraction(x, 16) for _, _, x in all_users if x is not None]
-    centre = sum(known) / len(known) if known else Fraction(0)
-    spreads = {}
-    for name, users in (("control", control), ("treatment", treatment)):
-        count, lists = len(users), sum(n for n, _, _ in users)
-        mean = Fraction(sum(y for _, y, _ in users), 16 * lists)
-        z = [Fraction(0) if x is None else Fraction(x, 16) - centre for _, _, x in users]
-        average = sum(z) / count
-        influence = [(Fraction(y, 16) - mean * n) * count / lists for n, y, _ in users]
-        scale = count * (count - 1)
-        pieces = [
-            sum(each * each for each in influence) / scale,
-            sum(each * other for each, other in zip(influence, z, strict=True)) / scale,
-            sum((each - average) ** 2 for each in z) / scale,
-        ]
-        spreads[name] = (mean, average, *pieces)
-    spread = sum(each[4] for each in spreads.values())
-    slope = sum(each[3] for each in spreads.values()) / spread if spread else Fraction(0)
-    for name, (mean, average, variance, both, own) in spreads.items():
-        assert found[name].plain.mean == float(mean)
-        assert found[name].adjusted.mean == pytest.approx(float(mean - slope * average), rel=1e-9, abs=1e-12)
-        expected = float(variance - 2 * slope * both + slope * slope * own)
-        assert found[name].adjusted.variance == pytest.approx(expected, rel=1e-9, abs=1e-15 * (1 + float(variance)))
+def reduced(lists: Sequence[RawList], earlier: Earlier) -> Reduced | None:
+    pair = Pair(MEASURES, stored_of(lists, earlier), "new", "old")
+    plain = pair.combined(MRR)
+    return None if plain is None else reduce_variance(MEASURES, MRR, pair, plain)
+
+
+def adjusted_lists(lists: Sequence[RawList], earlier: Earlier, slope: Fraction, centre: Fraction) -> list[RawList]:
+    """Lists with the values y - theta (x - c)."""
+    found = []
+    for each in lists:
+        x = earlier[each.user]
+        z = Fraction(0) if x is None else Fraction(x, 16) - centre
+        found.append(each._replace(y=Fraction(each.y, 16) - slope * z))  # type: ignore[arg-type]
+    return found
+
+
+def mean_of(lists: Sequence[RawList], values: Mapping[str, Fraction]) -> tuple[Fraction, Fraction]:
+    """Return the means of both arms of a value of each user, over the cells of the lists."""
+    found = compare([each._replace(y=values[each.user]) for each in lists], "new", "old")  # type: ignore[arg-type]
+    assert found is not None
+    return found.treatment.mean, found.control.mean
+
+
+@st.composite
+def experiments(draw: st.DrawFn) -> tuple[list[RawList], dict[str, int | None]]:
+    random = draw(st.randoms(use_true_random=False))
+    lists, earlier = list[RawList](), dict[str, int | None]()
+    for number in range(draw(st.integers(4, 40))):
+        user, first = f"u{number}", 480_000 + random.randrange(60)
+        earlier[user] = random.choice((None, random.randint(0, 16)))
+        for _ in range(random.choice((1, 2, 5))):
+            lists.append(
+                RawList(
+                    user,
+                    first + random.choice((0, 3, 30)),
+                    random.choice(("new", "old")) if number % 7 == 0 else ("new", "old")[number % 2],
+                    random.randint(0, 16),
+                )
+            )
+    return lists, earlier
+
+
+@given(experiments())
+def test_adjusted_estimates_equal_a_computation_list_by_list(made: tuple[list[RawList], dict[str, int | None]]) -> None:
+    lists, earlier = made
+    found = reduced(lists, earlier)
+    if found is None:
+        return
+    x = [mean_of(lists, {user: Fraction(each or 0, 16) for user, each in earlier.items()})]
+    h = [mean_of(lists, {user: Fraction(each is not None) for user, each in earlier.items()})]
+    centre = sum(x[0]) / sum(h[0])
+    plain = compare([each._replace(y=Fraction(each.y, 16)) for each in lists], "new", "old")  # type: ignore[arg-type]
+    assert plain is not None
+    z = [one - centre * other for one, other in zip(x[0], h[0], strict=True)]
+    assert z[0] + z[1] == 0
+    if z[0] == 0:
+        return
+    slope = (plain.treatment.mean - Fraction(found.adjusted.treatment.mean)) / z[0]
+    wanted = compare(adjusted_lists(lists, earlier, slope, centre), "new", "old")
+    assert wanted is not None
+    assert_equal(found, wanted)
+
+
+def assert_equal(found: Reduced, wanted: PairResult) -> None:
+    for own, other in zip(found.adjusted[:2], wanted[:2], strict=True):
+        assert own.mean == pytest.approx(float(other.mean), rel=1e-9, abs=1e-9)
+        assert own.variance == pytest.approx(float(other.variance), rel=1e-5, abs=1e-9)
+    assert found.adjusted.covariance == 0.0
+
+
+def tasteful(seed: int, users: int = 2_000) -> tuple[list[RawList], dict[str, int | None]]:
+    """Users with tastes of their own, the same number in each arm."""
+    random = np.random.default_rng(seed)
+    lists, earlier = list[RawList](), dict[str, int | None]()
+    for number in range(users):
+        taste = random.uniform(0.1, 0.9)
+        earlier[f"u{number}"] = int(16 * random.binomial(8, taste) / 8)
+        for _ in range(random.integers(1, 9)):
+            lists.append(RawList(f"u{number}", 480_000, ("new", "old")[number % 2], 16 * int(random.random() < taste)))
+    return lists, earlier
 
 
 def test_a_good_covariate_removes_variance_and_keeps_the_mean() -> None:
-    random = np.random.default_rng(8)
-    taste = random.uniform(0.1, 0.9, 4_000)
-    lists = random.integers(1, 9, 4_000)
-    hits, earlier = random.binomial(lists, taste), random.binomial(8, taste)
-    arms = random.integers(0, 2, 4_000)
-    moments = {}
-    for name in (0, 1):
-        mine = arms == name
-        rows = [[int(n), int(y) * ONE] for n, y in zip(lists[mine], hits[mine], strict=True)]
-        moments[str(name)] = of_users(MEASURES, rows, [MEASURES.covariate_values([8, int(x) * ONE]) for x in earlier[mine]])
-    found = reduce_variances(MEASURES, MRR, moments)
-    for each in found.values():
-        assert 0.2 < each.share < 0.8
-        assert abs(each.adjusted.mean - 0.5) < 4 * math.sqrt(each.adjusted.variance)
-        assert each.users_with_earlier == each.plain.users
+    lists, earlier = tasteful(8)
+    found = reduced(lists, earlier)
+    assert found is not None
+    assert 0.2 < found.share < 0.8
+    assert found.users_with_earlier == 2_000
+    for own in found.adjusted[:2]:
+        assert abs(own.mean - 0.5) < 4 * math.sqrt(own.variance)
+
+
+def test_no_other_slope_has_a_smaller_variance() -> None:
+    lists, earlier = tasteful(9, users=60)
+    found = reduced(lists, earlier)
+    assert found is not None
+    least = found.adjusted.treatment.variance + found.adjusted.control.variance
+    for slope in np.linspace(-0.5, 1.5, 41):
+        other = compare(adjusted_lists(lists, earlier, Fraction(float(slope)), Fraction(1, 2)), "new", "old")
+        assert other is not None
+        assert float(other.treatment.variance + other.control.variance) >= least * (1 - 1e-6)
 
 
 def test_without_earlier_lists_nothing_is_adjusted() -> None:
-    moments = moments_of([(2, 5, None), (3, 40, None), (1, 0, None)])
-    found = reduce_variances(MEASURES, MRR, {"control": moments, "treatment": moments})
-    for each in found.values():
-        assert each.adjusted == each.plain
-        assert (each.share, each.users_with_earlier) == (0.0, 0)
-
-
-def test_variants_with_fewer_than_two_users_are_not_adjusted() -> None:
-    found = reduce_variances(
-        MEASURES, MRR, {"one": moments_of([(2, 5, 3)]), "none": moments_of([]), "two": moments_of([(1, 5, 3), (1, 9, 8)])}
-    )
-    assert sorted(found) == ["one", "two"]
-    assert found["one"].adjusted == found["one"].plain
-    assert found["one"].share == 0.0
+    lists, earlier = tasteful(10, users=40)
+    assert reduced(lists, dict.fromkeys(earlier, None)) is None
+    assert reduced(lists, dict.fromkeys(earlier, 8)) is None

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from streammetrics.experiments import Policy, Stage, Stored, build_report, choose_scales
+from streammetrics.experiments import CovarianceLayout, Policy, Stored, build_report, choose_scales, cross_of_users, of_users
+from streammetrics.experiments.cell_estimates import Combined, Pair
 from streammetrics.experiments.estimates import (
     Estimate,
     difference,
@@ -24,11 +25,9 @@ from streammetrics.experiments.experiment_report import ExperimentReport, Measur
 from streammetrics.experiments.measures import Measure
 from streammetrics.experiments.scales import MeasureScale, scale_of
 from streammetrics.experiments.sequence import p_value
-from streammetrics.experiments.strata import Cells, Combined
-from streammetrics.experiments.verdict import WHOLE_PART, MeasureComparison, evidence, judge, log_evidence_within
-from tests.experiments.columns import MEASURES, WITH_COVARIATES
-from tests.experiments.samples import arm, stored
-from tests.experiments.stage_samples import StageArm, Totals, stored_cells, totals_of
+from streammetrics.experiments.verdict import MeasureComparison, evidence, judge, log_evidence_within
+from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
+from tests.experiments.samples import arm, in_one_hour, stored
 from tests.support.tables import for_each
 
 NDCG = MEASURES.named("ndcg@10")
@@ -112,7 +111,7 @@ def is_between(log_e: float) -> bool:
 def reported(arms: Mapping[str, Sequence[int]], policy: Policy) -> MeasureReport:
     """The deciding measure of the treatment "a"."""
     first = {name: sums[0] for name, sums in arms.items()}
-    kept = Stored(experiment="x", scope="start", moments=arms, first_exposures=first, multi_exposed_users=0)
+    kept = Stored(experiment="x", scope="start", first_exposures=first, **in_one_hour(MEASURES, arms))
     found = build_report(MEASURES, policy, kept, FROZEN)
     return next(each for variant in found.variants if variant.variant == "a" for each in variant.measures if each.paging)
 
@@ -148,7 +147,7 @@ def test_the_reduced_interval_decides_only_if_the_policy_says_so() -> None:
 def test_the_share_of_users_with_a_hit_has_the_same_error_in_its_interval_and_verdict() -> None:
     users = MEASURES.named("user_hit_rate@5")
     moments = {"control": arm(1_400, 0.3, 1), "treatment": arm(1_400, 0.3, 2)}
-    kept = Stored(experiment="x", scope="start", moments=moments, first_exposures=dict.fromkeys(moments, 1_400), multi_exposed_users=0)
+    kept = Stored(experiment="x", scope="start", first_exposures=dict.fromkeys(moments, 1_400), **in_one_hour(MEASURES, moments))
     scales = choose_scales(MEASURES, Policy(), kept, {})
     report = build_report(MEASURES, Policy(), kept, scales)
     (own,) = [each for each in report.variants[1].measures if each.metric == "user_hit_rate"]
@@ -168,25 +167,30 @@ SHARES = {"control": 1.0, "treatment": 1.0}
 BY_LIST = Policy(unit="list", shares=SHARES, paging=("ndcg@10",), margin=0.0)
 
 
-def by_list(lift: float, seed: int, users: int = 400, stages: Sequence[str] = ("",)) -> Stored:
-    """Users who differ much, with lists in both arms of each stage."""
-    random, found = np.random.default_rng(seed), list[Mapping[StageArm, Totals]]()
+def by_list(lift: float, seed: int, users: int = 400) -> Stored:
+    """Users who differ much, with four lists in each arm."""
+    random, rows = np.random.default_rng(seed), dict[str, list[list[int]]]()
     for _ in range(users):
         taste = random.beta(0.6, 0.9)
-        chances = {"control": taste, "treatment": min(1.0, taste * (1 + lift))}
-        found.append({(key, name): totals_of(random, 4, chance) for key in stages for name, chance in chances.items()})
-    return stored_cells(found, unit="list")
+        for name, chance in (("control", taste), ("treatment", min(1.0, taste * (1 + lift)))):
+            hits = int(random.binomial(4, chance))
+            rows.setdefault(name, []).append([4, hits * ONE, hits * ONE, hits, 20, hits << 33])
+    moments = {name: of_users(MEASURES, of_arm) for name, of_arm in rows.items()}
+    pairs = {("control", "treatment"): cross_of_users(CovarianceLayout(MEASURES), rows["control"], rows["treatment"])}
+    first = dict.fromkeys(moments, users // 2)
+    return Stored(experiment="ranker", scope="start", first_exposures=first, pairs=pairs, **in_one_hour(MEASURES, moments))
 
 
 def test_an_experiment_by_list_is_judged_with_the_covariance_of_its_arms() -> None:
     kept = by_list(-0.15, 3)
-    cells = Cells(MEASURES, BY_LIST, kept)
-    found = cells.combined(NDCG, "treatment", "control")
+    found = Pair(MEASURES, kept, "treatment", "control").combined(NDCG)
     assert found is not None
     assert found.covariance > 0.5 * found.control.variance
     scales = choose_scales(MEASURES, BY_LIST, kept, {})
     scale = scale_of(NDCG, scales)
-    assert scale == MeasureScale(math.sqrt(variance_of(found.treatment, found.control, found.covariance) or 0), found.control.mean)
+    assert scale is not None
+    assert scale.tau == pytest.approx(math.sqrt(variance_of(found.treatment, found.control, found.covariance) or 0))
+    assert scale.control_mean == pytest.approx(found.control.mean)
     report = build_report(MEASURES, BY_LIST, kept, scales)
     own = measure_of(report)
     check_intervals(own, found, scale)
@@ -211,36 +215,3 @@ def check_intervals(own: MeasureReport, found: Combined, scale: MeasureScale) ->
     assert own.p_value == p_value(z, variance, mixture)
     assert own.judged is not None
     assert own.judged.covariance == found.covariance
-
-
-STAGES = (Stage(name="one", shares=SHARES), Stage(name="two", shares=SHARES, start_ms=500_000))
-
-
-def test_a_stage_is_judged_alone_with_its_own_covariance_and_its_part_of_the_error() -> None:
-    """Both stages come from the same users. Only the second one has the drop."""
-    policy = replace(BY_LIST, shares=None, stages=STAGES)
-    first, second = by_list(0.3, 4, stages=("",)), by_list(-0.35, 5, stages=("500000",))
-    kept = replace(
-        first,
-        moments={name: [a + b for a, b in zip(first.moments[name], second.moments[name], strict=True)] for name in first.moments},
-        stages=(*first.stages, *second.stages),
-        pairs={**first.pairs, **second.pairs},
-    )
-    scales = choose_scales(MEASURES, policy, kept, {})
-    report = build_report(MEASURES, policy, kept, scales)
-    assert report.verdict.reason.startswith("treatment: in stage two: ")
-    cells, scale = Cells(MEASURES, policy, kept), scale_of(NDCG, scales)
-    alone = cells.combined(NDCG, "treatment", "control", cells.stages[1])
-    assert alone is not None
-    assert scale is not None
-    assert alone.covariance > 0
-    expected = lift_interval(alone.treatment, alone.control, scale.mixture(0.1), 0.05 * (1 - WHOLE_PART) / 2, alone.covariance)
-    assert expected is not None
-    assert measure_of(report).judged_lift_upper == expected.upper
-    whole = cells.combined(NDCG, "treatment", "control")
-    assert whole is not None
-    judged = [MeasureComparison(NDCG, each.treatment, each.control, scale, None, each.covariance) for each in (whole, alone)]
-    plain = replace(policy, stages=())
-    drops = [evidence(plain, each).drop for each in judged]
-    total = math.log(WHOLE_PART * math.exp(drops[0]) + (1 - WHOLE_PART) / 2 * math.exp(drops[1]))
-    assert evidence(policy, judged[0]._replace(stages={"two": judged[1]})).drop == pytest.approx(total)

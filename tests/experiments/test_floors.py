@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streammetrics.experiments import Policy, Stored
+from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.floors import (
     EventUsers,
     effective_users,
@@ -19,9 +20,9 @@ from streammetrics.experiments.floors import (
 )
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import of_users
-from streammetrics.experiments.strata import Cells
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES, Column, Metric
 from tests.experiments.columns import MEASURES, ONE, totals
+from tests.experiments.samples import in_one_hour
 
 arms = st.lists(totals().filter(lambda each: each[0] > 0), min_size=1, max_size=12)
 
@@ -127,7 +128,7 @@ def test_expected_events_are_pooled_over_both_arms() -> None:
 )
 def test_a_measure_needs_events_on_both_sides(name: str, above: int, reason: str | None) -> None:
     arms, measure = {"treatment": pooled(100, above // 10), "control": pooled(900, above - above // 10)}, MEASURES.named(name)
-    kept = Stored(experiment="x", scope="start", moments=arms, first_exposures={}, multi_exposed_users=0)
-    found = Cells(MEASURES, Policy(), kept).combined(measure, *arms)
+    kept = Stored(experiment="x", scope="start", first_exposures={}, **in_one_hour(MEASURES, arms))
+    found = Pair(MEASURES, kept, *arms).combined(measure)
     assert found is not None
     assert found.unmet_floor(Policy(), measure, *arms) == reason

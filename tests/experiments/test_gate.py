@@ -5,24 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streammetrics.experiments.building import build_report
+from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.estimates import Estimate
 from streammetrics.experiments.experiment_report import ExperimentReport
 from streammetrics.experiments.gate import GATE_CODES, DecidingMeasure, GateDecision, gate_of, whole_gate, within_gate_margin
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import MeasureScale, choose_scales
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.scales import MeasureScale
+from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.experiments.verdict import VERDICT_CODES, MeasureComparison, Verdict, judge
 from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from tests.experiments.columns import MEASURES
-from tests.experiments.samples import arm, at_most, credits
+from tests.experiments.samples import arm, at_most, credits, in_one_hour
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
 SCALE = MeasureScale(0.04, 0.4)
@@ -129,8 +130,8 @@ def report_of(policy: Policy, chances: Mapping[str, tuple[int, float]], **others
     """The report of arms, each with its users and its chance of a hit."""
     moments = {name: arm(users, chance, seed) for seed, (name, (users, chance)) in enumerate(chances.items())}
     exposures = {name: users for name, (users, _) in chances.items()}
-    kept = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, "multi_exposed_users": 0, **others}
-    stored = Stored(moments=moments, **kept)  # type: ignore[arg-type]
+    kept: dict[str, Any] = {"experiment": "ranker", "scope": "start", "first_exposures": exposures, **others}
+    stored = Stored(**in_one_hour(MEASURES, moments), **kept)
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
@@ -163,10 +164,10 @@ def test_a_configured_treatment_without_users_waits() -> None:
 
 
 def test_a_broken_experiment_waits_and_says_why() -> None:
-    found = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, multi_exposed_users=2_000)
+    found = report_of(ONE, {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}, joined=Joined(10, 190))
     assert gates(found) == {"": "wait", "treatment": "wait"}
     assert found.gate is not None
-    assert "saw more than one variant" in found.gate.reason
+    assert "of all feedback matches no list" in found.gate.reason
 
 
 def test_an_experiment_without_a_control_waits() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import Policy, build_report, choose_scales
-from streammetrics.experiments.list_signs import ArmLists, LikeLists, ListSigns, Reactions, list_signs
+from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists, ListSigns, Reactions, list_signs
 from streammetrics.experiments.measures import Measures
-from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.moments import add, of_users
 from streammetrics.metrics import Scorer
 from tests.experiments.columns import MEASURES as COLUMNS
 from tests.experiments.samples import stored
-from tests.experiments.stage_samples import STAGES, StageArm, Totals, ramp, stored_cells
 from tests.support.tables import for_each
 
 MEASURES = Measures(Scorer(["ndcg@10", "item_hit_rate@3", "item_hit_rate@10"]).columns)
@@ -37,8 +36,12 @@ def arm(seed: int, *, users: int = 1_000, items: int = 10, crawler: float = 0.0,
     return of_users(MEASURES, rows)
 
 
+def of_one_day(name: str, moments: Sequence[int], reactions: Reactions = NO_REACTIONS) -> ArmLists:
+    return ArmLists(name, {0: moments}, moments, reactions)
+
+
 def signs(treatment: Sequence[int], control: Sequence[int]) -> ListSigns:
-    return list_signs(MEASURES, LikeLists(ArmLists("new", treatment), ArmLists("old", control)))
+    return list_signs(MEASURES, LikeLists(of_one_day("new", treatment), of_one_day("old", control)))
 
 
 def test_fewer_items_are_told_with_what_they_do() -> None:
@@ -81,7 +84,7 @@ def test_a_difference_of_a_hundredth_of_the_items_is_not_told_however_certain() 
 def test_measures_without_items_have_no_sign_of_them() -> None:
     measures = Measures(Scorer(["mrr@10"]).columns)
     moments = of_users(measures, [[2, 0]] * 200)
-    assert list_signs(measures, LikeLists(ArmLists("new", moments), ArmLists("old", moments))) == ListSigns()
+    assert list_signs(measures, LikeLists(of_one_day("new", moments), of_one_day("old", moments))) == ListSigns()
 
 
 def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: float = 0.0, by_user: bool = False) -> ArmLists:
@@ -93,7 +96,7 @@ def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: flo
     is_late = (random.random(users) < late)[user] if by_user else random.random(user.size) < late
     rows = np.zeros((users, 1 + len(MEASURES.columns)), np.int64)
     rows[:, 0] = lists
-    return ArmLists(name, of_users(MEASURES, rows), Reactions(int(counts.sum()), int((counts**2).sum()), int((counts * is_late).sum())))
+    return of_one_day(name, of_users(MEASURES, rows), Reactions(int(counts.sum()), int((counts**2).sum()), int((counts * is_late).sum())))
 
 
 def late_signs(treatment: ArmLists, control: ArmLists) -> list[str]:
@@ -105,12 +108,12 @@ def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None
     rows[:, 0] = 1
     moments = of_users(MEASURES, rows)
     later, other = Reactions(1_000, 1_000, 140), Reactions(1_000, 1_000, 30)
-    (note,) = list_signs(MEASURES, LikeLists(ArmLists("new", moments, later), ArmLists("old", moments, other))).notes
+    (note,) = list_signs(MEASURES, LikeLists(of_one_day("new", moments, later), of_one_day("old", moments, other))).notes
     assert note == (
         "new has 14 % of its reactions in the last tenth of join.attribution_ms and old 3 %: reactions come later there, so some may come "
         "too late to count. Compare the senders of both arms, or raise join.attribution_ms"
     )
-    (note,) = list_signs(MEASURES, LikeLists(ArmLists("new", moments, other), ArmLists("old", moments, later))).notes
+    (note,) = list_signs(MEASURES, LikeLists(of_one_day("new", moments, other), of_one_day("old", moments, later))).notes
     assert note.startswith("old has 14 % of its reactions in the last tenth of join.attribution_ms and new 3 %: ")
 
 
@@ -139,7 +142,7 @@ def test_reactions_of_alike_arms_are_hardly_ever_told(case: tuple[int, bool, flo
 def test_differences_that_are_small_or_uncertain_are_not_told(treatment: tuple[int, int, int], control: tuple[int, int, int]) -> None:
     rows = np.zeros((2_000, 1 + len(MEASURES.columns)), np.int64)
     rows[:, 0] = 1
-    arms = [ArmLists(name, of_users(MEASURES, rows), Reactions(*each)) for name, each in (("new", treatment), ("old", control))]
+    arms = [of_one_day(name, of_users(MEASURES, rows), Reactions(*each)) for name, each in (("new", treatment), ("old", control))]
     assert late_signs(*arms) == []
 
 
@@ -154,31 +157,22 @@ def test_a_report_says_that_reactions_come_later_in_one_arm() -> None:
     assert "attribution_ms" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept, {})).health.notes)
 
 
-PLACES = 1 + next(at for at, column in enumerate(COLUMNS.columns) if column.kind == "places")
-
-
-def stage_notes(policy: Policy, users: Sequence[Mapping[StageArm, Totals]]) -> str:
-    kept = stored_cells(users, unit=policy.unit)
-    return " | ".join(build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept, {})).health.notes)
-
-
-def with_items(user: Mapping[StageArm, Totals], items: int) -> dict[StageArm, Totals]:
-    """The same user; each list of the treatment shows so many items."""
-    return {
-        (key, arm): [items * own[0] if arm == "treatment" and at == PLACES else each for at, each in enumerate(own)]
-        for (key, arm), own in user.items()
-    }
-
-
-def test_signs_in_stages_are_those_of_the_stage_with_the_most_users() -> None:
-    users = ramp({"": 0.05, "500000": 0.5}, {"": 0.6, "500000": 0.6})
-    assert stage_notes(STAGES, users) == ""
-    notes = stage_notes(STAGES, [with_items(user, 3) for user in users])
-    assert notes.startswith("in stage half treatment shows 3 items per list and control 5: ")
+def test_users_of_one_day_are_compared_with_users_of_the_same_day() -> None:
+    """Users who came earlier have three times the lists. The treatment has mostly later ones, as after a step of a rollout."""
+    rows = np.zeros((4_000, 1 + len(MEASURES.columns)), np.int64)
+    rows[:, 0] = np.random.default_rng(4).geometric(0.5, 4_000)
+    late, many = rows, rows * 3
+    days = {"new": {0: many[:200], 1: late[:3_000]}, "old": {0: many[200:4_000], 1: late[3_000:]}}
+    arms = []
+    for name, of_day in days.items():
+        moments = {day: of_users(MEASURES, users) for day, users in of_day.items()}
+        arms.append(ArmLists(name, moments, add(moments[0], moments[1])))
+    assert list_signs(MEASURES, LikeLists(*arms)).notes == ()
+    (note,) = list_signs(MEASURES, LikeLists(*(of_one_day(each.name, each.moments) for each in arms))).notes
+    assert "lists per user" in note
 
 
 def test_lists_per_user_are_no_sign_where_each_list_is_assigned() -> None:
-    lists = [[1, 9], [2, 8], [3, 17], [1, 19]] * 500
-    users = [{("", arm): [count, 0, 0, 0, 5 * count, 0] for arm, count in zip(("treatment", "control"), own, strict=True)} for own in lists]
-    assert "lists per user" not in stage_notes(Policy(unit="list"), users)
-    assert "treatment shows 3 items per list" in stage_notes(Policy(unit="list"), [with_items(user, 3) for user in users])
+    treatment, control = arm(1, crawler=0.06), arm(2)
+    lists = LikeLists(of_one_day("new", treatment), of_one_day("old", control), by_user=False)
+    assert list_signs(MEASURES, lists).notes == ()

@@ -11,6 +11,7 @@ from streammetrics.exporters.prometheus.experiment_rows import measure_rows
 from streammetrics.metrics import Scorer
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.names import Metric
+from tests.experiments.samples import in_one_hour
 
 MEASURES = Measures([*Scorer(["hit_rate@10", "dcg@10"]).columns, *EngagementLayout([Metric("zero_result_rate")]).columns])
 ONE = 1 << 40
@@ -20,7 +21,7 @@ def report(control: Sequence[Sequence[int]], treatment: Sequence[Sequence[int]],
     moments = {"control": of_users(MEASURES, control), "treatment": of_users(MEASURES, treatment)}
     policy = Policy(**{"paging": ("hit_rate@10",), **rules})  # type: ignore[arg-type]
     first = {name: sums[0] for name, sums in moments.items()}
-    stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures=first, multi_exposed_users=0)
+    stored = Stored(experiment="ranker", scope="start", first_exposures=first, **in_one_hour(MEASURES, moments))
     return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streammetrics.experiments.arrivals import Arrivals
+from streammetrics.experiments.hours import Hours
 from streammetrics.experiments.same_people import BLOCKS_MIN, same_people
 from streammetrics.experiments.stored import Stored
 
 
 def stored(moments: dict[str, list[int]], arrivals: dict[str, np.ndarray]) -> Stored:
-    by_hour = {name: {hour: int(count) for hour, count in enumerate(counts) if count} for name, counts in arrivals.items()}
+    hours = Hours()
+    for name, counts in arrivals.items():
+        for hour, count in enumerate(counts):
+            if count:
+                hours.row(hour).new_users[name] = int(count)
     users = {name: sums[0] for name, sums in moments.items()}
-    return Stored(
-        experiment="x", scope="start", moments=moments, first_exposures=users, multi_exposed_users=0, arrivals=Arrivals.of(by_hour)
-    )
+    return Stored(experiment="x", scope="start", moments=moments, first_exposures=users, hours=hours)
 
 
 def sums(arrivals: np.ndarray) -> list[int]:

@@ -1,104 +1,139 @@
-"""An arm that has stopped, by its lists: when it is reported, and what a report says."""
+"""Hours in which an arm had no list: when they are certain, and what a report makes of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from streammetrics.experiments import Entry, EntrySums, ExperimentReport, Hours, Policy, Stored, build_report, choose_scales, of_users
+from streammetrics.experiments.cell_estimates import Pair
+from streammetrics.experiments.estimates import Estimate
+from streammetrics.experiments.scales import MeasureScale
+from streammetrics.experiments.silent_arms import SilentHours, silent_hours
+from streammetrics.experiments.verdict import MeasureComparison, evidence
+from tests.experiments.columns import MEASURES, ONE
 
-from streammetrics.config.toml_text import settings_text
-from streammetrics.experiments import ExperimentReport, Policy, Stored, build_report, choose_scales, of_users
-from streammetrics.experiments.arrivals import HOUR_MS
-from streammetrics.experiments.silent_arms import silent_arm
-from tests.experiments.columns import MEASURES
-from tests.experiments.samples import stored
-
-HOUR = 492_336
-"""2026-03-02 00:00 UTC."""
+FIRST = 480_000
+NDCG = MEASURES.named("ndcg@10")
 
 
-def kept(
-    lists_since: int, *, lists: int = 2_000, treated: int = 2_000, per_user: int = 1, silent_hours: int = 3, window_hours: int | None = None
-) -> Stored:
-    """The control had so many lists in the hours since the treatment's last one, and `lists` before, as users with `per_user` lists."""
-    counts = {"control": lists + lists_since, "treatment": treated}
-    moments = {
-        name: of_users(MEASURES, [[per_user, per_user << 39, per_user << 39, per_user, 5 * per_user, per_user << 30]] * (count // per_user))
-        for name, count in counts.items()
-    }
-    found = stored(dict.fromkeys(counts, 0.5), users=100)
-    end = HOUR + 1 + silent_hours
-    return replace(
-        found,
-        moments=moments,
-        to_ms=end * HOUR_MS,
-        last_ms={"control": end * HOUR_MS - 1, "treatment": HOUR * HOUR_MS + 1_200_000},
-        recent_lists={"control": {HOUR: 500, end - 1: lists_since}, "treatment": {HOUR: 500}},
-        window_ms=None if window_hours is None else window_hours * HOUR_MS,
+def kept(control: list[int], treatment: list[int], per_user: int = 1, chances: tuple[float, float] = (0.5, 0.5)) -> Stored:
+    """Lists by hour. Each user has so many lists, all in the hour in which they come, and a chance of a hit in each."""
+    hours, by_day, users = Hours(), EntrySums(24), EntrySums()
+    for variant, counts, chance in (("control", control, chances[0]), ("treatment", treatment, chances[1])):
+        for at, lists in enumerate(counts):
+            hits = round(lists * chance)
+            own = [per_user if number * per_user < hits else 0 for number in range(lists // per_user)]
+            rows = [[per_user, each * ONE, each * ONE, each, 5 * per_user, each << 33] for each in own]
+            entry = Entry(1, FIRST + at)
+            if rows:
+                hours.row(FIRST + at).add_totals(variant, entry, [sum(column) for column in zip(*rows, strict=True)])
+                by_day.add(variant, entry, of_users(MEASURES, rows))
+                users.add(variant, entry, [len(rows), sum(each > 0 for each in own)])
+    return Stored(
+        experiment="ranker",
+        scope="start",
+        moments=by_day.by_variant(),
+        first_exposures={variant: sums[0] for variant, sums in users.by_variant().items()},
+        hours=hours,
+        run_hours=hours,
+        entry_moments=by_day,
+        entry_users=users,
     )
+
+
+def silent(stored: Stored) -> list[tuple[str, int, int, int]]:
+    found = silent_hours(MEASURES, stored, "treatment", "control")
+    return [(each.arm, each.span.first - FIRST, each.span.end - FIRST, each.others_lists) for each in found]
 
 
 def test_an_arm_is_silent_once_twenty_lists_were_expected() -> None:
-    assert silent_arm(MEASURES, kept(19), "control", "treatment") is None
-    found = silent_arm(MEASURES, kept(20), "control", "treatment")
-    assert found == ("treatment", "control", HOUR * HOUR_MS + 1_200_000, 20, 20.0)
+    for lists, spans in ((19, []), (20, [("treatment", 1, 2, 20)])):
+        assert silent(kept([100, lists, 100], [100, 0, 100])) == spans
 
 
-def test_a_small_arm_needs_more_lists_of_the_other() -> None:
-    assert silent_arm(MEASURES, kept(380, treated=100), "control", "treatment") is None
-    found = silent_arm(MEASURES, kept(400, treated=100), "control", "treatment")
-    assert found is not None
-    assert (found.others_lists, found.expected) == (400, 20.0)
+def test_a_small_arm_needs_more_lists_of_the_other_and_lists_of_one_user_are_one_visit() -> None:
+    assert silent(kept([1_000, 199, 1_000], [100, 0, 100])) == []
+    assert silent(kept([1_000, 200, 1_000], [100, 0, 100])) == [("treatment", 1, 2, 200)]
+    assert silent(kept([100, 99, 100], [100, 0, 100], per_user=5)) == []
+    assert silent(kept([100, 100, 100], [100, 0, 100], per_user=5)) == [("treatment", 1, 2, 100)]
 
 
-def test_lists_of_one_user_count_as_one_visit() -> None:
-    assert silent_arm(MEASURES, kept(99, per_user=5), "control", "treatment") is None
-    assert silent_arm(MEASURES, kept(100, per_user=5), "control", "treatment") is not None
+def test_hours_follow_each_other_and_may_be_the_first_or_the_last() -> None:
+    assert silent(kept([10, 10, 100, 10, 10], [0, 0, 100, 0, 0])) == [("treatment", 0, 2, 20), ("treatment", 3, 5, 20)]
+    assert silent(kept([0, 100, 0], [30, 100, 30])) == [("control", 0, 1, 30), ("control", 2, 3, 30)]
+    assert silent(kept([100, 0, 100, 0], [0, 100, 0, 100])) == []  # no hour has both, so nothing tells their shares
 
 
-def test_beyond_the_longest_window_five_lists_suffice() -> None:
-    assert silent_arm(MEASURES, kept(5, window_hours=4), "control", "treatment") is None
-    assert silent_arm(MEASURES, kept(5, window_hours=3), "control", "treatment") is not None
-    assert silent_arm(MEASURES, kept(4, window_hours=3), "control", "treatment") is None
+def report_of(stored: Stored, policy: Policy) -> ExperimentReport:
+    return build_report(MEASURES, policy, stored, choose_scales(MEASURES, policy, stored, {}))
 
 
-def test_the_control_may_be_the_silent_one() -> None:
-    other = kept(20)
-    swapped = replace(
-        other,
-        moments={"control": other.moments["treatment"], "treatment": other.moments["control"]},
-        last_ms={"control": other.last_ms["treatment"], "treatment": other.last_ms["control"]},
-        recent_lists={"control": other.recent_lists["treatment"], "treatment": other.recent_lists["control"]},
+def test_lists_of_silent_hours_are_not_compared_and_users_with_a_hit_are_not_at_all() -> None:
+    """In the silent hours the control has no hit at all."""
+    whole = kept([400, 400, 400], [400, 400, 400])
+    (first, second, third) = (whole.hours.rows[FIRST + at] for at in range(3))
+    hours = Hours()
+    hours.rows = {FIRST: first, FIRST + 2: third}
+    row = hours.row(FIRST + 1)
+    row.totals = {key: [totals[0], 0, 0, 0, *totals[4:]] for key, totals in second.totals.items() if key[0] == "control"}
+    stored = replace(whole, hours=hours, run_hours=hours)
+    assert silent(stored) == [("treatment", 1, 2, 400)]
+    found = report_of(stored, Policy(paging=("ndcg@10",)))
+    treatment = found.variants[1]
+    assert treatment.measures[0].lift == 0.0
+    (users,) = [each for each in treatment.measures if each.metric == "user_hit_rate"]
+    assert users.lift_upper is None
+    assert users.verdict is not None
+    assert users.verdict.reason == (
+        "an arm had no list for hours, so its users had less time for a hit: user_hit_rate@5 cannot be compared"
     )
-    found = silent_arm(MEASURES, swapped, "control", "treatment")
-    assert found is not None
-    assert (found.arm, found.other) == ("control", "treatment")
 
 
-def test_arms_that_stopped_together_are_not_silent() -> None:
-    together = kept(0)
-    assert silent_arm(MEASURES, together, "control", "treatment") is None
-    assert silent_arm(MEASURES, replace(together, last_ms={}), "control", "treatment") is None
+def test_a_verdict_needs_both_estimates_once_an_arm_was_silent() -> None:
+    """Users of the first hour have many hits. The treatment's of them look new, because it was silent then."""
+    stored = kept([0, 300, 300], [300, 300, 300])
+    hours = Hours()
+    came, later = Entry(1, FIRST), Entry(1, FIRST + 1)
+    hours.row(FIRST).add_totals("control", came, [400, 300 * ONE, 300 * ONE, 300, 2_000, 0])
+    for at in (1, 2):
+        row = hours.row(FIRST + at)
+        row.add_totals("control", came, [200, 150 * ONE, 150 * ONE, 150, 1_000, 0])
+        row.add_totals("control", later, [200, 50 * ONE, 50 * ONE, 50, 1_000, 0])
+        row.add_totals("treatment", later, [400, 200 * ONE, 200 * ONE, 200, 2_000, 0])
+    stored = replace(stored, hours=hours, run_hours=hours)
+    assert [each.arm for each in silent_hours(MEASURES, stored, "treatment", "control")] == ["treatment"]
+    left_out = [each.span for each in silent_hours(MEASURES, stored, "treatment", "control")]
+    by_entry, by_hour = (
+        Pair(MEASURES, stored, "treatment", "control", by_entry=each, left_out=left_out).combined(NDCG) for each in (True, False)
+    )
+    assert by_entry is not None
+    assert by_hour is not None
+    assert by_entry.treatment.mean - by_entry.control.mean > 0.2
+    assert abs(by_hour.treatment.mean - by_hour.control.mean) < 1e-12
+    found = report_of(stored, Policy(paging=("ndcg@10",), min_users=10, effective_users_min=0, hit_users_min=0))
+    assert found.verdict.word == "inconclusive"
+    measure = found.variants[1].measures[0]
+    assert measure.difference_lower is not None
+    assert measure.difference_upper is not None
+    assert measure.difference_lower < 0 < measure.difference_upper
 
 
-def report(found: Stored) -> ExperimentReport:
-    policy = Policy(paging=("ndcg@10",), settings_text=settings_text)
-    return build_report(MEASURES, policy, found, choose_scales(MEASURES, policy, found, {}))
+def test_the_evidence_of_two_estimates_is_the_smaller_one() -> None:
+    sure, unsure = (
+        MeasureComparison(NDCG, Estimate(0.4 * (1 + lift), 1.6e-5, 5_000), Estimate(0.4, 1.6e-5, 5_000), MeasureScale(0.04, 0.4))
+        for lift in (-0.2, -0.01)
+    )
+    both: MeasureComparison = sure._replace(by_hour=unsure)
+    policy = Policy()
+    assert evidence(policy, both) == tuple(map(min, evidence(policy, sure), evidence(policy, unsure)))
 
 
-@pytest.mark.parametrize("since", [0, 150])
-def test_a_silent_arm_has_no_verdict_and_its_gate_waits(since: int) -> None:
-    arms = stored({"control": 0.5, "treatment": 0.6})
-    silent = replace(arms, **{name: getattr(kept(since), name) for name in ("to_ms", "last_ms", "recent_lists")})
-    own = report(silent).variants[1]
-    assert own.verdict is not None
-    assert own.gate is not None
-    assert (own.verdict.word, own.gate.word) == (("improved", "pass") if since == 0 else ("inconclusive", "wait"))
-    if since:
-        assert own.gate.reason == own.verdict.reason
-        assert own.verdict.reason == (
-            "treatment has had no list since 2026-03-02 00:20 UTC, while control has had 150 (about 152 were expected): it has ended or is"
-            " not logged, so control and treatment are not compared. To compare them up to then, set under [experiments.named.ranker]:"
-            " end = 2026-03-02T01:00:00Z, and count the log again (`streammetrics replay --find-stages` does both)"
-        )
-        assert own.measures[0].lift_lower is own.measures[0].lift is None
+def test_the_note_names_the_hours_and_the_start_that_leaves_them_out() -> None:
+    found = report_of(kept([300, 300, 300], [300, 0, 300]), Policy(paging=("ndcg@10",)))
+    (note,) = [each for each in found.health.notes if "had no list" in each]
+    assert note == (
+        "treatment had no list from 2024-10-04 01:00 UTC to 2024-10-04 02:00 UTC, while the other arm had 300 lists: these hours are not"
+        " compared, and a verdict on treatment against control needs the lists of the same hours to agree, whenever their users came. To"
+        " compare all lists after it, set start of ranker"
+    )
+    assert isinstance(silent_hours(MEASURES, kept([300, 300, 300], [300, 0, 300]), "treatment", "control")[0], SilentHours)

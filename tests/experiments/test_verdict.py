@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import Stored
 from streammetrics.experiments.estimates import Estimate, lift_interval
-from streammetrics.experiments.health import NO_FEEDBACK, Health, Joined
+from streammetrics.experiments.health import Health, health_of
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
-from streammetrics.experiments.stage_health import health_of
-from streammetrics.experiments.strata import Cells
+from streammetrics.experiments.stored import NO_FEEDBACK, Joined
 from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
 from streammetrics.experiments.words import percent
-from tests.experiments.columns import MEASURES
 from tests.support.tables import for_each
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
@@ -35,9 +33,8 @@ EQUAL = Policy(shares={"control": 1, "treatment": 1})
 POLICY = Policy(margin=0.02)
 
 
-def health(policy: Policy, experiment: str, users: Mapping[str, int], multi: int, joined: Joined = NO_FEEDBACK) -> Health:
-    kept = Stored(experiment=experiment, scope="start", moments={}, first_exposures=users, multi_exposed_users=multi, joined=joined)
-    return health_of(Cells(MEASURES, policy, kept), {})
+def health(policy: Policy, experiment: str, users: Mapping[str, int], joined: Joined = NO_FEEDBACK) -> Health:
+    return health_of(policy, Stored(experiment=experiment, scope="start", moments={}, first_exposures=users, joined=joined))
 
 
 def compared(lift: float, error: float = 0.002, measure: Measure = NDCG, scale: MeasureScale = SCALE) -> MeasureComparison:
@@ -180,16 +177,13 @@ def test_a_variant_is_improved_only_if_all_deciding_measures_are_at_least_safe()
     assert word("mixed", "mixed") == word("regressed", "mixed", "mixed") == "mixed"
 
 
-def test_a_broken_split_multi_exposure_and_a_broken_join_are_reported() -> None:
+def test_a_broken_split_and_a_broken_join_are_reported() -> None:
     split = {"control": 5_000, "treatment": 5_000}
-    assert health(EQUAL, "ranker", split, 100, Joined(75, 25)).troubles == ()
-    assert health(EQUAL, "ranker", split, 101, Joined(75, 25)).troubles == (
-        "1 % of the users saw more than one variant; the limit is 1 %. If each list is assigned on its own, set unit of ranker",
-    )
-    assert health(EQUAL, "ranker", split, 0, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
-    assert health(EQUAL, "ranker", {"control": 4_500, "treatment": 5_500}, 0).troubles[0].startswith("users are not split as configured")
-    broken = health(EQUAL, "ranker", {"control": 800}, 700, Joined(100, 900))
-    assert len(broken.troubles) == 3
+    assert health(EQUAL, "ranker", split, Joined(75, 25)).troubles == ()
+    assert health(EQUAL, "ranker", split, Joined(60, 40)).troubles == ("40 % of all feedback matches no list; the limit is 25 %",)
+    assert health(EQUAL, "ranker", {"control": 4_500, "treatment": 5_500}).troubles[0].startswith("users are not split as configured")
+    broken = health(EQUAL, "ranker", {"control": 800}, Joined(100, 900))
+    assert len(broken.troubles) == 2
     assert "control 800, treatment 0" in broken.troubles[0]
 
 
@@ -197,23 +191,17 @@ def test_an_unknown_label_is_reported_once_many_users_have_it() -> None:
     policy = Policy(shares={"control": 1, "treatment": 1})
     split = {"control": 5_000, "treatment": 5_000}
     for strays, troubles in ((1, 0), (101, 0), (102, 1)):
-        found = health(policy, "ranker", {**split, "treatmnet": strays}, 0)
+        found = health(policy, "ranker", {**split, "treatmnet": strays})
         assert (len(found.troubles), round(found.sample_ratio_p or 0, 6)) == (troubles, 1.0), strays
-    assert len(health(policy, "ranker", {"control": 4_500, "treatment": 5_500, "treatmnet": 900}, 0).troubles) == 2
-    assert health(policy, "ranker", {"control": 3, "treatment": 3, "treatmnet": 2}, 0).troubles == ()
-    assert [len(health(policy, "ranker", {"control": 49, "treatment": each, "treatmnet": 2}, 0).troubles) for each in (48, 49)] == [0, 1]
-
-
-def test_multi_exposure_is_not_checked_with_few_users() -> None:
-    assert health(Policy(), "ranker", {"control": 3, "treatment": 4}, 5).troubles == ()
-    assert [len(health(Policy(), "ranker", {"control": 50, "treatment": each}, 2).troubles) for each in (49, 50)] == [0, 1]
-    assert health(Policy(), "ranker", {}, 0).multi_exposed_share == 0
+    assert len(health(policy, "ranker", {"control": 4_500, "treatment": 5_500, "treatmnet": 900}).troubles) == 2
+    assert health(policy, "ranker", {"control": 3, "treatment": 3, "treatmnet": 2}).troubles == ()
+    assert [len(health(policy, "ranker", {"control": 49, "treatment": each, "treatmnet": 2}).troubles) for each in (48, 49)] == [0, 1]
 
 
 def test_the_join_is_not_checked_with_little_feedback() -> None:
     for joined, troubles in ((Joined(0, 99), 0), (Joined(0, 100), 1), (Joined(0, 0), 0)):
-        assert len(health(Policy(), "ranker", {}, 0, joined).troubles) == troubles
-    assert (health(Policy(), "ranker", {}, 0, Joined(0, 99)).unmatched_share, health(Policy(), "ranker", {}, 0).unmatched_share) == (
+        assert len(health(Policy(), "ranker", {}, joined).troubles) == troubles
+    assert (health(Policy(), "ranker", {}, Joined(0, 99)).unmatched_share, health(Policy(), "ranker", {}).unmatched_share) == (
         1.0,
         None,
     )
@@ -232,9 +220,9 @@ def test_each_word_has_its_own_code() -> None:
 
 def test_messages_about_the_split_have_the_toml_that_settles_it() -> None:
     seen = {"control": 9_000, "new ranker": 1_000, "typo": 300}
-    (note,) = health(Policy(settings_text=settings_text), "ranker", seen, 0).notes
+    (note,) = health(Policy(settings_text=settings_text), "ranker", seen).notes
     assert 'under [experiments.named.ranker]: shares = { control = 1, "new ranker" = 1, typo = 1 }' in note
-    split, stray = health(Policy(shares={"control": 1, "new ranker": 1}, settings_text=settings_text), "ranker", seen, 0).troubles
+    split, stray = health(Policy(shares={"control": 1, "new ranker": 1}, settings_text=settings_text), "ranker", seen).troubles
     assert 'If this split is intended, set under [experiments.named.ranker]: shares = { control = 0.9, "new ranker" = 0.1 }' in split
     assert "(typo): fix the label" in stray
     assert 'shares = { control = 1, "new ranker" = 1, typo = 0.029 }' in stray
@@ -242,15 +230,15 @@ def test_messages_about_the_split_have_the_toml_that_settles_it() -> None:
 
 def test_the_shares_that_are_proposed_add_up_and_are_a_valid_setting() -> None:
     shares = {"control": 95, "treatment": 5}
-    (split,) = health(Policy(shares=shares, settings_text=settings_text), "ranker", {"control": 15_453, "treatment": 175}, 0).troubles
+    (split,) = health(Policy(shares=shares, settings_text=settings_text), "ranker", {"control": 15_453, "treatment": 175}).troubles
     assert split.endswith("shares = { control = 0.989, treatment = 0.011 }")
-    alone, _ = health(Policy(shares=shares), "ranker", {"control": 2_099, "Treatment": 115}, 0).troubles
+    alone, _ = health(Policy(shares=shares), "ranker", {"control": 2_099, "Treatment": 115}).troubles
     assert alone.endswith("fix the assignment.")
 
 
 @pytest.mark.parametrize(("moved", "tests"), [(180, "100"), (190, "200"), (230, "4,000"), (260, "60,000")])
 def test_the_chance_of_a_split_is_rounded_down(moved: int, tests: str) -> None:
-    state = health(EQUAL, "ranker", {"control": 5_000 - moved, "treatment": 5_000 + moved}, 0)
+    state = health(EQUAL, "ranker", {"control": 5_000 - moved, "treatment": 5_000 + moved})
     (trouble,) = state.troubles
     assert f"happens by chance at most once in {tests} tests)" in trouble
     assert int(tests.replace(",", "")) <= 1 / state.sample_ratio_p
@@ -273,7 +261,6 @@ def test_the_control_is_configured_or_has_a_conventional_name() -> None:
         ({"effective_users_min": -1.0}, "effective_users_min: got -1.0; must be finite and at least 0"),
         ({"hit_users_min": math.inf}, "hit_users_min"),
         ({"sample_ratio_alpha": 2.0}, "sample_ratio_alpha"),
-        ({"multi_exposed_share_max": -0.1}, "multi_exposed_share_max"),
         ({"unmatched_share_max": 1.1}, "unmatched_share_max"),
         ({"shares": {"a": 1.0}}, "shares: got"),
         ({"shares": {"a": 1.0, "b": 0.0}}, "share of 'b': got 0.0"),

@@ -89,7 +89,6 @@ def test_texts_have_the_defaults_of_the_policy_and_the_meanings_of_metrics() -> 
         f"{100 * (1 - policy.alpha):g} % confidence by default",
         f"by default {100 * policy.gate_margin:g} %",
         f"Below {policy.sample_ratio_alpha:g} the experiment is invalid",
-        f"Above {100 * policy.multi_exposed_share_max:g} % the experiment is invalid",
         f"{100 * policy.unmatched_share_max:g} % over the time of the experiment",
         f"Below {policy.effective_users_min:g} of them a few users dominate",
     ):

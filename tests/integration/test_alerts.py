@@ -266,8 +266,8 @@ def test_a_regression_is_told_with_its_experiment_and_variant(stack: Stack) -> N
 
 
 def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression(stack: Stack) -> None:
-    """The very last: what is known of an experiment stays. Senders add three: one split unevenly, one by list instead of by user,
-    and one of more variants than labels may have."""
+    """The very last: what is known of an experiment stays. Senders add two: one split unevenly, and one of more variants than labels
+    may have."""
 
     def tangle(sent: SimulatedRecord) -> list[SimulatedRecord]:
         event = json.loads(sent.value)
@@ -275,19 +275,18 @@ def test_experiments_that_go_wrong_are_told_one_by_one_and_never_as_a_regression
             user = zlib.crc32(sent.key)
             event["experiments"] |= {
                 "uneven": "control" if user % 10 < 7 else "treatment",
-                "leaky": ("control", "treatment")[zlib.crc32(event["impression_id"].encode()) % 2],
                 "endless": f"v{user % (4 * LABEL_VALUES_MAX)}",
             }
         return [sent._replace(value=json.dumps(event).encode())]
 
     heard = Listening(stack)
     with stack.feeder.altered(tangle):
-        for name in ("StreammetricsSeriesLimit", "StreammetricsSampleRatioMismatch", "StreammetricsMultiExposure"):
+        for name in ("StreammetricsSeriesLimit", "StreammetricsSampleRatioMismatch"):
             heard.wait_for(name)
         wait_until_fires(stack, "StreammetricsExperimentInvalid")  # a consequence, which Alertmanager does not send
     by_experiment = {
         (message.name, message.labels["experiment"]) for message in heard.alerts if message.labels.get("experiment") not in (None, "ranker")
     }
-    assert by_experiment == {("StreammetricsSampleRatioMismatch", "uneven"), ("StreammetricsMultiExposure", "leaky")}
+    assert by_experiment == {("StreammetricsSampleRatioMismatch", "uneven")}
     assert heard.of("firing") <= {*(name for name, _ in by_experiment), "StreammetricsSeriesLimit", "StreammetricsRankingRegressed"}
     assert stack.feeder.failure is None

@@ -96,7 +96,6 @@ def test_the_verdict_panel_shows_the_whole_experiment(shown: Scene, scope: str) 
     assert answer(shown, panel("experiment", "Verdict on $experiment")["A"], choices) == {(): report.verdict.code}
     assert {each.verdict.word for each in shown.experiments.values()} == {"regressed", "inconclusive"}
     assert answer(shown, panel("experiment", "Sample ratio p-value")["A"], choices) == {(): report.health.sample_ratio_p}
-    assert answer(shown, panel("experiment", "Users in several variants")["A"], choices) == {(): report.health.multi_exposed_share}
     users = {variant.variant: variant.users for variant in report.variants}
     assert {sum(each.values()) for each in (users, answer(shown, panel("experiment", "Users")["A"], choices))} == {sum(users.values())}
 

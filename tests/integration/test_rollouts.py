@@ -21,7 +21,7 @@ from tests.servers.npm import fetched
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.tools import find_tool
 from tests.support.committed_state import served
-from tests.support.gates import MINUTE_MS, gate_views, in_stage, report_at
+from tests.support.gates import MINUTE_MS, gate_views, report_at
 
 PACKAGES = ("@kubernetes-models/argo-rollouts@2.0.0", "typescript@5.9.3")
 COMPILER = ("--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext", "--moduleResolution", "nodenext", "--target", "es2022")
@@ -60,13 +60,13 @@ def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
     assert "interval" in errors[1] or "not assignable to type 'string'" in errors[1]
 
 
-def queries(stage: str = "25") -> dict[str, str]:
+def queries() -> dict[str, str]:
     """Return the queries of the files with their arguments filled in, except the experiment."""
     flagger = yaml.safe_load_all((ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8"))
     found = {each["metadata"]["name"]: each["spec"]["query"] for each in flagger}
     found["argo"] = metric("prometheus")["provider"]["prometheus"]["query"]
     filled = {"{{ variables.job }}": "gates", "{{args.job}}": "gates"}
-    filled |= dict.fromkeys(("{{ variables.experiment }}", "{{args.experiment}}"), "EXPERIMENT") | {"{{args.stage}}": stage}
+    filled |= dict.fromkeys(("{{ variables.experiment }}", "{{args.experiment}}"), "EXPERIMENT")
     for before, after in filled.items():
         found = {name: query.replace(before, after) for name, query in found.items()}
     assert not any("{{" in query for query in found.values())
@@ -79,8 +79,8 @@ def exporters(prometheus_server: PrometheusServer) -> Iterator[tuple[HttpViews, 
     one, other = gate_views(), gate_views()
     with served(one) as first, served(other) as second:
         prometheus_server.scrape("gates", *(url.removeprefix("http://") for url in (first, second)))
-        one.show(report_at(time.time_ns() // 1_000_000, *in_stage("25")))
-        other.show(report_at(time.time_ns() // 1_000_000, *in_stage("25")))
+        one.show(report_at(time.time_ns() // 1_000_000))
+        other.show(report_at(time.time_ns() // 1_000_000))
         prometheus_server.wait_for('count(streammetrics_experiment_gate{job="gates", experiment="good", variant=""}) == 2')
         try:
             yield one, prometheus_server
@@ -103,12 +103,9 @@ def test_each_query_gives_the_decision_and_nothing_while_the_data_is_stale(expor
         "young": "wait",
     }
     assert values("unknown", queries()["argo"]) == []
-    assert {name: values(name, queries("5")["argo"]) for name in codes} == {"good": [], "bad": [-1], "young": []}, "another stage runs"
     assert values("unknown", queries()["streammetrics-gate"]) == [0]
 
-    views.show(
-        report_at(time.time_ns() // 1_000_000, *in_stage("25"), age_ms=10 * MINUTE_MS)
-    )  # one of two exporters no longer reads the store
+    views.show(report_at(time.time_ns() // 1_000_000, age_ms=10 * MINUTE_MS))  # one of two exporters no longer reads the store
     prometheus.wait_for('time() - min(streammetrics_tasks_watermark_timestamp_seconds{job="gates"}) > 300')
     assert values("good", queries()["argo"]) == []
     assert outcome(metric("prometheus"), []) == "wait"

@@ -84,13 +84,15 @@ def compare(
     if not weight:
         return None
     arms = [each for each in lists if each.variant in (treatment, control)]
-    days = _Days(arms, came(lists), {block for block in entries if block[0] > 24})
+    days = _Days(arms, came(lists))
     results = []
     for arm, other in ((treatment, control), (control, treatment)):
         variance = effective = Fraction(0)
         for day in days.of(arm):
             squared = sum(
-                part**2 * each.d for each, part in zip(in_use, parts, strict=True) if each.variant == arm and days.day_of[each.user] == day
+                part**2 * each.d * days.share(arm, block, day)
+                for each, part, block in zip(in_use, parts, entries, strict=True)
+                if each.variant == arm
             )
             variance += days.spread(arm, other, day) * squared
             own = days.users(arm, day)
@@ -143,8 +145,8 @@ def _weights(
 class _Days:
     """The users of each arm and day of entry."""
 
-    def __init__(self, lists: Sequence[RawList], first: Mapping[str, int], longer: set[Block]) -> None:
-        self.day_of = {user: _day(hour, longer) for user, hour in first.items()}
+    def __init__(self, lists: Sequence[RawList], first: Mapping[str, int]) -> None:
+        self.day_of = {user: (24, hour // 24) for user, hour in first.items()}
         self.totals: dict[str, dict[str, tuple[int, int]]] = {}
         for each in lists:
             y, d = self.totals.setdefault(each.variant, {}).get(each.user, (0, 0))
@@ -155,6 +157,12 @@ class _Days:
 
     def of(self, arm: str) -> set[Block]:
         return {day for day in self.day_of.values() if sum(d for _, d in self.users(arm, day))}
+
+    def share(self, arm: str, block: Block, day: Block) -> Fraction:
+        """Return the part of a list of an entry that is of a day: by the lists of the days in the entry."""
+        within = [each for each in self.of(arm) if wider(block, 24) == each or wider(each, block[0]) == block]
+        lists = {each: sum(d for _, d in self.users(arm, each)) for each in within}
+        return Fraction(lists.get(day, 0), sum(lists.values())) if lists else Fraction(0)
 
     def mean(self, users: Sequence[tuple[int, int]]) -> Fraction:
         return Fraction(sum(y for y, _ in users), sum(d for _, d in users))
@@ -178,7 +186,3 @@ class _Days:
         both = ((*ours[user], *theirs[user]) for user in ours if user in theirs)
         lists = [sum(d for _, d in own.values()) for own in (ours, theirs)]
         return sum(((y - m * d) * (x - n * e) for y, d, x, e in both), Fraction(0)) / (lists[0] * lists[1])
-
-
-def _day(first: int, longer: set[Block]) -> Block:
-    return next((block for hours in (768, 384, 192, 96, 48) if (block := (hours, first // hours)) in longer), (24, first // 24))

@@ -10,63 +10,72 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import takewhile
-from typing import NamedTuple, TypeAlias
+from itertools import combinations
+from typing import Any, NamedTuple, TypeAlias
 
-from streammetrics.events.model import Exposure, Impression
+from streammetrics.events.model import Exposure, Feedback, Impression
+from tests.oracle.cells import Block, entry, wider
 from tests.oracle.engagement import NAMES as ENGAGEMENT
 from tests.oracle.scores import scale_bits
-from tests.oracle.stages import Cell, Rollout, Shared, cell_of, entries_of, pairs_of, stage_of
 from tests.oracle.tallies import tally_of_one
 from tests.oracle.values import Arrival, Settings, ShownList, Step, TaskResult
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 Sums: TypeAlias = tuple[int, int, int, int, int, int]
 """Number of users, and their sums of y, d, y squared, d squared, y times d."""
+Shared: TypeAlias = tuple[int, int, int, int, int]
+"""Users with lists in both of two variants, and over them the sums of d d', y y', y d', d y'. The first letter is of the first variant."""
+
+
+UNMATCHED = ("orphan", "out_of_list", "too_old")
+"""Outcomes of feedback that matches no list."""
 
 
 class Times(NamedTuple):
-    """The time range of an experiment's lists (end exclusive), the earlier time range of its covariates, and its stages."""
+    """The time range of an experiment's lists (end exclusive), and the earlier time range of its covariates."""
 
     first: float = -math.inf
     end: float = math.inf
     earlier: tuple[int, int] | None = None
-    rollout: Rollout | None = None
 
 
 @dataclass(slots=True)
 class Scope:
-    """One experiment in its whole run, or on one day. `sums` is by (variant, measure); variants without users are absent.
+    """One experiment in its whole run, or on one day. A user counts in each variant of which they saw a list there.
 
-    `covariates`, by the same key: over the users, h (1 for users with earlier lists), x (their mean then), and the sums of h, x, xx,
-    xy, xd, hy, hd. Keys with only zeros are absent. `credits` is by pair of teams: users, and their sums of d1 (lists in
+    `sums` is by (variant, measure); variants without users are absent. `entries` is the same by (variant, measure, entry), in days or
+    longer blocks. An entry is that of the user's first list in the run.
+
+    `covariates`, by (variant, measure): users with earlier lists; and over the users with a mean x there, with h = d and X = x d, the sums
+    of h, X, hh, hX, XX, hy, Xy, hd, Xd. Keys with only zeros are absent. `credits` is by pair of teams: users, and their sums of d1 (lists
+    in
     which the first team has the first item), d2 (the other lists), d1d1, d1d2, d2d2; then for each of `credit_grades` y1, y2 (credit of
     the second team in both kinds of lists), y1y1, y1y2, y2y2, y1d1, y1d2, y2d1, y2d2.
 
-    With stages, or if users have no variant, the sums are those of all `stages` together, without covariates and credits, and `pairs` has
-    what two cells have in common. `stages` are by the stage of the user's first list and that of the list. An experiment of which only the
-    stage "" has lists looks like one without stages.
-
-    `arrivals` are users by variant and hour since the epoch of their first exposure, if there are exposures; else of their first list; if
-    users have no variant, lists. With stages a user counts in each, and with the first list of all in the whole experiment. `hours` are
-    all lists by variant and hour, without those after a user's first list of another variant. `reactions` are of the same lists, by
-    variant: how many, the sum of the squares of each list's number, and how many came later than 0.9 `attribution_ms`. In the scope of a
-    day the three are empty, and so are the `hours` and `reactions` of a stage.
+    By block of hours: `hours`, by (block, variant, entry), the lists, and (y, d) of each measure of lists, with its columns of covariates;
+    `new_users`, by (block, variant), users by their first list in the scope; `exposed`, by their first exposure. Only in the whole run:
+    `values`, by (block, segment, value, variant), and `moves`, by (block, the only variant until then, another variant). `users` is by
+    (variant, entry): users and those with a hit by cut-off. `pairs` is by two variants in order, and measure. Only in the whole run, by
+    variant: `reactions`, how many, the sum of the squares of each list's number, and how many came later than 0.9 `attribution_ms`; and
+    `reacting`, users with feedback in a closed session that ended after their first list, and those of them with unmatched feedback.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
+    entries: dict[tuple[str, str, Block], Sums] = field(default_factory=dict)
     covariates: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     credits: dict[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)
     first_exposures: dict[str, int] = field(default_factory=dict)
-    arrivals: dict[tuple[str, int], int] = field(default_factory=dict)
-    hours: dict[tuple[str, int], int] = field(default_factory=dict)
+    exposed: dict[tuple[int, str], int] = field(default_factory=dict)
+    hours: dict[tuple[int, str, Block], tuple[int, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
+    new_users: dict[tuple[int, str], int] = field(default_factory=dict)
+    values: dict[tuple[int, str, str, str], int] = field(default_factory=dict)
+    moves: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    users: dict[tuple[str, Block], tuple[int, ...]] = field(default_factory=dict)
+    pairs: dict[tuple[str, str], dict[str, Shared]] = field(default_factory=dict)
     reactions: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    multi_exposed: int = 0
-    exposed: dict[str, int] = field(default_factory=dict)
-    stages: dict[tuple[str, str], Scope] = field(default_factory=dict)
-    pairs: dict[tuple[Cell, Cell], dict[str, Shared]] = field(default_factory=dict)
+    reacting: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def experiments(
@@ -92,17 +101,16 @@ def experiments(
     for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
         if last + idle_ms < over_before:
             continue
-        start, end, earlier, rollout = times.get(name, Times())
+        start, end, earlier = times.get(name, Times())
         enrolled = [
             (shown, dict(shown.experiments)[name])
             for shown in result.lists
             if name in dict(shown.experiments)
             and first <= shown.ts <= last
             and start <= shown.ts < end
-            and (rollout is None or stage_of(shown, rollout) is not None)
             and (flush or _is_enrolled(shown, result, settings, patience_ms))
         ]
-        exposures = [] if rollout is not None else _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
+        exposures = _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
         exposures = [each for each in exposures if flush or each.ts < result.w_ms - settings.lateness_ms]
         is_supported = not flush or first <= result.supported_ts or result.supported_ts == -math.inf
         if name in supported and not is_supported:
@@ -113,21 +121,16 @@ def experiments(
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
         times_counted = {*(shown.ts for shown, _ in enrolled), *(each.ts for each in exposures)}
-        entries = {} if rollout is None else entries_of((shown for shown, _ in enrolled), rollout)
+        came = {user: min(shown.ts for shown, _ in enrolled if shown.user_id == user) for user in {shown.user_id for shown, _ in enrolled}}
         days: list[int | None] = [None, *sorted({ts // DAY_MS for ts in times_counted})]
         for day in days:
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
-                found[name, day] = (
-                    _scope(of_day, history, settings) if rollout is None else _rollout_scope(of_day, rollout, entries, settings)
-                )
+                scope = found[name, day] = _scope(of_day, came, day, history, settings)
                 first_exposures = _first_ones([each for each in exposures if day is None or each.ts // DAY_MS == day])
-                found[name, day].exposed = dict(Counter(each.variant for each in first_exposures))
-                if first_exposures:
-                    found[name, day].arrivals = dict(Counter((each.variant, each.ts // HOUR_MS) for each in first_exposures))
-                if day is not None:
-                    for each in (found[name, day], *found[name, day].stages.values()):
-                        each.arrivals, each.hours, each.reactions = {}, {}, {}
+                scope.exposed = dict(Counter((each.ts // HOUR_MS, each.variant) for each in first_exposures))
+                if day is None:
+                    _add_reacting(scope, of_day, came, steps, result)
     return found
 
 
@@ -185,47 +188,90 @@ def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patie
     return closed or (last + 1) * settings.pane_ms <= result.f_ms
 
 
-def _scope(lists: Sequence[tuple[ShownList, str]], history: Sequence[ShownList] | None, settings: Settings) -> Scope:
-    scope, first, arrivals, hours = Scope(), Counter[str](), Counter[tuple[str, int]](), Counter[tuple[str, int]]()
-    before: dict[str, list[dict[str, Fraction]]] = {}
-    totals: dict[str, list[dict[str, tuple[int, int]]]] = {}
+def _scope(
+    lists: Sequence[tuple[ShownList, str]],
+    came: Mapping[str, int],
+    day: int | None,
+    history: Sequence[ShownList] | None,
+    settings: Settings,
+) -> Scope:
+    """Return one scope. `came` is the time (ms) of each user's first list in the run."""
+    scope, totals = Scope(), dict[tuple[str, str], dict[str, tuple[int, int]]]()
+    means: dict[str, dict[str, int]] = {}
     for user in sorted({shown.user_id for shown, _ in lists}):
         own = sorted(
-            ((shown.ts, shown.impression_id, variant, shown) for shown, variant in lists if shown.user_id == user), key=lambda one: one[:2]
+            ((shown, variant) for shown, variant in lists if shown.user_id == user), key=lambda one: (one[0].ts, one[0].impression_id)
         )
-        first[own[0][2]] += 1
-        arrivals[own[0][2], own[0][0] // HOUR_MS] += 1
-        before_others = list(takewhile(lambda one, of=own[0][2]: one[2] == of, own))
-        hours.update((variant, ts // HOUR_MS) for ts, _, variant, _ in before_others)
-        _add_reactions(scope, own[0][2], [shown for *_, shown in before_others], settings)
-        if len({variant for _, _, variant, _ in own}) > 1:
-            scope.multi_exposed += 1
-        else:
-            shown = [shown for *_, shown in own]
-            totals.setdefault(own[0][2], []).append(_of_user(shown, settings))
-            earlier = [shown for shown in history or () if shown.user_id == user]
-            before.setdefault(own[0][2], []).append(_means(earlier, settings))
-            if own[0][2] == "interleaved":
+        earlier = _means([shown for shown in history or () if shown.user_id == user], settings)
+        means[user] = {name: round(mean * 2**20) for name, mean in earlier.items() if not name.startswith("user_")}
+        for variant in {variant for _, variant in own}:
+            shown = [shown for shown, of in own if of == variant]
+            totals[user, variant] = _of_user(shown, settings)
+            _add_users(scope, variant, _entry_in(came[user], day), totals[user, variant])
+            if variant == "interleaved":
                 _add_credits(scope, shown, settings)
-    scope.first_exposures, scope.arrivals, scope.hours = dict(first), dict(arrivals), dict(hours)
-    for variant, users in totals.items():
-        for measure in users[0]:
-            pairs = [user[measure] for user in users]
-            scope.sums[variant, measure] = (
-                len(pairs),
-                sum(y for y, _ in pairs),
-                sum(d for _, d in pairs),
-                sum(y * y for y, _ in pairs),
-                sum(d * d for _, d in pairs),
-                sum(y * d for y, d in pairs),
-            )
-            if history is not None:
-                means = [round(known[measure] * 2**40) if measure in known else None for known in before[variant]]
-                there = [(x, y, d) for x, (y, d) in zip(means, pairs, strict=True) if x is not None]
-                products = [(1, x, x * x, x * y, x * d, y, d) for x, y, d in there]
-                if products:
-                    scope.covariates[variant, measure] = tuple(sum(column) for column in zip(*products, strict=True))
+        _add_hours(scope, own, came[user], means[user], settings)
+        if day is None:
+            _add_firsts(scope, own, settings)
+            for shown_list, variant in own:
+                _add_reactions(scope, variant, [shown_list], settings)
+    assert len({key[0] for key in (*scope.hours, *scope.new_users)}) <= 96, "the oracle counts by the hour"
+    scope.first_exposures = dict(sum((Counter({variant: users}) for (_, variant), users in scope.new_users.items()), Counter()))
+    for (user, variant), measures in totals.items():
+        entry_day = wider((1, came[user] // HOUR_MS), 24)
+        for measure, (y, d) in measures.items():
+            one = (1, y, d, y * y, d * d, y * d)
+            _add_to(scope.sums, (variant, measure), one)
+            _add_to(scope.entries, (variant, measure, entry_day), one)
+            if history is not None and not measure.startswith("user_") and any(measures_of := means[user]):
+                h, x = (d, d * measures_of[measure]) if measure in measures_of else (0, 0)
+                _add_to(scope.covariates, (variant, measure), (1, h, x, h * h, h * x, x * x, h * y, x * y, h * d, x * d))
+    _add_pairs(scope, totals)
     return scope
+
+
+def _add_to(table: dict[Any, Any], key: object, more: Sequence[int]) -> None:
+    table[key] = tuple(one + other for one, other in zip(table.get(key, (0,) * len(more)), more, strict=True))
+
+
+def _entry_in(came_ms: int, day: int | None) -> Block:
+    """Return the entry of a user: the hour in a run; on a day, that of their age when the day began."""
+    hour = came_ms // HOUR_MS
+    return entry(hour, hour if day is None else max(hour, 24 * day), 1)
+
+
+def _add_users(scope: Scope, variant: str, of: Block, totals: Mapping[str, tuple[int, int]]) -> None:
+    hits = [y for name, (y, _) in totals.items() if name.startswith("user_hit_rate@")]
+    _add_to(scope.users, (variant, of), (1, *hits))
+
+
+def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came_ms: int, means: Mapping[str, int], settings: Settings) -> None:
+    """Add one user's lists to the rows of their hours, and the user to the hour of the first one."""
+    for shown, variant in own:
+        hour = shown.ts // HOUR_MS
+        key = hour, variant, entry(came_ms // HOUR_MS, hour, 1)
+        lists, values = scope.hours.get(key, (0, {}))
+        for name, (y, d) in _of_user([shown], settings).items():
+            if not name.startswith("user_"):
+                h, x = (d, d * means[name]) if name in means else (0, 0)
+                values = values | {name: tuple(one + other for one, other in zip(values.get(name, (0,) * 4), (y, d, h, x), strict=True))}
+        scope.hours[key] = lists + 1, values
+    first, variant = own[0]
+    key_of_first = first.ts // HOUR_MS, variant
+    scope.new_users[key_of_first] = scope.new_users.get(key_of_first, 0) + 1
+
+
+def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], settings: Settings) -> None:
+    """Add one user to the values of the first list, and to the moves between variants."""
+    first, variant = own[0]
+    for segment, value in first.segments:
+        if segment in settings.segments:
+            key = first.ts // HOUR_MS, segment, value, variant
+            scope.values[key] = scope.values.get(key, 0) + 1
+    second = next(((shown, of) for shown, of in own if of != variant), None)
+    if second is not None:
+        move = second[0].ts // HOUR_MS, variant, second[1]
+        scope.moves[move] = scope.moves.get(move, 0) + 1
 
 
 def _add_reactions(scope: Scope, variant: str, lists: Sequence[ShownList], settings: Settings) -> None:
@@ -233,48 +279,33 @@ def _add_reactions(scope: Scope, variant: str, lists: Sequence[ShownList], setti
     for shown in lists:
         late = [ts for ts in shown.reacted_ms if ts - shown.ts > Fraction(9, 10) * settings.attribution_ms]
         if shown.reacted_ms:
-            count, squares, known = scope.reactions.get(variant, (0, 0, 0))
-            scope.reactions[variant] = count + len(shown.reacted_ms), squares + len(shown.reacted_ms) ** 2, known + len(late)
+            _add_to(scope.reactions, variant, (len(shown.reacted_ms), len(shown.reacted_ms) ** 2, len(late)))
 
 
-def _rollout_scope(lists: Sequence[tuple[ShownList, str]], rollout: Rollout, entries: Mapping[str, str], settings: Settings) -> Scope:
-    """Return the scope of an experiment with cells: the lists of two stages counted by themselves, and the pairs of cells.
-
-    `entries`: the stage of each user's first list of all.
-    """
-    of_stages: dict[tuple[str, str], list[tuple[ShownList, str]]] = {}
-    for shown, variant in lists:
-        of_stages.setdefault(cell_of(shown, variant, rollout, entries)[:2], []).append((shown, variant))
-    if set(of_stages) == {("", "")} and not rollout.by_list:
-        return _scope(lists, None, settings)
-    stages: dict[tuple[str, str], Scope] = {}
-    for stage, own in of_stages.items():
-        groups = [[one for one in own if one[1] == variant] for variant in {variant for _, variant in own}] if rollout.by_list else [own]
-        stages[stage] = _sum_scopes([_scope(group, None, settings) for group in groups])
-        stages[stage].credits = {}
-        if rollout.by_list:
-            stages[stage].arrivals = dict(Counter((variant, shown.ts // HOUR_MS) for shown, variant in own))
-    total = _sum_scopes(list(stages.values()))
-    for each in stages.values():
-        each.hours, each.reactions = {}, {}
-    total.stages = stages
-    total.arrivals = dict(sum((Counter(each.arrivals) for (entry, stage), each in stages.items() if entry == stage), Counter()))
-    users = []
-    for user in {shown.user_id for shown, _ in lists}:
-        cells: dict[Cell, list[ShownList]] = {}
-        for shown, variant in lists:
-            if shown.user_id == user:
-                cells.setdefault(cell_of(shown, variant, rollout, entries), []).append(shown)
-        seen = Counter(cell[:2] for cell in cells)
-        users.append({cell: _of_user(own, settings) for cell, own in cells.items() if rollout.by_list or seen[cell[:2]] == 1})
-    measures = sorted({measure for user in users for own in user.values() for measure in own})
-    total.pairs = pairs_of(users, measures)
-    return total
+def _add_reacting(
+    scope: Scope, lists: Sequence[tuple[ShownList, str]], came: Mapping[str, int], steps: Sequence[Step], result: TaskResult
+) -> None:
+    """Add users by the feedback of those of their sessions that have closed and ended after their first list."""
+    arrivals = [step for step in steps if isinstance(step, Arrival)]
+    kinds: dict[str, set[bool]] = {}
+    for arrival, outcome in zip(arrivals, result.outcomes, strict=True):
+        event = arrival.event
+        if isinstance(event, Feedback) and outcome in ("matched", *UNMATCHED) and event.user_id in came:
+            sessions = [each for each in result.sessions if each.user_id == event.user_id and each.first_ts <= event.ts <= each.last_ts]
+            if any(each.closed and came[event.user_id] <= each.last_ts for each in sessions):
+                kinds.setdefault(event.user_id, set()).add(outcome != "matched")
+    for user, variant in {(shown.user_id, variant) for shown, variant in lists}:
+        if user in kinds:
+            _add_to(scope.reacting, variant, (1, int(True in kinds[user])))
 
 
-def _sum_scopes(parts: Sequence[Scope]) -> Scope:
-    merged = merge([{("", None): part} for part in parts])
-    return merged["", None]
+def _add_pairs(scope: Scope, totals: Mapping[tuple[str, str], Mapping[str, tuple[int, int]]]) -> None:
+    for one, other in combinations(sorted({variant for _, variant in totals}), 2):
+        for user in {user for user, _ in totals}:
+            if (user, one) in totals and (user, other) in totals:
+                for measure, (y, d) in totals[user, one].items():
+                    x, e = totals[user, other][measure]
+                    _add_to(scope.pairs.setdefault((one, other), {}), measure, (1, d * e, y * x, y * e, d * x))
 
 
 def _means(lists: Sequence[ShownList], settings: Settings) -> dict[str, Fraction]:
@@ -344,33 +375,21 @@ def _of_user(lists: Sequence[ShownList], settings: Settings) -> dict[str, tuple[
 def merge(parts: Sequence[Mapping[tuple[str, int | None], Scope]]) -> dict[tuple[str, int | None], Scope]:
     """Sum the scopes of several tasks, which have no users in common."""
     merged: dict[tuple[str, int | None], Scope] = {}
-    for key in {key for part in parts for key in part}:
-        of_key = [part[key] for part in parts if key in part]
-        total = merged[key] = Scope(multi_exposed=sum(scope.multi_exposed for scope in of_key))
-        for scope in of_key:
-            total.first_exposures = dict(Counter(total.first_exposures) + Counter(scope.first_exposures))
-            total.hours = dict(Counter(total.hours) + Counter(scope.hours))
-            total.exposed = dict(Counter(total.exposed) + Counter(scope.exposed))
-            for variant, (count, squares, late) in scope.reactions.items():
-                known = total.reactions.get(variant, (0, 0, 0))
-                total.reactions[variant] = known[0] + count, known[1] + squares, known[2] + late
-            if scope.exposed or not any(each.exposed for each in of_key):
-                total.arrivals = dict(Counter(total.arrivals) + Counter(scope.arrivals))
-            for name, sums in scope.sums.items():
-                before = total.sums.get(name, (0,) * 6)
-                total.sums[name] = tuple(one + other for one, other in zip(before, sums, strict=True))  # type: ignore[assignment]
-            for found, own in ((total.covariates, scope.covariates), (total.credits, scope.credits)):
-                for name, more in own.items():
-                    found[name] = tuple(one + other for one, other in zip(found.get(name, (0,) * len(more)), more, strict=True))
-        if any(scope.stages for scope in of_key):  # a part without stages has lists of stage "" only
-            total.credits = {}
-            staged = [scope.stages or {("", ""): replace(scope, credits={}, hours={}, reactions={})} for scope in of_key]
-            names = {stage for stages in staged for stage in stages}
-            total.stages = {name: _sum_scopes([stages[name] for stages in staged if name in stages]) for name in names}
-        for scope in of_key:
+    for part in parts:
+        for key, scope in part.items():
+            total = merged.setdefault(key, Scope())
+            for name in ("first_exposures", "exposed", "new_users", "values", "moves"):
+                setattr(total, name, dict(Counter(getattr(total, name)) + Counter(getattr(scope, name))))
+            for name in ("sums", "entries", "covariates", "credits", "users", "reactions", "reacting"):
+                for of, more in getattr(scope, name).items():
+                    _add_to(getattr(total, name), of, more)
             for pair, measures in scope.pairs.items():
-                of_pair = total.pairs.setdefault(pair, {})
                 for measure, shared in measures.items():
-                    before = of_pair.get(measure, (0,) * 5)
-                    of_pair[measure] = tuple(one + other for one, other in zip(before, shared, strict=True))  # type: ignore[assignment]
+                    _add_to(total.pairs.setdefault(pair, {}), measure, shared)
+            for row, (lists, values) in scope.hours.items():
+                known, sums = total.hours.get(row, (0, {}))
+                added: dict[str, tuple[int, ...]] = {**sums}
+                for measure, more in values.items():
+                    _add_to(added, measure, more)
+                total.hours[row] = known + lists, added
     return merged

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from streammetrics.experiments import ExperimentReport, MeasureReport
-from streammetrics.experiments.experiment_report import StageReport, VariantReport
+from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.metrics import Scorer, TallyLayout
-from streammetrics.reports.explanation import LISTS_MIN, STAGES_POOLED, VALUES_MAX, explanations
+from streammetrics.reports.explanation import LISTS_MIN, VALUES_MAX, explanations
 from streammetrics.reports.explanation_values import Explanation, RankContribution
 from streammetrics.reports.explanation_words import summary_of
 from streammetrics.reports.measure_places import places_of
@@ -80,8 +80,8 @@ def report_of(recent: RecentLists) -> Report:
         role = "control" if variant == "control" else "treatment"
         counts = lists, lists, lists
         variants.append(VariantReport(variant, role, *counts, tuple(measures), effective_users=lists, verdict=measures[0].verdict))
-    health = Health(None, 0.0, None, ())
-    experiment = ExperimentReport("ranker", "start", "control", 0.05, 0.01, 100, 0, health, Verdict("regressed", ""), tuple(variants))
+    health = Health(None, None, ())
+    experiment = ExperimentReport("ranker", "start", "control", 0.05, 0.01, 100, health, Verdict("regressed", ""), tuple(variants))
     return replace(two_variants().report(), recent=recent, experiments=(experiment,))
 
 
@@ -206,15 +206,6 @@ def test_a_value_with_few_lists_has_no_interval_and_does_not_lead() -> None:
     rare = next(each for each in ndcg.segments[0].values if each.value == "rare")
     assert (rare.lift_lower, rare.lift_upper) == (None, None)
     assert ndcg.segments[0].values[0].value == "home"
-
-
-def test_of_an_experiment_with_stages_it_says_that_lists_are_pooled() -> None:
-    report = report_of(recent_lists(planted))
-    (experiment,) = report.experiments
-    stages = tuple(StageReport(name, None, None, False, (), None, 0) for name in ("five", "half"))
-    for count, pooled in ((1, False), (2, True)):
-        staged = replace(report, experiments=(replace(experiment, stages=stages[:count]),))
-        assert [each.summary[-1] == STAGES_POOLED for each in explanations(staged, LAYOUT)] == [pooled, pooled]
 
 
 def test_a_committed_report_has_exact_sums_of_its_variants() -> None:

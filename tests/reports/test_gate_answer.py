@@ -9,13 +9,11 @@ import msgspec
 import pytest
 
 from streammetrics.experiments import ExperimentReport
-from streammetrics.experiments.stage_values import StageReport
 from streammetrics.reports.gate_answer import GateAnswer, UnknownExperimentError, answer_gate, find_experiment
 from streammetrics.reports.history import History
 from streammetrics.reports.outlook import with_outlook
 from tests.experiments.samples import experiment
 from tests.support.gates import failing, passing, waiting
-from tests.support.tables import for_each
 
 
 def answer(report: ExperimentReport, variant: str | None = None, *stale: str) -> GateAnswer:
@@ -98,8 +96,8 @@ def test_an_unknown_experiment_is_an_error_with_those_that_were_seen() -> None:
         find_experiment([passing(), failing()], "rank")
     with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; the data is old"):
         find_experiment([], "rank", stale=["the data is old"])
-    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; No list is in a stage\."):
-        find_experiment([], "rank", warnings=["No list is in a stage."])
+    with pytest.raises(UnknownExperimentError, match=r"experiments seen: none; No list has a label\."):
+        find_experiment([], "rank", warnings=["No list has a label."])
     with pytest.raises(UnknownExperimentError, match=r"experiment 'good' has no scope 'day'; it has: start"):
         find_experiment([passing()], "good", "day")
 
@@ -116,47 +114,6 @@ def test_a_report_of_an_earlier_version_waits() -> None:
     assert (found.gate, found.reason) == ("wait", "the report is of a version without a gate")
 
 
-def staged(running: int, starts: tuple[int | None, ...] = (None, 500, 1_000), gate: str = "pass") -> ExperimentReport:
-    """A report of a rollout 5 → 25 → 50 %, in which the stage of this number runs; -1: none."""
-    stages = tuple(
-        StageReport(name, start, None, at == running, (), None, 0) for at, (name, start) in enumerate(zip("abc", starts, strict=True))
-    )
-    return replace(passing() if gate == "pass" else failing(), stages=stages)
-
-
-@for_each(
-    [
-        (1, None, 999, "pass", "at most 5 % worse"),
-        (1, "b", 999, "pass", "at most 5 % worse"),
-        (1, "c", 999, "wait", "stage c was asked about, and the newest lists are of stage b"),
-        (1, "a", 999, "wait", "stage a was asked about, and the newest lists are of stage b"),
-        (1, None, 1_000, "wait", "stage c has begun, and the newest lists are of stage b"),
-        (1, "b", 1_000, "wait", "stage c has begun, and the newest lists are of stage b"),
-        (1, None, 0, "pass", "at most 5 % worse"),
-        (-1, "a", 0, "wait", "stage a was asked about, and no list of a stage is known yet"),
-    ]
-)
-def test_numbers_of_another_stage_never_pass(case: tuple[int, str | None, int, str, str]) -> None:
-    running, stage, clock, word, reason = case
-
-    def asked(report: ExperimentReport, *, is_live: bool = True) -> GateAnswer:
-        return answer_gate(report, stage=stage, is_live=is_live, up_to_ms=5, answered_ms=clock)
-
-    found = asked(staged(running))
-    assert (found.gate, [each.gate for each in found.treatments]) == (word, [word])
-    assert found.reason.removeprefix("treatment: ").startswith(reason)
-    assert found.stage == (None if running < 0 else "abc"[running])
-    assert asked(staged(running, gate="fail")).gate == "fail"
-    ended = asked(staged(running), is_live=False)
-    assert ended.gate == ("wait" if stage not in (None, found.stage) else "pass"), "a replay has no clock"
-
-
-def test_stages_by_label_begin_with_their_lists() -> None:
-    report = staged(1, (None, None, None))
-    assert answer_gate(report, is_live=True, up_to_ms=5, answered_ms=9_999).gate == "pass"
-
-
-def test_a_stage_that_is_not_configured_is_an_error_with_those_that_are() -> None:
-    for report, stages in ((staged(0), "a, b, c"), (passing(), "none")):
-        with pytest.raises(UnknownExperimentError, match=f"experiment 'good' has no stage '25'; stages: {stages}"):
-            answer_gate(report, stage="25", up_to_ms=5, answered_ms=9)
+def test_the_answer_has_the_begin_of_the_running_step() -> None:
+    assert answer(passing()).step_ms is None
+    assert answer(replace(passing(), step_ms=7_200_000)).step_ms == 7_200_000

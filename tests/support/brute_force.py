@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 
 from streammetrics.engine.engine import Engine
 from streammetrics.enrolment.scopes import WHOLE
-from streammetrics.experiments import CovarianceLayout, Measures, Stored, StoredStage
-from streammetrics.experiments.measures import Measure
+from streammetrics.experiments import CovarianceLayout, Measures, Stored
+from streammetrics.experiments.measures import LISTS, Measure
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.windows.unique_users import UniqueUserWindow
 from tests.oracle import Result, Tally, expected_result
 from tests.oracle.experiments import Scope, Sums
-from tests.oracle.stages import Cell, Shared
 from tests.oracle.users import Users
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case
@@ -81,53 +80,54 @@ def assert_windows_equal(machine: Machine, result: Result) -> None:
 def scopes_of(builder: ReportBuilder, engine: Engine, tasks: int) -> dict[tuple[str, int | None], Scope]:
     """Return the stored state of every experiment, in the oracle's types."""
     assert engine.user_totals is not None
-    scopes: dict[tuple[str, int | None], Scope] = {}
-    for (name, day), kept in builder.experiments.stored(tasks).items():
-        sums: dict[tuple[str, str], Sums] = {}
-        covariates: dict[tuple[str, str], tuple[int, ...]] = {}
-        for variant, moments in kept.moments.items():
-            wide = engine.user_totals.measures.with_covariates
-            measures = wide if len(moments) == wide.moments_width else wide.plain
-            for measure in measures:
-                if measures.covariates and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
-                    covariates[variant, str(measure)] = tuple(more)
-                row = _sums(measures, measure, moments)
-                if any(row):
-                    sums[variant, str(measure)] = row
-        credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
-        scope = Scope(sums, covariates, credits, dict(kept.first_exposures), multi_exposed=kept.multi_exposed_users)
-        scope.exposed, scope.arrivals, scope.hours = dict(kept.exposed), _flat(kept.arrivals.counts), _flat(kept.recent_lists)
-        scope.reactions = {variant: tuple(each) for variant, each in kept.reactions.items()}
-        if kept.in_cells:
-            scope.stages = {(each.entry, each.key): _stage_scope(each, engine.user_totals.measures) for each in kept.stages}
-            scope.pairs = _pairs(kept, engine.user_totals.measures)
-        scopes[name, None if day == WHOLE else day] = scope
-    return scopes
+    return {
+        (name, None if day == WHOLE else day): _scope(kept, engine.user_totals.measures)
+        for (name, day), kept in builder.experiments.stored(tasks).items()
+    }
 
 
-def _stage_scope(stage: StoredStage, measures: Measures) -> Scope:
-    sums = {(variant, str(measure)): _sums(measures, measure, own) for variant, own in stage.moments.items() for measure in measures}
-    found = {key: row for key, row in sums.items() if any(row)}
-    first, arrivals = dict(stage.first_exposures), _flat(stage.arrivals.counts)
-    return Scope(found, first_exposures=first, arrivals=arrivals, multi_exposed=stage.multi_exposed_users)
+def _scope(kept: Stored, plain: Measures) -> Scope:
+    scope, wide = Scope(first_exposures=dict(kept.first_exposures)), plain.with_covariates
+    for variant, moments in kept.moments.items():
+        measures = wide if len(moments) == wide.moments_width else plain
+        for measure in measures:
+            has_covariate = measures.covariates and measure.kind != "users"
+            if has_covariate and any(more := [moments[place] for place in astuple(measures.covariate_places(measure))]):
+                scope.covariates[variant, str(measure)] = tuple(more)
+            if any(row := _sums(measures, measure, moments)):
+                scope.sums[variant, str(measure)] = row
+    for (variant, entry), moments in kept.entry_moments.sums.items():
+        measures = wide if len(moments) == wide.moments_width else plain
+        scope.entries |= {(variant, str(measure), tuple(entry)): _sums(measures, measure, moments) for measure in measures}
+    scope.credits = {pair: tuple(moments) for pair, moments in kept.credits.items() if any(moments)}
+    scope.users = {(variant, tuple(entry)): tuple(sums) for (variant, entry), sums in kept.entry_users.sums.items()}
+    scope.reactions = {variant: tuple(each) for variant, each in kept.reactions.items()}
+    scope.reacting = {variant: users for variant, users in kept.reacting.items() if any(users)}
+    assert kept.hours.length == 1
+    for block, row in kept.hours.rows.items():
+        scope.new_users |= {(block, variant): users for variant, users in row.new_users.items()}
+        scope.exposed |= {(block, variant): users for variant, users in row.exposed.items()}
+        scope.moves |= {(block, *pair): users for pair, users in row.moves.items()}
+        scope.values |= {(block, *key, variant): users for key, variants in row.values.items() for variant, users in variants.items()}
+        for (variant, entry), totals in row.totals.items():
+            scope.hours[block, variant, tuple(entry)] = totals[0], {str(each): _columns(plain, each, totals) for each in plain.of_lists}
+    layout = CovarianceLayout(plain)
+    scope.pairs = {
+        pair: {str(each): (sums[0], *(sums[place] for place in layout.places(each))) for each in plain}
+        for pair, sums in kept.pairs.items()
+        if any(sums)
+    }
+    return scope
 
 
-def _flat(counts: Mapping[str, Mapping[int, int]]) -> dict[tuple[str, int], int]:
-    return {(variant, block): count for variant, blocks in counts.items() for block, count in blocks.items()}
+def _columns(measures: Measures, measure: Measure, totals: Sequence[int]) -> tuple[int, ...]:
+    covariates = [totals[column] for column in measures.covariate_columns_of(measure)] if len(totals) > measures.totals_width else [0, 0]
+    return totals[measure.top - LISTS], totals[measure.bottom - LISTS], *covariates
 
 
 def _sums(measures: Measures, measure: Measure, moments: Sequence[int]) -> Sums:
     at = measures.places(measure)
     return moments[at.users], moments[at.y], moments[at.d], moments[at.yy], moments[at.dd], moments[at.yd]
-
-
-def _pairs(kept: Stored, measures: Measures) -> dict[tuple[Cell, Cell], dict[str, Shared]]:
-    layout = CovarianceLayout(measures)
-    return {
-        pair: {str(each): (sums[0], *(sums[place] for place in layout.places(each))) for each in measures}
-        for pair, sums in kept.pairs.items()
-        if any(sums)
-    }
 
 
 def users_shown(windows: Iterable[UniqueUserWindow]) -> Shown:

@@ -12,7 +12,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -22,27 +22,22 @@ from prometheus_client.registry import Collector
 
 from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
-from streammetrics.experiments.building import build_report
+from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.experiment_report import ExperimentReport
-from streammetrics.experiments.health import Joined
 from streammetrics.experiments.policy import Policy
-from streammetrics.experiments.scales import choose_scales
-from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.stored import Joined, Stored
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.experiment_rows import (
     MeasureRow,
     PreferenceRow,
-    StageRow,
     measure_rows,
     preference_rows,
-    stage_rows,
 )
 from streammetrics.metrics.names import ENGAGEMENT_NAMES, METRIC_NAMES
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
 from tests.experiments.columns import WITH_COVARIATES
-from tests.experiments.samples import arm, credits
-from tests.experiments.stage_samples import rollout
+from tests.experiments.samples import arm, credits, in_one_hour
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.support.catalogue import assessment
@@ -79,7 +74,6 @@ class Reports(Collector):
         yield from _families(
             "experiment", ("experiment", "variant", "metric", "k", "scope"), (measure_rows(each) for each in self._reports)
         )
-        yield from _families("experiment_stage", ("experiment", "stage", "variant", "scope"), (stage_rows(each) for each in self._reports))
         yield from _families("interleaving", ("experiment", "team", "against", "scope"), (preference_rows(each) for each in self._reports))
         entered = GaugeMetricFamily("streammetrics_experiment_entered_timestamp_seconds", "Of all experiments.")
         entered.add_metric([], time.time() - BEHIND_SECONDS)
@@ -95,9 +89,7 @@ def _exposed_lists() -> Iterator[Metric]:
         yield family
 
 
-def _families(
-    subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[MeasureRow] | Iterator[PreferenceRow] | Iterator[StageRow]]
-) -> Iterator[Metric]:
+def _families(subject: str, labels: tuple[str, ...], reports: Iterable[Iterator[MeasureRow] | Iterator[PreferenceRow]]) -> Iterator[Metric]:
     families: defaultdict[str, list[tuple[list[str], float]]] = defaultdict(list)
     for series, *values, value in chain.from_iterable(reports):
         families[series].append(([str(each) for each in values], float(value)))
@@ -109,7 +101,7 @@ def _families(
 
 
 def experiments() -> dict[str, ExperimentReport]:
-    """Return one experiment by scope: one worse and one better variant; today all are inconclusive. Its stages are those of another one."""
+    """Return one experiment by scope: one worse and one better variant; today all are inconclusive."""
     chances = {"control": 0.5, "treatment": 0.4, "candidate": 0.6}
     policy = Policy(paging=("ndcg@10",), shares=dict.fromkeys(chances, 1.0))
     users = {"start": 1_500, "day": 120}
@@ -122,20 +114,18 @@ def experiments() -> dict[str, ExperimentReport]:
     }
     scales, reports = dict[str, float](), {}
     for scope, of_scope in moments.items():
-        several = 3 if scope == "start" else 0
-        exposures = {name: sums[0] + several // 3 for name, sums in of_scope.items()}
+        exposures = {name: sums[0] for name, sums in of_scope.items()}
         stored = Stored(
             experiment="ranker",
             scope=scope,
-            moments=of_scope,
             first_exposures=exposures,
             exposed=exposures,
-            multi_exposed_users=several,
             joined=Joined(900, 100),
             credits=credits(users[scope], -0.2),
+            **in_one_hour(WITH_COVARIATES, of_scope),
         )
         scales = scales or choose_scales(WITH_COVARIATES, policy, stored, {})
-        reports[scope] = replace(build_report(WITH_COVARIATES, policy, stored, scales), stages=rollout().stages)
+        reports[scope] = build_report(WITH_COVARIATES, policy, stored, scales)
     return reports
 
 

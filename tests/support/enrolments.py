@@ -7,12 +7,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streammetrics.connectors.store import Store
-from streammetrics.enrolment.rules import ExperimentRules, StagePlan
+from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Arrival, Settings, expected_result
 from tests.oracle.experiments import Scope, Times, experiments
-from tests.oracle.stages import Rollout
 from tests.support.brute_force import FOR_EVER_MS, grades_text, scopes_of
 from tests.support.machine import Machine, engine_of
 from tests.support.store_contract import ALL_DUE
@@ -43,9 +42,8 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
             float("-inf") if span.start_ms is None else span.start_ms,
             float("inf") if span.end_ms is None else span.end_ms,
             next(((each.from_ms, each.start_ms) for each in rules.earlier if each.experiment == name), None),
-            _rollout(rules.plans.get(name)),
         )
-        for name in (*rules.spans, *rules.plans, *(each.experiment for each in rules.earlier))
+        for name in (*rules.spans, *(each.experiment for each in rules.earlier))
         for span in [rules.span(name)]
     }
     return experiments(
@@ -58,12 +56,6 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
         flush=flush,
         w_ms=before.w_ms,
     )
-
-
-def _rollout(plan: StagePlan | None) -> Rollout | None:
-    if plan is None:
-        return None
-    return Rollout(tuple((key, float(start)) for key, start in plan.starts), plan.label, plan.values, plan.by_list)
 
 
 def shown(user: str, ts: int, experiments: tuple[tuple[str, str], ...] = (), items: tuple[str, ...] = ("i",)) -> Arrival:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streammetrics.experiments import ExperimentReport, Policy, build_report
-from streammetrics.experiments.stage_values import StageReport
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
@@ -28,14 +27,8 @@ def failing(name: str = "bad") -> ExperimentReport:
 
 
 def waiting(name: str = "young") -> ExperimentReport:
-    kept = stored(SAME, name=name, users={"control": 110, "treatment": 95}, multi=0)
+    kept = stored(SAME, name=name, users={"control": 110, "treatment": 95})
     return build_report(MEASURES, Policy(paging=("ndcg@10",)), kept, {})
-
-
-def in_stage(name: str) -> tuple[ExperimentReport, ...]:
-    """The three experiments in a rollout whose stage of this name runs."""
-    stages = tuple(StageReport(each, None, None, each == name, (), None, 0) for each in ("5", "25"))
-    return tuple(replace(each, stages=stages) for each in (passing(), failing(), waiting()))
 
 
 def report_at(now_ms: int, *experiments: ExperimentReport, age_ms: int = 0) -> Report:

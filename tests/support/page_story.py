@@ -16,13 +16,14 @@ import numpy as np
 from streammetrics.config.toml_text import settings_text
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.experiments import ExperimentReport, Measures, Policy, Stored, add, build_report, choose_scales, of_users, zero
+from streammetrics.experiments.stored import NO_FEEDBACK, Joined
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.experiments.worst_first import verdict_of_all
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.report import Report
 from streammetrics.runtime.status import ProcessStatus
-from tests.experiments.samples import experiment
+from tests.experiments.samples import experiment, in_one_hour
 from tests.support.committed_state import MINUTE_MS, Now, Pipeline
 
 EXPERIMENT = "ranker-v7"
@@ -64,15 +65,15 @@ class SimulatedUsers:
             return 4 * int(column.metric.k)
         return hits if column.kind == "hits" else (hits << int(column.scale_bits)) * 3 // 4
 
-    def report(self, policy: Policy, scope: str = "start", *, multi_exposed_users: int = 2) -> ExperimentReport:
+    def report(self, policy: Policy, scope: str = "start", *, joined: Joined = NO_FEEDBACK) -> ExperimentReport:
         """Return the statistics of all users so far."""
         measures = Measures(self.layout.scorer.columns)
         stored = Stored(
             experiment=EXPERIMENT,
             scope=scope,
-            moments=self.moments,
             first_exposures=self.counts,
-            multi_exposed_users=multi_exposed_users,
+            joined=joined,
+            **in_one_hour(measures, self.moments),
         )
         self.scales |= choose_scales(measures, policy, stored, self.scales)
         return build_report(measures, policy, stored, self.scales)

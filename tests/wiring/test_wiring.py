@@ -12,8 +12,6 @@ from streammetrics.config import (
 )
 from streammetrics.config.times import epoch_ms
 from streammetrics.connectors.kafka.start_offsets import start_text
-from streammetrics.enrolment.rules import StagePlan
-from streammetrics.events.event_time import NEVER
 from streammetrics.events.json_text import iso_ms
 from streammetrics.windows.unique_users import UniqueUserRules
 from streammetrics.wiring.engine import build_engine
@@ -26,29 +24,6 @@ def test_the_times_of_an_experiment_become_milliseconds(tmp_path):
     assert rules is not None
     assert rules.span("ranker-v7") == (1_769_850_000_000, 1_772_319_600_000)
     assert rules.span("another") == (None, None)
-
-
-def test_stages_and_units_become_plans(tmp_path):
-    halves = "shares = { c = 1, t = 1 }"
-    toml = f"""
-    [experiments.named.plain]
-    {halves}
-    [experiments.named.ramp]
-    stages = [{{ {halves} }}, {{ start = 2026-01-31T09:00:00Z, {halves} }}]
-    [experiments.named.mesh]
-    unit = "list"
-    [experiments.named.labelled]
-    stage_label = "rollout"
-    stages = [{{ name = "a", {halves} }}]
-    """
-    settings = configured(tmp_path, toml).settings
-    rules = build_engine(settings, ["events"]).rules.experiments
-    assert rules is not None
-    assert rules.plans == {
-        "ramp": StagePlan((("", NEVER), ("1769850000000", 1_769_850_000_000))),
-        "mesh": StagePlan(by_list=True),
-        "labelled": StagePlan((), "rollout", ("a",)),
-    }
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from streammetrics.cli.command import command
 from streammetrics.cli.commands.report import read_plain
 from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.exporter_client import ExporterClient
-from streammetrics.cli.option_types import FiniteFloatRange, ReportFile, span_seconds
+from streammetrics.cli.option_types import FiniteFloatRange, ReportFile, moment_ms, span_seconds
 from streammetrics.cli.output.gate_lines import answer_lines, no_answer_line, progress_line, summary_markdown
 from streammetrics.cli.output.progress import changing_line
 from streammetrics.cli.output.report_reader import read_report
@@ -40,14 +40,15 @@ EXIT_CODES: Final[Mapping[GateWord, int]] = {"pass": 0, "fail": 1, "wait": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateQuestion:
-    """What is asked: an experiment, one of its treatments (None: all), a scope and the stage that must run (None: any), of a report file
-    (None: an exporter or Redis).
+    """What is asked: an experiment, one of its treatments (None: all), and a scope, of a report file (None: an exporter or Redis).
+
+    since_ms: when the running step of the rollout began (epoch ms); None: it is found.
     """
 
     experiment: str
     variant: str | None
     scope: str
-    stage: str | None
+    since_ms: int | None
     file: Path | None
 
 
@@ -97,7 +98,7 @@ def _asker(settings: Settings, question: GateQuestion) -> Callable[[], GateAnswe
     client = ExporterClient(settings.client)
 
     def ask() -> GateAnswer:
-        answer = client.gate(question.experiment, question.variant, question.scope, question.stage)
+        answer = client.gate(question.experiment, question.variant, question.scope, question.since_ms)
         apart_ms = abs(_now_ms() - answer.answered_ms)
         if apart_ms <= stale_ms:
             return answer
@@ -107,7 +108,7 @@ def _asker(settings: Settings, question: GateQuestion) -> Callable[[], GateAnswe
 
 
 def _answer_of_report(settings: Settings, question: GateQuestion) -> GateAnswer:
-    plain, where = read_plain(settings, question.file)
+    plain, where = read_plain(settings, question.file, since_ms=question.since_ms)
     results, now_ms = read_report(plain, where), _now_ms()
     assert isinstance(plain, Mapping)
     try:
@@ -119,8 +120,6 @@ def _answer_of_report(settings: Settings, question: GateQuestion) -> GateAnswer:
     return answer_gate(
         found,
         question.variant,
-        stage=question.stage,
-        is_live=not times.ended,
         stale=stale,
         up_to_ms=results.at_ms,
         answered_ms=now_ms,
@@ -167,7 +166,13 @@ NO_DECISION = 3
 @click.option(
     "--scope", type=click.Choice(["start", "day"]), default="start", show_default=True, help="Numbers since the start, or of this UTC day."
 )
-@click.option("--stage", metavar="NAME", help="Wait until this stage of the rollout runs: the step that was just made.")
+@click.option(
+    "--since",
+    "since_ms",
+    callback=moment_ms,
+    metavar="TIME",
+    help="When the running step began, such as 2026-02-01T09:00Z, or a span ago, such as 40m.  [default: found by the shares]",
+)
 @click.option("--url", help="Ask this exporter, such as https://exporter:9464. Sets client.url.")
 @click.option("--watch", is_flag=True, help="Ask again until there is a decision, or until --deadline.")
 @click.option("--deadline", callback=span_seconds, metavar="SPAN", help="With --watch: give up after this time, such as 90m.")
@@ -195,10 +200,10 @@ def gate(
 ) -> None:
     """Say whether the treatments of EXPERIMENT may get more traffic: pass, fail or wait.
 
-    pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %), and the stage of the
-    rollout that runs now has been seen. fail: a treatment is certainly worse than the control by more than experiments.margin (1 %), over
-    all stages or in one. wait: neither is certain yet, or the numbers must not be used: they are stale, behind, mixed, invalid, or out of
-    reach.
+    pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %), and the running step of
+    the rollout has been seen. fail: a treatment is certainly worse than the control by more than experiments.margin (1 %), over the whole
+    run or in the running step. wait: neither is certain yet, or the numbers must not be used: they are stale, behind, mixed, invalid, or
+    out of reach.
 
     The question goes to the exporter at --url, to FILE as in `report`, or to the state in Redis. Nothing is changed. A login and
     authorities to trust are in the section [client]: give the password as $STREAMMETRICS_CLIENT_PASSWORD.
@@ -209,12 +214,14 @@ def gate(
     Examples:
       streammetrics gate ranker-v7 --url http://exporter:9464
       streammetrics gate ranker-v7 --config streammetrics.toml --watch --deadline 2h
-      streammetrics gate ranker-v7 --url http://exporter:9464 --stage "25 %" --watch
+      streammetrics gate ranker-v7 --url http://exporter:9464 --since 5m --watch
       streammetrics gate ranker-v7 report.json --variant treatment --json
     """
     with interrupt_on_signals():
         if deadline is not None and not watch:
             raise click.UsageError("--deadline needs --watch")
+        if asked["file"] is not None and asked["since_ms"] is not None:
+            raise click.UsageError("--since needs an exporter or the state in Redis: a report file has the step that was found")
         if asked["file"] is not None and url is not None:
             raise click.UsageError("give FILE or --url, not both")
         if watch and str(asked["file"]) == "-":

@@ -24,11 +24,9 @@ from streammetrics.cli.process.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
 from streammetrics.connectors.file_paths import expanded_paths
-from streammetrics.errors import ConfigError, Problem
 from streammetrics.metrics import TallyLayout
 from streammetrics.offline.replay.files import ReplayOutputs
 from streammetrics.offline.replay.files import replay as replay_events
-from streammetrics.offline.replay.proposed_stages import proposal_lines, proposals_of, with_proposals
 from streammetrics.offline.replay.time_order import ORDERS, Order
 from streammetrics.offline.replay.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.reports.data_warnings import DataWarning
@@ -46,16 +44,12 @@ def replay_and_show(
     quiet: bool,
     jobs: int = 1,
     order: Order = "auto",
-    find_stages: bool = False,
 ) -> None:
     """Replay the files and print the results; with `quiet`, only warnings.
 
-    find_stages: replay them again with the stages, starts and ends that the first report proposes, if it proposes any.
     Raises ConfigError for conflicting paths, StreammetricsError if a file has lines and none of them can be used, and as `replay`.
     """
     files = expanded_paths(files)
-    if find_stages and STDIN in files:
-        raise ConfigError([Problem("--find-stages", STDIN, "files: they are read twice. Save the standard input to a file first")])
     output_paths = {"--panes": outputs.panes, "--report": outputs.report, "--dead-letters": outputs.dead_letters}
     require_distinct((Path(file) for file in files if file != STDIN), output_paths)
     configure_quiet_logs(settings.log.level, settings.log.format)
@@ -67,12 +61,6 @@ def replay_and_show(
             update(description=stage, completed=done, total=total)
 
         result = replay_events(settings, files, outputs, flush=flush, jobs=jobs, order=order, progress=show_progress)
-        proposals = proposals_of(result.report) if find_stages else {}
-        if proposals:
-            settings = with_proposals(settings, proposals)
-            result = replay_events(settings, files, outputs, flush=flush, jobs=jobs, order=order, progress=show_progress)
-    for line in proposal_lines(proposals) if find_stages and not quiet else ():
-        click.echo(line, err=True)
     unusable = unusable_files(result.report)
     for warning in replay_warnings(result.report, unusable):
         click.echo(f"streammetrics: warning: {warning}", err=True)
@@ -130,11 +118,6 @@ def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool)
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
-@click.option(
-    "--find-stages",
-    is_flag=True,
-    help="If the shares of the arms changed, count again with the stages, start and end that fit. Reads the files twice.",
-)
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
 @click.option(
     "--order",
@@ -150,7 +133,6 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     settings_given: tuple[str, ...],
     files: tuple[str, ...],
     flush: bool,
-    find_stages: bool,
     jobs: int,
     order: str,
     topic: str | None,
@@ -177,9 +159,6 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     With --jobs N, each of N processes reads all files and counts its own users. The results are the same; dead letters come in another
     order.
 
-    With --find-stages, an experiment whose arms' shares changed is counted with the settings that its report proposes. The result
-    says which. Copy them to the configuration if the rollout was intended.
-
     \b
     Examples:
       streammetrics replay events.ndjson
@@ -193,4 +172,4 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
         settings = with_topic(settings, topic)
     outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
     with interrupt_on_signals():
-        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, order=cast(Order, order), find_stages=find_stages)
+        replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, order=cast(Order, order))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,10 +57,10 @@ def show_report(
         _print(results, all_measures, age)
 
 
-def read_plain(settings: Settings, file: Path | None, panes: Path | None = None) -> tuple[object, str]:
+def read_plain(settings: Settings, file: Path | None, panes: Path | None = None, since_ms: int | None = None) -> tuple[object, str]:
     """Return a report as plain values, and the name of its place: a file, the exporter at `client.url`, or the state in Redis.
 
-    panes: write the final panes of the state in Redis to this file.
+    panes: write the final panes of the state in Redis to this file. since_ms: judge its experiments for a step that began then.
 
     Raises ConfigError for a file that cannot be read, StreammetricsError for one that is no report, HttpError, StoreError and StateError.
     """
@@ -70,13 +71,16 @@ def read_plain(settings: Settings, file: Path | None, panes: Path | None = None)
         client = ExporterClient(settings.client)
         return client.report(), client.url
     try:
-        return live_report(settings, panes), f"redis.namespace {settings.redis.namespace!r}"
+        return live_report(settings, panes, since_ms), f"redis.namespace {settings.redis.namespace!r}"
     except StoreError as error:
         raise StoreError(str(error), "or name a report FILE, or an exporter by client.url") from error
 
 
-def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]:
-    """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there."""
+def live_report(settings: Settings, panes: Path | None = None, since_ms: int | None = None) -> dict[str, Any]:
+    """Return the report of the committed state, with its history, as `/api/report` serves it. `panes`: write its final panes there.
+
+    since_ms: judge the experiments for a step of a rollout that began then.
+    """
     from streammetrics.connectors.redis.blob import RedisBlobStore  # noqa: PLC0415  files need no Redis client
     from streammetrics.connectors.redis.store import RedisStore  # noqa: PLC0415
     from streammetrics.runtime.publish.committed_state import read_committed  # noqa: PLC0415
@@ -95,6 +99,9 @@ def live_report(settings: Settings, panes: Path | None = None) -> dict[str, Any]
             )
         read_committed(store, builder, tasks)
         report = builder.report(tasks)
+        if since_ms is not None and report.since is not None:
+            judged = (report.since(each.experiment, each.scope, since_ms) for each in report.experiments)
+            report = replace(report, experiments=tuple(each for each in judged if each is not None))
         if panes is not None:
             write_stored_panes(panes, builder, report)
         found: dict[str, Any] = plain(published(report, engine.layout, decode_history(history_blob.read())))

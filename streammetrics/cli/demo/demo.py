@@ -10,14 +10,12 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from streammetrics.cli.demo.scenarios import DEFAULT_SCENARIO, EXPERIMENT, SCENARIOS, Scenario
 from streammetrics.cli.demo.screen import Screen
 from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.config import LoadedSettings, Settings, load
-from streammetrics.config.experiments import NamedExperiment
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.simulated import Traffic, generate
@@ -106,7 +104,7 @@ def run_demo(
     configure_quiet_logs(settings.log.level, settings.log.format)
     clock = SystemClock()
     start_ms = clock.wall_ms() - HISTORY_MS
-    settings = with_stages(_demo_settings(settings), SCENARIOS[scenario], start_ms)
+    settings = _demo_settings(settings)
     status = ProcessStatus(started_seconds=clock.monotonic())
     engine, store = build_engine(settings, TOPICS), MemoryStore()
     views = _views(settings, engine, status, clock)
@@ -160,26 +158,6 @@ def _demo_settings(settings: Settings) -> Settings:
             "windows": settings.windows.model_copy(update={"retention_ms": retention_ms}),
         }
     )
-
-
-def with_stages(settings: Settings, scenario: Scenario, start_ms: int) -> Settings:
-    """Add the stages of a scenario with a ramp, unless the operator has rules for its experiment."""
-    named = settings.experiments.named
-    if scenario.ramp is None or EXPERIMENT in named:
-        return settings
-    control, treatment = scenario.variants
-    later = {control.name: control.share + treatment.share - scenario.ramp.share, treatment.name: scenario.ramp.share}
-    stages = [
-        {"start": _moment(start_ms), "shares": {control.name: control.share, treatment.name: treatment.share}},
-        {"start": _moment(start_ms + scenario.ramp.after_ms), "shares": later},
-    ]
-    rules = NamedExperiment.model_validate({"stages": stages})
-    experiments = settings.experiments.model_copy(update={"named": {**named, EXPERIMENT: rules}})
-    return settings.model_copy(update={"experiments": experiments})
-
-
-def _moment(epoch_ms: int) -> str:
-    return datetime.fromtimestamp(epoch_ms / 1_000, UTC).isoformat()
 
 
 def demo_traffic(scenario: Scenario, start_ms: int, seed: int, rate: float) -> Traffic:

@@ -15,7 +15,7 @@ CONTROL: Final = "control"
 class Scenario(NamedTuple):
     """A simulated A/B test: its variants with the control first, and defaults that only this scenario needs.
 
-    `ramp`: the second stage of a rollout. Its time is that of the demo, not of the simulated visits.
+    `ramp`: the second step of a rollout. Its time is that of the demo, not of the simulated visits.
     """
 
     variants: tuple[Variant, ...]

@@ -19,11 +19,9 @@ from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cl
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import LogIds
-from streammetrics.engine.engine import Engine
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
-from streammetrics.engine.task_state import ControlRecord, decode_control
+from streammetrics.engine.task_state import decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
-from streammetrics.enrolment.stage_changes import stage_changes
 from streammetrics.errors import ConfigError, UnfitStateError
 from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
@@ -182,7 +180,6 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     context.stored_logs = tuple(
         LogIds(control.progress.cluster_id, dict(zip(control.topics, control.progress.topic_ids, strict=True))) for control in controls
     )
-    yield from _stage_findings(controls, engine)
     yield from _rules_findings({control.signature for control in controls}, signature, "on" if settings.experiments.enabled else "off")
     if any(control.topics != list(settings.kafka.topics) for control in controls):
         yield DoctorFinding(
@@ -190,15 +187,6 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
             f"the stored state was made from the topics {', '.join(controls[0].topics)}",
             "restore kafka.topics, or start a new redis.namespace",
         )
-
-
-def _stage_findings(controls: Iterable[ControlRecord], engine: Engine) -> Iterator[DoctorFinding]:
-    """Check whether the settings have every stage of a rollout whose lists count."""
-    rules = engine.rules.experiments
-    if rules is None:
-        return
-    for change in stage_changes([each.counted_stages() for each in controls if fit_of(each.signature, engine.signature) == "same"], rules):
-        yield DoctorFinding("fail" if change.is_refused and not rules.stages_may_change else "warn", change.message, change.fix)
 
 
 def _rules_findings(stored: Iterable[Signature], current: Signature, experiments: str) -> Iterator[DoctorFinding]:

@@ -24,10 +24,10 @@ TOGETHER = "The error of the decision covers all treatments and deciding measure
 def answer_lines(answer: GateAnswer) -> Iterator[RenderableType]:
     """Yield the lines of an answer."""
     asked = fit(answer.experiment) + ("" if answer.variant is None else f" / {fit(answer.variant)}")
-    stage = "" if answer.stage is None else f" · stage {fit(answer.stage)} runs"
+    step = "" if answer.step_ms is None else f" · running step since {minute_text(answer.step_ms)}"
     age = "" if answer.up_to_ms is None else f", {span_text(max(0, answer.answered_ms - answer.up_to_ms))} ago"
     times = f" · {SCOPE_WORDS.get(answer.scope, answer.scope)} · up to {minute_text(answer.up_to_ms)}{age}"
-    yield Text.assemble((asked, "bold"), times, stage)
+    yield Text.assemble((asked, "bold"), times, step)
     yield Text.assemble((answer.gate.upper(), STYLES[answer.gate]), f"  {fit(answer.reason)}")
     if answer.needed is not None:
         yield Text(f"needed: {fit(answer.needed)}")

@@ -22,7 +22,7 @@ from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.history import History, HistorySeries
-from streammetrics.reports.text import counted, fit
+from streammetrics.reports.text import fit
 from streammetrics.reports.time_text import minute_text
 from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 
@@ -198,29 +198,15 @@ def credit_text(preference: PreferenceReport) -> str:
 
 def health_lines(experiment: ExperimentReport) -> list[str]:
     """Return the checks of an experiment in words, one each."""
-    health, of_split = experiment.health, f"split of {experiment.unit}s{' within each stage' if experiment.stages else ''}"
+    health, of_split = experiment.health, f"split of {experiment.unit}s"
     if health.sample_ratio_p is None:
         lines = list(health.notes) or [f"{of_split}: not checked, no shares configured"]
     else:
         split = "as configured" if health.split_holds else "not as configured"
         lines = [f"{of_split}: {split} (p = {health.sample_ratio_p:.2g})", *health.notes]
-    if experiment.unit == "user":
-        several = "users in several variants of a stage" if experiment.stages else "users in several variants"
-        lines.append(f"{several}: {experiment.multi_exposed_users:,} ({percent(health.multi_exposed_share)}), excluded")
     if health.unmatched_share is not None:
         lines.append(f"feedback without a matching list: {percent(health.unmatched_share)}")
     return lines
-
-
-def stage_line(experiment: ExperimentReport) -> str | None:
-    """Say which stage of a rollout runs now; None without stages."""
-    if not experiment.stages:
-        return None
-    if experiment.current_stage is None:
-        return f"none of {counted(len(experiment.stages), 'stage')} has begun"
-    number, stage = experiment.current_stage
-    since = "" if stage.start_ms is None else f", since {minute_text(stage.start_ms)}"
-    return f"stage {number} of {len(experiment.stages)} runs now: {stage.stage}{since}"
 
 
 def confidence_text(experiment: ExperimentReport) -> str:

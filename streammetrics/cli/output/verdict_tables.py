@@ -17,7 +17,6 @@ from streammetrics.cli.output.report_reader import (
     interval_text,
     lift_text,
     share_text,
-    stage_line,
 )
 from streammetrics.cli.output.tables import number
 from streammetrics.cli.output.terminal import FittingTable
@@ -56,8 +55,6 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield from _needed(experiment, "", None if all_measures else NEEDED_MAX)
         whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
         yield from why_lines(experiment, whole)
-        if (stage := stage_line(experiment)) is not None:
-            yield Text(fit(stage))
         yield from _numbers(experiment, all_measures)
         for each in others if all_measures else ():
             yield Text(f"{_scope_words(each)}:")
@@ -98,8 +95,6 @@ def _scope_words(experiment: ExperimentReport) -> str:
 
 def _numbers(experiment: ExperimentReport, all_measures: bool) -> Iterator[RenderableType]:
     yield _arms(experiment)
-    if experiment.stages:
-        yield _stages(experiment)
     shown = None if all_measures else headline_measures(experiment)
     if experiment.preferences:
         yield _preferences(experiment)
@@ -122,19 +117,6 @@ def _arms(experiment: ExperimentReport) -> FittingTable:
         largest = f"≤ {share_text(variant.largest_user_share_max)}" if variant.lists else "-"
         numbers = f"{variant.users:,}", share, f"{variant.lists:,}", f"{variant.effective_users:,.0f}", largest
         table.add_row(variant.variant, variant.role, *numbers)
-    return table
-
-
-def _stages(experiment: ExperimentReport) -> FittingTable:
-    """Build one row per stage and variant of a rollout."""
-    table = FittingTable(("stage", "variant"), ("share", "users", "lists", "weight", "split p"), ("state",))
-    for stage in experiment.stages:
-        p = "-" if stage.sample_ratio_p is None else f"{stage.sample_ratio_p:.2g}"
-        for arm in stage.arms:
-            share = "-" if arm.share is None else share_text(arm.share)
-            weight = "-" if arm.weight is None else share_text(arm.weight)
-            state = f"not counted: {arm.left_out}" if arm.left_out else "runs now" if stage.current else ""
-            table.add_row(fit(stage.stage), arm.variant, share, f"{arm.users:,}", f"{arm.lists:,}", weight, p, fit(state))
     return table
 
 

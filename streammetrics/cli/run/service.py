@@ -30,7 +30,6 @@ from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.refusal_log import log_first_refusal
-from streammetrics.runtime.consume.stage_check import check_stages
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
@@ -65,8 +64,6 @@ def serve(
         process.start("garbage collection", collect_garbage, stack)
         with contextlib.suppress(Stopped):
             startup.check_store(store)
-            if role != "exporter":
-                startup.reached("store", lambda: check_stages(store, engine))
             if role != "worker":
                 process.publish(show, stack)
             if role == "exporter":

@@ -36,7 +36,7 @@ class Regression(NamedTuple):
 
 
 class Ramp(NamedTuple):
-    """A stage of a rollout: from `after_ms` after the start on, the second variant has this share of all users.
+    """A step of a rollout: from `after_ms` after the start on, the second variant has this share of all users.
 
     The users come from the first variant, or go back to it. Each list has the variant of its time.
     """

@@ -54,7 +54,13 @@ def openapi_json() -> bytes:
         {"name": "experiment", "in": "path", "required": True, "schema": _TEXT},
         {"name": "variant", "in": "query", "schema": _TEXT, "description": "One treatment. Without it, all must pass."},
         {"name": "scope", "in": "query", "schema": {"enum": [*GATE_SCOPES], "default": GATE_SCOPES[0]}},
-        {"name": "stage", "in": "query", "schema": _TEXT, "description": "The stage that must run for a pass."},
+        {
+            "name": "since",
+            "in": "query",
+            "schema": _TEXT,
+            "example": "2026-02-01T09:00:00Z",
+            "description": "When the running step of the rollout began. Without it, the step is found by the share of new users.",
+        },
     ]
     part_parameters: list[JsonSchema] = [
         {"name": "experiment", "in": "query", "schema": _list(_TEXT), "description": "Without one: all of up to three, else the worst."},
@@ -74,7 +80,7 @@ def openapi_json() -> bytes:
         "/api/gate/{experiment}": _path(
             "Whether the treatments of an experiment may get more traffic.",
             "GateAnswer",
-            {"400": "Unknown parameter or scope.", "404": "Unknown experiment, treatment or stage.", "503": "No report yet."},
+            {"400": "Unknown parameter, scope or time.", "404": "Unknown experiment or treatment.", "503": "No report yet."},
             gate_parameters,
         ),
         "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),

@@ -182,9 +182,10 @@ class HttpViews:
             dead_letters_lost=status.dead_letters_lost.total(),
         )
 
-    def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START, stage: str | None = None) -> GateAnswer | None:
+    def gate(self, experiment: str, variant: str | None = None, scope: str = SINCE_START, since_ms: int | None = None) -> GateAnswer | None:
         """Return the answer of the gate for an experiment; None before the first report. Raises UnknownExperimentError.
 
+        since_ms: when the running step of a rollout began (event time); None: it is found.
         The report is stale if it was read too long ago, if its event time is too far behind, or if this process is behind its inputs.
         """
         shown, shown_seconds, now_ms = self._report, self._shown_seconds, self.wall_ms()
@@ -193,12 +194,14 @@ class HttpViews:
         report, history = shown
         stale = [*self._stale(self._monotonic() - shown_seconds), *ReportTimes.of(report).staleness(now_ms, self._stale_ms)]
         warnings = [*map(str, report.warnings())]
-        (found,) = with_outlook([find_experiment(report.experiments, experiment, scope, stale, warnings)], history)
+        known = find_experiment(report.experiments, experiment, scope, stale, warnings)
+        if since_ms is not None:
+            assert report.since is not None, "a report without the state that it was made of"
+            known = report.since(experiment, scope, since_ms) or known
+        (found,) = with_outlook([known], history)
         return answer_gate(
             found,
             variant,
-            stage=stage,
-            is_live=not report.ended,
             stale=stale,
             up_to_ms=report.entered_ms,
             answered_ms=now_ms,

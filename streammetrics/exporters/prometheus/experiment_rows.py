@@ -21,17 +21,6 @@ class MeasureRow(NamedTuple):
     value: float
 
 
-class StageRow(NamedTuple):
-    """One series of a stage: its name after `streammetrics_experiment_stage_`, its labels, its value."""
-
-    series: str
-    experiment: str
-    stage: str
-    variant: str
-    scope: str
-    value: float
-
-
 class PreferenceRow(NamedTuple):
     """One series of a preference: its name after `streammetrics_interleaving_`, its labels, its value."""
 
@@ -51,7 +40,6 @@ def measure_rows(report: ExperimentReport) -> Iterator[MeasureRow]:
     """
     if report.health.sample_ratio_p is not None:
         yield _row(report, "srm_p_value", report.health.sample_ratio_p)
-    yield _row(report, "multi_exposed_users", report.multi_exposed_users)
     yield _row(report, "verdict", report.verdict.code)
     if report.gate is not None:
         yield _row(report, "gate", report.gate.code)
@@ -79,17 +67,6 @@ def _variant_rows(report: ExperimentReport, variant: VariantReport) -> Iterator[
         for series, value in _values_of(each).items():
             if value is not None:
                 yield _row(report, series, value, name, each.metric, str(each.k or ""))
-
-
-def stage_rows(report: ExperimentReport) -> Iterator[StageRow]:
-    """Yield every series of the stages."""
-    for each in report.stages:
-        values = [("current", "", float(each.current))]
-        if each.sample_ratio_p is not None:
-            values.append(("srm_p_value", "", each.sample_ratio_p))
-        values += [("users", arm.variant, arm.users) for arm in each.arms]
-        for series, variant, value in values:
-            yield StageRow(series, report.experiment, each.stage, variant, report.scope, value)
 
 
 def preference_rows(report: ExperimentReport) -> Iterator[PreferenceRow]:

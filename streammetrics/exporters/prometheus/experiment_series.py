@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from streammetrics.exporters.prometheus.family import Series, bounds, gauge
 
 _MEASURE_LABELS = ("experiment", "variant", "metric", "k", "scope")
-_STAGE_LABELS = ("experiment", "stage", "scope")
 _TEAM_LABELS = ("experiment", "team", "against", "scope")
 
 
@@ -15,7 +14,6 @@ def experiment_gauges() -> Iterator[Series]:
     """Gauges of experiments. `experiment_rows` makes their rows; labels without a value are left out."""
     yield from _measure_gauges()
     yield from _user_gauges()
-    yield from _stage_gauges()
     yield from _team_gauges()
     yield gauge("experiment_entered_timestamp_seconds", "Event time up to which all final lists count in the experiments.", unit="seconds")
 
@@ -58,7 +56,7 @@ def _user_gauges() -> Iterator[Series]:
         "variant",
         "scope",
     )
-    yield gauge("experiment_users", "Users who saw only this variant.", "experiment", "variant", "scope")
+    yield gauge("experiment_users", "Users who saw this variant.", "experiment", "variant", "scope")
     yield gauge(
         "experiment_exposed_users",
         "Users whose first exposure was to this variant, whether they saw a list or not. Absent without exposures.",
@@ -87,13 +85,6 @@ def _user_gauges() -> Iterator[Series]:
         "experiment",
         "scope",
     )
-    yield gauge("experiment_multi_exposed_users", "Users who saw several variants. They are excluded.", "experiment", "scope")
-
-
-def _stage_gauges() -> Iterator[Series]:
-    yield gauge("experiment_stage_current", "1 for the stage of a rollout that runs now, 0 for the others.", *_STAGE_LABELS)
-    yield gauge("experiment_stage_srm_p_value", "p-value of the split within a stage, against its own shares.", *_STAGE_LABELS)
-    yield gauge("experiment_stage_users", "Users of a variant in one stage of a rollout.", "experiment", "stage", "variant", "scope")
 
 
 def _team_gauges() -> Iterator[Series]:

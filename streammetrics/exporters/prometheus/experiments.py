@@ -11,10 +11,8 @@ from streammetrics.experiments import ExperimentReport, Policy, role_of
 from streammetrics.exporters.prometheus.experiment_rows import (
     MeasureRow,
     PreferenceRow,
-    StageRow,
     measure_rows,
     preference_rows,
-    stage_rows,
 )
 from streammetrics.exporters.prometheus.labels import OTHER, ShownGroup
 from streammetrics.exporters.prometheus.series import SERIES
@@ -59,12 +57,10 @@ def experiment_rows(
     named = [(row, shown) for row in rows if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
     credits = [row for experiment in experiments for row in preference_rows(experiment)]
     of_teams = [label_sets for row in credits if (label_sets := _credited(row, groups)) is not None]
-    of_stages = [row for experiment in experiments for row in stage_rows(experiment)]
-    staged = [_staged(row, shown) for row in of_stages if not (shown := groups[Group(row.experiment, row.variant)]).is_folded]
     split = next((at for at, (row, _) in enumerate(named) if row.metric != ""), len(named))
     found = [_labelled(row, shown) for row, shown in named]
-    left_out = len(rows) - len(named) + len(credits) - len(of_teams) + len(of_stages) - len(staged)
-    return [*found[:split], *of_teams, *staged, *found[split:]], left_out
+    left_out = len(rows) - len(named) + len(credits) - len(of_teams)
+    return [*found[:split], *of_teams, *found[split:]], left_out
 
 
 def roles(groups: Mapping[Group, ShownGroup], experiments: Iterable[ExperimentReport], control_of: ControlOf) -> Iterator[tuple[str, ...]]:
@@ -96,12 +92,6 @@ def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[s
     if team.is_folded or against.is_folded:
         return None
     return f"streammetrics_interleaving_{row.series}", (team.experiment, team.variant, against.variant, row.scope), row.value
-
-
-def _staged(row: StageRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:
-    series = SERIES[f"streammetrics_experiment_stage_{row.series}"]
-    values = {"experiment": shown.experiment, "stage": row.stage, "variant": shown.variant, "scope": row.scope}
-    return series.name, tuple(values[label] for label in series.labels), row.value
 
 
 def _labelled(row: MeasureRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:

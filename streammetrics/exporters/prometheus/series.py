@@ -80,7 +80,6 @@ TABLE: tuple[Series, ...] = (
     counter(
         "experiment_lists_full", "Final lists left out of an experiment because their user has too many. Counted once per scope.", "topic"
     ),
-    counter("experiment_lists_unstaged", "Final lists left out of an experiment because they are in none of its stages.", "topic"),
     counter("interleaving_too_many_teams", "Interleaved lists not compared because they have too many teams or pairs of teams.", "topic"),
     gauge(
         "watermark_timestamp_seconds",

@@ -161,7 +161,7 @@ class ReplayHistory:
         freeze_due_scales(self._store, builder, self._tasks)  # like a live publisher: at the first snapshot with enough users
         today = (enrolled_ms - 1) // DAY_MS
         found = builder.experiments.stored(self._tasks, [WHOLE, today])
-        current = {(name, kept.scope): kept.with_times_of(found.get((name, WHOLE), kept)) for (name, _), kept in found.items()}
+        current = {(name, kept.scope): kept for (name, _), kept in found.items()}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
         for key, kept in current.items():
             if any(kept.first_exposures.values()) and (len(self._stored) < SERIES_MAX or key in self._stored):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streammetrics.connectors.source import Input
+from streammetrics.experiments import ExperimentReport
 from streammetrics.exporters.http.views import STALE_MS, HttpViews
 from streammetrics.runtime.status import ProcessStatus, Trouble
 from tests.support.committed_state import START_MS, Now, served
@@ -40,6 +42,27 @@ def test_each_experiment_has_its_decision(name: str, gate: str) -> None:
 def test_a_treatment_and_a_scope_can_be_named() -> None:
     assert ask(shown(), "good?variant=treatment&scope=start")[1]["variant"] == "treatment"
     assert ask(shown(), "good?scope=day")[0] == 404
+
+
+def test_the_begin_of_the_running_step_can_be_said() -> None:
+    asked: list[tuple[str, str, int]] = []
+
+    def since(name: str, scope: str, since_ms: int) -> ExperimentReport:
+        asked.append((name, scope, since_ms))
+        return replace(failing("good"), step_ms=since_ms)
+
+    views = gate_views(START_MS)
+    views.show(replace(report_at(START_MS), since=since))
+    found = ask(views, "good?since=2024-11-21T11:00:00%2B01:00")[1]
+    assert asked == [("good", "start", 1_732_183_200_000)]
+    assert (found["gate"], found["step_ms"]) == ("fail", 1_732_183_200_000)
+    assert ask(views, "good")[1]["gate"] == "pass"
+    for wrong in ("noon", "2024-11-21T11:00", "40m"):
+        status, answer = ask(views, f"good?since={wrong}")
+        assert (status, answer["error"]) == (
+            400,
+            f"since: got {wrong!r}; a time has a date and a zone, such as 2026-02-01T09:00:00Z",
+        )
 
 
 @pytest.mark.parametrize("path", ["good?scope=week", "good?treatment=a"])

@@ -19,7 +19,7 @@ from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import StoreNode
 from streammetrics.errors import MalformedEvent
 from streammetrics.exporters.prometheus import exposition as exposition_module
-from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows, stage_rows
+from streammetrics.exporters.prometheus.experiment_rows import measure_rows, preference_rows
 from streammetrics.exporters.prometheus.exposition import CONTENT_TYPES, Exposition
 from streammetrics.exporters.prometheus.labels import OTHER
 from streammetrics.exporters.prometheus.rows import COUNTED_ALONE, ReportRows
@@ -30,7 +30,6 @@ from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
 from streammetrics.windows.panes import Group
 from streammetrics.windows.unique_users import UniqueUserWindow, UserCounts
-from tests.experiments.stage_samples import rollout
 from tests.support.committed_state import MINUTE_MS, START_MS, Pipeline, clicked, ranker, shown, two_variants, with_experiments
 from tests.support.reasons import counted_reasons
 
@@ -432,7 +431,7 @@ class TestLife:
 
 def with_every_series(pipeline: Pipeline) -> Report:
     report = pipeline.move_on(START_MS + 45 * MINUTE_MS).report()
-    return replace(with_experiments(report, ranker(), rollout()), user_partitions=UserPartitions(200, 50))
+    return replace(with_experiments(report, ranker()), user_partitions=UserPartitions(200, 50))
 
 
 class TestExperiments:
@@ -444,7 +443,7 @@ class TestExperiments:
         assert {row.series for row in rows} == {
             series.name.removeprefix("streammetrics_experiment_")
             for series in TABLE
-            if "scope" in series.labels and "stage" not in series.labels and series.name.startswith("streammetrics_experiment_")
+            if "scope" in series.labels and series.name.startswith("streammetrics_experiment_")
         }
         for row in rows:
             labels = row._asdict()
@@ -456,16 +455,6 @@ class TestExperiments:
         gauges = [name for name, _ in on_page if name.startswith("streammetrics_experiment_") and not name.endswith("_total")]
         assert len(gauges) == len(rows) + 1
         assert value(on_page, "experiment_entered_timestamp_seconds") == START_MS / 1_000
-
-    def test_every_row_of_a_stage_has_a_series(self, pipeline: Pipeline) -> None:
-        exposition, found = pipeline.exposition(), rollout()
-        exposition.show(with_experiments(pipeline.report(), found))
-        on_page, rows = samples(exposition), list(stage_rows(found))
-        for row in rows:
-            labels = {name: each for name, each in row._asdict().items() if name not in ("series", "value") and each}
-            assert value(on_page, f"experiment_stage_{row.series}", **labels) == row.value
-        assert len([key for key in on_page if "stage" in dict(key[1])]) == len(rows) == 8
-        assert value(on_page, "experiment_stage_current", experiment="ramp", stage="half", scope="start") == 1
 
     def test_every_row_of_a_preference_has_a_series(self, pipeline: Pipeline) -> None:
         exposition, found = pipeline.exposition(), ranker()

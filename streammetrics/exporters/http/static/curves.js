@@ -71,12 +71,10 @@ function storedLifts(report, stats, variant, metric) {
   });
 }
 
-/** The moments that the curves of an experiment show: [{at, text}]. Its stages, and the times at which its stored verdict changed. */
+/** The moments that the curves of an experiment show: [{at, text}]: the times at which its stored verdict changed. */
 function marksOf(report, stats) {
-  const stages = (stats?.stages ?? []).filter((stage) => stage.start_ms !== null).map((stage) => ({ at: stage.start_ms, text: ["stage ", named(stage.stage)] }));
   const kept = looksOf(report, stats);
-  const verdicts = kept.slice(1).flatMap(([at, [word]], index) => (word === kept[index][1][0] ? [] : [{ at, text: `verdict: ${word}` }]));
-  return [...stages, ...verdicts];
+  return kept.slice(1).flatMap(([at, [word]], index) => (word === kept[index][1][0] ? [] : [{ at, text: `verdict: ${word}` }]));
 }
 
 /** The stored history of an experiment: [[time, [verdict, …]]]. It is thinned. */

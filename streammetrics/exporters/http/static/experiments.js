@@ -5,7 +5,7 @@ import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
 import { experimentNames, groupOf, lineOf, linesOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText,
+  MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText,
   valueText,
 } from "./text.js";
 import { adviceOf, badge, finding, gate, known, overview, sign } from "./verdicts.js";
@@ -104,7 +104,6 @@ function body(view, id, experiment, stats) {
     advice(stats),
     experiment ? chosenSegment(view, experiment, stats) : null,
     experiment ? why(view, id, experiment, stats) : null,
-    stages(stats),
     preferences(stats),
     make("div", { class: "charts" },
       lifted.length ? liftChart(view, id, stats, variants, lifted) : null,
@@ -141,15 +140,13 @@ function verdict(view, experiment, line, stats) {
   }
   const end = experimentsEnd(view.report);
   const { verdict: word, parts, needed } = line;
-  const several = stats?.multi_exposed_users ?? 0;
   const shared = [`Final lists ${scopeWords(line.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${roundCountText(line.users)}.`];
-  const excluded = several ? ` ${countedText(several, "user")} who saw several variants ${several === 1 ? "is" : "are"} excluded.` : "";
   return make("div", { class: `verdict ${known(word)}` },
     make("p", { class: "word" }, sign(word)),
     make("div", {}, make("p", { class: "reason" }, finding(parts)),
       gate(line) ? make("p", { class: "gate" }, gate(line)) : null, needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
       word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
-      make("p", { class: "fine" }, shared, excluded)));
+      make("p", { class: "fine" }, shared)));
 }
 
 /** The settings that settle what the verdict says, and what was not checked, such as a split without configured shares. */
@@ -209,21 +206,6 @@ function usersCell(view, users, experiment, variant) {
   const hit = group?.values[`user_hit_rate@${view.selection.k}`];
   return [make("span", { class: group ? "value" : "value missing" }, countText(group?.users)),
     group && isNumber(hit) ? fine(`${shareText(hit)} with a hit in the first ${view.selection.k}`) : null];
-}
-
-/** The stages of a rollout: shares, users, split, and how much each counts in the comparison. */
-function stages(stats) {
-  if (!stats?.stages?.length) return null;
-  const rows = stats.stages.map((stage) => [
-    [named(stage.stage), fine(stage.current ? "runs now" : isNumber(stage.start_ms) ? `from ${timeText(stage.start_ms)}` : "")],
-    stage.arms.map((arm) => make("div", {}, named(arm.variant), ` ${isNumber(arm.share) ? percentText(arm.share) : MISSING}`)),
-    stage.arms.map((arm) => make("div", {}, countText(arm.users))),
-    isNumber(stage.sample_ratio_p) ? valueText(stage.sample_ratio_p) : "not checked",
-    stage.arms.filter((arm) => isNumber(arm.weight)).map((arm) => make("div", {}, percentText(arm.weight), arm.left_out ? fine(arm.left_out) : null)),
-  ]);
-  const at = stats.stages.findIndex((stage) => stage.current);
-  const now = at < 0 ? "none runs yet" : `stage ${at + 1} of ${stats.stages.length} runs now`;
-  return table(`Stages of the rollout: ${now}`, [["Stage", help("stage")], "Shares", "Users", "p-value of the split", "Weight in the comparison"], rows, "stages");
 }
 
 /** The table of teams in interleaved lists; null without interleaved lists. */

@@ -37,7 +37,7 @@ const REASONS = {
   exposure: "an exposure", list_exposed: "a list with a variant", list_unexposed: "a list without a variant",
   too_many_exposures: "its user has too many exposures",
   ahead: "ahead of the other events of its input", key_mismatch: "on another partition than Kafka's default for its user id", experiment_lists_full: "its user has too many lists in an experiment",
-  experiment_lists_unstaged: "in no stage of an experiment", variant_as_text: "a variant sent as a number or a boolean, and read as text", too_many_teams: "too many teams to compare", label_empty: "an empty label", label_too_long: "a label that is too long",
+  variant_as_text: "a variant sent as a number or a boolean, and read as text", too_many_teams: "too many teams to compare", label_empty: "an empty label", label_too_long: "a label that is too long",
   label_bad_type: "a label that is not a string", label_bad_text: "a label with control characters",
   too_many_experiments: "more experiments than the limit", too_many_segments: "more segments than the limit",
   too_many_variants: "more variants than the limit", too_many_groups: "more groups than the limit; counted under _other",

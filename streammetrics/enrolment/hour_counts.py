@@ -1,0 +1,148 @@
+"""What one batch adds to the rows of hours, and to the users of entries: lists and their sums, new users, and users with a hit. Pure.
+
+All lists of a user in one hour are a stretch. Its sums are a difference of two running sums.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from streammetrics.enrolment.records import Place, PlaceSet, ScopeKey
+from streammetrics.enrolment.scopes import WHOLE
+from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
+from streammetrics.enrolment.variant_moments import Came
+from streammetrics.events.model import Labels
+from streammetrics.experiments.hours import HOUR_MS, Entry, entry_of
+from streammetrics.experiments.moments import TOTAL_MAX
+from streammetrics.metrics.arrays import Ints
+
+_HOURS_OF_DAY: Final = 24
+
+
+class HourCounts:
+    """The lists and new users of one batch. `times` are those of its lists."""
+
+    def __init__(self, targets: ExposureTargets, times: Sequence[int]) -> None:
+        self._targets, self._times = targets, times
+        self._numbers: dict[tuple[PlaceSet, Came, int], int] = {}
+        """Stretches that are added to the same rows: the places, when their users came, and the hour."""
+        self._stretches: list[tuple[int, int, int, int]] = []
+        """The number above, the first list, the last one + 1, and the row of the user."""
+        self._newcomers: Counter[tuple[PlaceSet, int, Labels]] = Counter()
+        """New users by places whose scopes have no other list of them, hour and segments."""
+        self._arrivals: Counter[tuple[Place, int, Labels]] = Counter()
+        """New users of scopes, if they were not new in all scopes of a set."""
+        self._moves: Counter[tuple[str, Place, int]] = Counter()
+        """Users by the variant that they had alone until then, another place of the scope, and hour."""
+
+    def add_lists(self, places: PlaceSet, came: Came, first: int, end: int, row: int) -> None:
+        """Add lists of a user to the rows of their hours."""
+        times = self._times
+        while first < end:
+            hour = times[first] // HOUR_MS
+            stop = first + 1
+            while stop < end and times[stop] // HOUR_MS == hour:
+                stop += 1
+            number = self._numbers.setdefault((places, came, hour), len(self._numbers))
+            self._stretches.append((number, first, stop, row))
+            first = stop
+
+    def add_newcomer(self, places: PlaceSet, others: Iterable[PlaceSet], ts: int, segments: Labels) -> None:
+        """Count a user who has the first list in some places. `others`: the sets of the user until then."""
+        variants: dict[ScopeKey, list[str]] = {}
+        for known in others:
+            if not known.scopes.isdisjoint(places.scopes):
+                for run, day, variant in known.places:
+                    variants.setdefault((run, day), []).append(variant)
+        if not variants:
+            self._newcomers[places, ts // HOUR_MS, segments] += 1
+            return
+        for place in places.places:
+            had = variants.get(place[:2], [])
+            if not had:
+                self._arrivals[place, ts // HOUR_MS, segments] += 1
+            elif len(had) == 1 and place[1] == WHOLE:
+                self._moves[had[0], place, ts // HOUR_MS] += 1
+
+    def add(self, sums: Ints, covariates: Ints | None, covariate_bottoms: Sequence[int]) -> None:
+        """Add everything to the scopes.
+
+        sums: running sums of the columns over all lists, shape (lists + 1, columns). covariates: (h, x) for each measure, by row; None: no
+        row has any. covariate_bottoms: by measure, the place of its denominator in (lists, *columns).
+        """
+        if self._stretches:
+            numbers, firsts, ends, rows = (np.array(column, dtype=np.int64) for column in zip(*self._stretches, strict=True))
+            values = np.concatenate([(ends - firsts)[:, None], sums.take(ends, axis=0) - sums.take(firsts, axis=0)], axis=1)
+            plain = _grouped(values, numbers, len(self._numbers))
+            wide = plain
+            if covariates is not None:
+                wide = _grouped(_with_covariates(values, covariates[rows], covariate_bottoms), numbers, len(self._numbers))
+            elif covariate_bottoms:
+                wide = [[*row, *[0] * (2 * len(covariate_bottoms))] for row in plain]
+            self._add_totals(plain, wide)
+        self._add_users()
+
+    def _add_totals(self, plain: list[list[int]], wide: list[list[int]]) -> None:
+        for (places, came, hour), narrow, broad in zip(self._numbers, plain, wide, strict=True):
+            came_of = dict(came)
+            for target in self._targets.targets_of(places):
+                scope = target.scope
+                entry = scope.hours.entry_of(came_of[target.key[0]], hour)
+                more = narrow if target.run.earlier is None else broad
+                scope.row_of(hour).add_totals(target.variant, entry, more)
+
+    def _add_users(self) -> None:
+        for (places, hour, segments), users in self._newcomers.items():
+            for target in self._targets.targets_of(places):
+                _add_new(target, hour, segments, users)
+        for (place, hour, segments), users in self._arrivals.items():
+            _add_new(self._target(place), hour, segments, users)
+        for (before, place, hour), users in self._moves.items():
+            target = self._target(place)
+            moves = target.scope.row_of(hour).moves
+            moves[before, target.variant] = moves.get((before, target.variant), 0) + users
+
+    def _target(self, place: Place) -> VariantTarget:
+        number, day, variant = place
+        return self._targets.variant(self._targets.runs.of_number[number], day, variant)
+
+
+def _add_new(target: VariantTarget, hour: int, segments: Labels, users: int) -> None:
+    row = target.scope.row_of(hour)
+    row.new_users[target.variant] = row.new_users.get(target.variant, 0) + users
+    for segment, value in segments if target.key[1] == WHOLE else ():
+        row.add_value(segment, value, target.variant, users)
+
+
+def add_entry_users(targets: ExposureTargets, changes: Mapping[tuple[PlaceSet, Came], Sequence[int]]) -> None:
+    """Add users to their entries: new ones, and those with a first hit, by places and when they came."""
+    for (places, came), more in changes.items():
+        came_of = dict(came)
+        for target in targets.targets_of(places):
+            day, hour = target.key[1], came_of[target.key[0]]
+            entry = Entry(1, hour) if day == WHOLE else entry_of(hour, max(hour, day * _HOURS_OF_DAY))
+            target.scope.users.add(target.variant, entry, more)
+
+
+def _with_covariates(values: Ints, covariates: Ints, bottoms: Sequence[int]) -> Ints:
+    """Return the columns of stretches with those of covariates: h d and x d of each measure."""
+    products = [covariates[:, 2 * at + part] * values[:, bottom] for at, bottom in enumerate(bottoms) for part in (0, 1)]
+    return np.concatenate([values, np.stack(products, axis=1)], axis=1)
+
+
+def _grouped(values: Ints, numbers: Ints, count: int) -> list[list[int]]:
+    """Return the sums of rows with the same number. They are exact, also beyond int64."""
+    largest = int(np.abs(values).max(initial=0)) * int(np.bincount(numbers, minlength=1).max())
+    if largest < TOTAL_MAX:
+        sums = np.zeros((count, values.shape[1]), dtype=np.int64)
+        np.add.at(sums, numbers, values)
+        narrow: list[list[int]] = sums.tolist()
+        return narrow
+    found = [[0] * values.shape[1] for _ in range(count)]
+    for number, row in zip(numbers.tolist(), values.tolist(), strict=True):
+        found[number] = [known + more for known, more in zip(found[number], row, strict=True)]
+    return found

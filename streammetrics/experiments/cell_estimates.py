@@ -1,0 +1,248 @@
+"""The estimate of two arms over their cells: means, variances clustered by user, and floors. PairCells and moments in, estimates out. Pure.
+
+With the parts a and the weight W of `cells`, the means are M = sum of a Y / W. For each arm g and each day k on which its users came,
+
+    U_gk = K / (K - 1) * sum over these users of (y - m d)**2      with m = sum y / sum d of these users
+    A_gk = sum of a**2 D over their lists
+    V_g  = sum over days of (U_gk / D_gk) A_gk / W**2              with D_gk = all their lists
+
+It is the usual clustered variance, times the mean squared part of a list. If lists of a user are independent, or if the share of the arm
+is constant, it is exact. If a user's lists agree more than chance, it is too large, never too small: with the cross products S_ij >= 0 of
+a user's residuals in cells i and j, the sum of a_i a_j S_ij is at most the sum of a_i**2 S_ij. With fewer than `FEW_USERS` users of a day,
+m is that of the whole arm, without K / (K - 1).
+
+**Small arms.** An arm with few users that is low by chance has a small variance, too, so a drop would seem certain too early. So in the arm
+with fewer users of a day, U / D is at least that of both arms together.
+
+**Users in both arms**, with m of the whole arms: C = sum of (y_t - m_t d_t)(y_c - m_c d_c) / (D_t D_c).
+
+A user who has been there for more than 8 days is in cells of a block of 8 days. A of such a cell is shared out by the lists of its days.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from streammetrics.experiments.cells import HourSpan, PairCells, list_cells, user_cells
+from streammetrics.experiments.covariance_sums import CovarianceLayout
+from streammetrics.experiments.estimates import Estimate
+from streammetrics.experiments.floors import (
+    EventUsers,
+    expected_event_users,
+    few_effective_users,
+    largest_user_share_max,
+    rare_events,
+)
+from streammetrics.experiments.hours import Entry, EntrySums
+from streammetrics.experiments.measures import LISTS, Measure, Measures
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.stored import Stored
+
+FEW_USERS: Final = 10
+"""Users of one day with a mean of their own."""
+
+
+class Combined(NamedTuple):
+    """A treatment and the control over their cells, with all users of each arm.
+
+    covariance: of the two means. effective_users: of the treatment and of the control. event_users: see `floors`.
+    """
+
+    treatment: Estimate
+    control: Estimate
+    covariance: float
+    effective_users: tuple[float, float]
+    event_users: EventUsers
+
+    @property
+    def users(self) -> tuple[int, int]:
+        return self.treatment.users, self.control.users
+
+    def unmet_floor(self, policy: Policy, measure: Measure, variant: str, control: str) -> str | None:
+        """Return which floor a variant and the control do not pass; None if they pass both."""
+        for name, effective, users in zip((variant, control), self.effective_users, self.users, strict=True):
+            if effective < policy.effective_users_min:
+                share = largest_user_share_max(users, effective)
+                return few_effective_users(measure, name, users, effective, policy.effective_users_min, share)
+        if self.event_users.least < policy.hit_users_min:
+            smaller = variant if self.users[0] <= self.users[1] else control
+            return rare_events(measure, smaller, self.event_users, policy.hit_users_min)
+        return None
+
+
+class UserSums(NamedTuple):
+    """Users, and their sums of y, d, yy, dd, yd. y is in units of 2**-scale_bits of the measure."""
+
+    users: int
+    y: int | Fraction
+    d: int
+    yy: int | Fraction
+    dd: int
+    yd: int | Fraction
+
+    def squares(self, y: int | Fraction, d: int, bits: int) -> float:
+        """Return the sum over users of (y - m d)**2 with the mean m = y / d."""
+        return float((self.yy * d * d - 2 * y * d * self.yd + y * y * self.dd) / (d * d << 2 * bits))
+
+
+class Pair:
+    """A treatment and the control of one scope.
+
+    by_entry: whether lists of users who came at different times are apart. left_out, since: see `cells.list_cells`.
+    """
+
+    def __init__(
+        self,
+        measures: Measures,
+        stored: Stored,
+        treatment: str,
+        control: str,
+        *,
+        by_entry: bool = True,
+        left_out: Sequence[HourSpan] = (),
+        since: int | None = None,
+    ) -> None:
+        self._measures, self._stored, self.arms = measures, stored, (treatment, control)
+        self.lists = list_cells(stored.hours, treatment, control, by_entry=by_entry, left_out=left_out, since=since)
+        self._days: Sequence[Mapping[Entry, Sequence[int]]] | None = None
+        self.users = user_cells(stored.entry_users, treatment, control)
+
+    def combined(self, measure: Measure) -> Combined | None:
+        """Return both arms; None if they have no cell in common."""
+        cells, top, bottom = self.columns(measure)
+        wholes = self.wholes(measure)
+        if not cells.parts(bottom).weight or wholes is None:
+            return None
+        return self.combine(measure, cells.totals(top, bottom), wholes, self.days(measure))
+
+    def combine(
+        self, measure: Measure, totals: tuple[float, float], wholes: Sequence[UserSums], days: Sequence[Mapping[Entry, UserSums]]
+    ) -> Combined:
+        """Return both arms. totals: the sums of a y in units of the measure. wholes, days: the sums of all users, and those of each day."""
+        cells, _, bottom = self.columns(measure)
+        parts = cells.parts(bottom)
+        spreads = [_spreads(measure, of_arm, whole) for of_arm, whole in zip(days, wholes, strict=True)]
+        spreads = [_of_small_arm(spreads[0], spreads[1]), _of_small_arm(spreads[1], spreads[0])]
+        estimates, effective = [], []
+        for at, (total, squared) in enumerate(zip(totals, self.squared_parts(measure), strict=True)):
+            variance = math.fsum(spread.per_list * squared.get(day, 0.0) for day, spread in spreads[at].items()) / parts.weight**2
+            weights = math.fsum(spread.squared_lists * squared.get(day, 0.0) for day, spread in spreads[at].items())
+            estimates.append(Estimate(total / parts.weight / 2.0**measure.scale_bits, variance, wholes[at].users))
+            effective.append(parts.weight**2 / weights if weights else 0.0)
+        treatment, control = (self._stored.moments[arm] for arm in self.arms)
+        return Combined(
+            estimates[0],
+            estimates[1],
+            self._covariance(measure, wholes, estimates),
+            (effective[0], effective[1]),
+            expected_event_users(self._measures, measure, treatment, control),
+        )
+
+    def columns(self, measure: Measure) -> tuple[PairCells, int, int]:
+        """Return the cells of a measure, and the columns of its numerator and denominator."""
+        if measure.kind == "users":
+            return self.users, 1 + self._measures.users_column(measure), 0
+        return self.lists, measure.top - LISTS, measure.bottom - LISTS
+
+    def squared_parts(self, measure: Measure) -> list[dict[Entry, float]]:
+        """Return A by day, for both arms."""
+        cells, _, bottom = self.columns(measure)
+        parts, days = cells.parts(bottom), self.days(measure)
+        return [
+            _by_day_of(cells.entries, part * part * sums, {day: users.d for day, users in of_arm.items()})
+            for part, sums, of_arm in zip((parts.treatment, parts.control), cells.sums(bottom), days, strict=True)
+        ]
+
+    def wholes(self, measure: Measure) -> Sequence[UserSums] | None:
+        """Return the sums of all users of both arms; None if one has no users."""
+        moments = [self._stored.moments.get(arm) for arm in self.arms]
+        return [self._sums(measure, sums) for sums in moments if sums is not None] if all(moments) else None
+
+    def days(self, measure: Measure) -> Sequence[Mapping[Entry, UserSums]]:
+        """Return the sums of the users of each day, for both arms."""
+        return [{day: self._sums(measure, sums) for day, sums in of_arm.items()} for of_arm in self.day_moments()]
+
+    def day_moments(self) -> Sequence[Mapping[Entry, Sequence[int]]]:
+        """Return the moments of the users of each day, for both arms."""
+        if self._days is None:
+            self._days = [_days(self._stored.entry_moments, arm) for arm in self.arms]
+        return self._days
+
+    def _sums(self, measure: Measure, moments: Sequence[int]) -> UserSums:
+        at = self._measures.places(measure)
+        return UserSums(*(moments[place] for place in (at.users, at.y, at.d, at.yy, at.dd, at.yd)))
+
+    def _covariance(self, measure: Measure, wholes: Sequence[UserSums], estimates: Sequence[Estimate]) -> float:
+        one, other = sorted(self.arms)
+        shared = self._stored.pairs.get((one, other))
+        if shared is None:
+            return 0.0
+        at = CovarianceLayout(self._measures).places(measure)
+        ours, theirs = wholes if self.arms == (one, other) else reversed(wholes)
+        y, d, x, e = ours.y, ours.d, theirs.y, theirs.d
+        residuals = shared[at.yy] * d * e - x * d * shared[at.yd] - y * e * shared[at.dy] + y * x * shared[at.dd]
+        covariance = float(residuals / ((d * e) ** 2 << 2 * measure.scale_bits)) if d and e else 0.0
+        bound = math.sqrt(estimates[0].variance * estimates[1].variance)
+        return max(-bound, min(bound, covariance))
+
+
+class _Spread(NamedTuple):
+    """The users of one day: how many, their squares U and their lists, and the same per list; the squared lists per list."""
+
+    users: int
+    squares: float
+    lists: int
+    per_list: float
+    squared_lists: float
+
+
+def _spreads(measure: Measure, days: Mapping[Entry, UserSums], whole: UserSums) -> dict[Entry, _Spread]:
+    found = {}
+    for day, sums in days.items():
+        if sums.d > 0:
+            few = sums.users < FEW_USERS
+            y, d = (whole.y, whole.d) if few else (sums.y, sums.d)
+            squares = sums.squares(y, d, measure.scale_bits) * (1 if few else sums.users / (sums.users - 1))
+            found[day] = _Spread(sums.users, squares, sums.d, squares / sums.d, sums.dd / sums.d)
+    return found
+
+
+def _of_small_arm(days: Mapping[Entry, _Spread], others: Mapping[Entry, _Spread]) -> dict[Entry, _Spread]:
+    """Return the spreads of an arm; where it has fewer users than the other one, at least that of both together."""
+    found = {}
+    for day, spread in days.items():
+        other = others.get(day)
+        if other is not None and spread.users < other.users:
+            both = (spread.squares + other.squares) / (spread.lists + other.lists)
+            found[day] = spread._replace(per_list=max(spread.per_list, both))
+        else:
+            found[day] = spread
+    return found
+
+
+def _days(moments: EntrySums, arm: str) -> dict[Entry, Sequence[int]]:
+    """Return an arm's moments by day."""
+    return {day: sums for (variant, day), sums in moments.sums.items() if variant == arm}
+
+
+def _by_day_of(entries: Sequence[Entry], values: npt.NDArray[np.float64], lists: Mapping[Entry, int]) -> dict[Entry, float]:
+    """Return the sums of values by the day of their entries. `values` are those of the pieces, and `lists` those of each day.
+
+    A piece of several days is shared out by the lists of these days.
+    """
+    numbers: dict[Entry, int] = {}
+    of_pieces = [numbers.setdefault(entry, len(numbers)) for entry in entries]
+    sums = np.bincount(np.array(of_pieces, dtype=np.int64), weights=values, minlength=len(numbers)).tolist()
+    found: dict[Entry, float] = {}
+    for entry, total in zip(numbers, sums, strict=True):
+        days = [day for day in lists if entry.in_blocks(day.hours) == day or day.in_blocks(entry.hours) == entry]
+        whole = sum(lists[day] for day in days)
+        for day in days if whole else ():
+            found[day] = found.get(day, 0.0) + total * lists[day] / whole
+    return found

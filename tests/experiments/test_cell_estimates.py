@@ -1,0 +1,159 @@
+"""Tests of the estimate over cells: the example of the page, brute force, and what the rules are for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streammetrics.experiments.cell_estimates import Combined, Pair
+from streammetrics.experiments.cells import HourSpan
+from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
+from streammetrics.experiments.hours import Entry, EntrySums, Hours
+from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.stored import Stored
+from streammetrics.metrics import Scorer
+from tests.oracle.cells import PairResult, RawList, came, compare, hour_rows
+
+MEASURES = Measures(Scorer(["item_hit_rate@10"]).columns)
+RATE = MEASURES.named("item_hit_rate@10")
+
+
+def stored_of(lists: Sequence[RawList]) -> Stored:
+    """Return what the product keeps of raw lists: y are hits, and d places."""
+    hours, moments, first, pairs = Hours(), EntrySums(24), came(lists), {}
+    rows: dict[str, dict[str, list[int]]] = {}
+    for each in sorted(lists, key=lambda one: one.hour):
+        hours.row(each.hour).add_totals(each.variant, hours.entry_of(first[each.user], each.hour), [1, each.y, each.d])
+        hours.bound()
+        own = rows.setdefault(each.variant, {}).setdefault(each.user, [0, 0, 0])
+        rows[each.variant][each.user] = [own[0] + 1, own[1] + each.y, own[2] + each.d]
+    for variant, users in rows.items():
+        for user, row in users.items():
+            moments.add(variant, Entry(1, first[user]), of_users(MEASURES, [row]))
+            moments.bound()
+    names = sorted(rows)
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
+            both = sorted(rows[one].keys() & rows[other].keys())
+            if both:
+                layout = CovarianceLayout(MEASURES)
+                pairs[one, other] = cross_of_users(layout, [rows[one][user] for user in both], [rows[other][user] for user in both])
+    return Stored(
+        experiment="ranker",
+        scope="start",
+        moments=moments.by_variant(),
+        first_exposures={},
+        hours=hours,
+        run_hours=hours,
+        entry_moments=moments,
+        pairs=pairs,
+    )
+
+
+def assert_equal(found: Combined | None, wanted: PairResult | None) -> None:
+    assert (found is None) == (wanted is None)
+    if found is None or wanted is None:
+        return
+    for own, other, effective in zip((found.treatment, found.control), wanted[:2], found.effective_users, strict=True):
+        assert own.users == other.users
+        assert math.isclose(own.mean, other.mean, rel_tol=1e-9, abs_tol=1e-12)
+        assert math.isclose(own.variance, other.variance, rel_tol=1e-9, abs_tol=1e-12)
+        assert math.isclose(effective, other.effective_users, rel_tol=1e-9)
+    bound = math.sqrt(found.treatment.variance * found.control.variance)
+    assert math.isclose(found.covariance, max(-bound, min(bound, float(wanted.covariance))), rel_tol=1e-9, abs_tol=1e-12)
+
+
+def example() -> Stored:
+    """Three hours and two days of entry, as in the page on how arms are compared."""
+    hours, day, moments = Hours(), 24, EntrySums(24)
+    for hour, entry, treatment, control in (
+        (25, 0, (10, 4), (190, 95)),
+        (26, 0, (8, 2), (152, 61)),
+        (26, 1, (60, 15), (60, 16)),
+        (27, 0, (0, 0), (140, 42)),
+    ):
+        for variant, (lists, hits) in (("t", treatment), ("c", control)):
+            if lists:
+                hours.row(hour).add_totals(variant, Entry(day, entry), [lists, hits, lists])
+    sums = {
+        ("t", 0): (10, 18, 36, 6, 13, 8),
+        ("t", 1): (40, 60, 110, 15, 30, 19),
+        ("c", 0): (250, 482, 1150, 198, 520, 320),
+        ("c", 1): (41, 60, 108, 16, 31, 20),
+    }
+    at = MEASURES.places(RATE)
+    for (variant, entry), (users, d, dd, y, yd, yy) in sums.items():
+        row = [0] * MEASURES.moments_width
+        for place, value in zip((at.users, at.d, at.dd, at.y, at.yd, at.yy), (users, d, dd, y, yd, yy), strict=True):
+            row[place] = value
+        moments.add(variant, Entry(day, entry), row)
+    return Stored(
+        experiment="ranker",
+        scope="start",
+        moments=moments.by_variant(),
+        first_exposures={},
+        hours=hours,
+        entry_moments=moments,
+    )
+
+
+def test_the_example_of_the_page() -> None:
+    pair = Pair(MEASURES, example(), "t", "c")
+    found = pair.combined(RATE)
+    assert found is not None
+    assert pair.lists.parts(2).weight == 47.1
+    assert round(found.treatment.mean, 9) == 0.280254777
+    assert round(found.control.mean, 9) == 0.335456476
+    assert round(found.treatment.mean - found.control.mean, 9) == -0.055201699
+    assert round(100 * (found.treatment.mean / found.control.mean - 1), 4) == -16.4557
+    squares = [
+        [round(sums.squares(sums.y, sums.d, 0) * sums.users / (sums.users - 1), 6) for sums in days.values()] for days in pair.days(RATE)
+    ]
+    assert squares == [[3.703704, 11.153846], [87.187994, 11.425333]]
+    assert [[round(value, 6) for value in days.values()] for days in pair.squared_parts(RATE)] == [[16.245, 15.0], [0.855, 15.0]]
+    assert round(found.control.variance, 9) == 0.001357275
+    both = (11.153846 + 11.425333) / 120  # of the second day: the treatment has 40 users and the control 41, who spread more
+    assert round(found.treatment.variance, 9) == round((3.703704 * 0.9025 + both * 15) / 47.1**2, 9)
+
+
+@st.composite
+def lists(draw: st.DrawFn) -> list[RawList]:
+    """Lists of users who came at different times, in up to three arms; the spans are from an hour to months."""
+    span = draw(st.sampled_from((3, 12, 60, 400, 3_000)))
+    users = draw(st.integers(2, 60))
+    seed = draw(st.randoms(use_true_random=False))
+    moving = draw(st.sampled_from((0.0, 0.3)))
+    arms = ["a", "b", "c"][: draw(st.integers(2, 3))]
+    found = []
+    for user in range(users):
+        first, arm = 480_000 + seed.randrange(span), seed.choice(arms)
+        for _ in range(seed.choice((1, 1, 2, 5, 12))):
+            d = seed.choice((1, 1, 1, 3, 0))
+            variant = seed.choice(arms) if seed.random() < moving else arm
+            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 1, 7, 8, 50, 200)), variant, seed.randint(0, d), d))
+    return found
+
+
+@given(lists())
+def test_equals_brute_force(raw: list[RawList]) -> None:
+    stored = stored_of(raw)
+    rows = {
+        (block, variant, tuple(entry)): tuple(totals)
+        for block, row in stored.hours.rows.items()
+        for (variant, entry), totals in row.totals.items()
+    }
+    assert rows == hour_rows(raw)
+    for by_entry in (True, False):
+        assert_equal(Pair(MEASURES, stored, "a", "b", by_entry=by_entry).combined(RATE), compare(raw, "a", "b", by_entry=by_entry))
+
+
+@given(lists())
+def test_hours_that_are_left_out_equal_brute_force(raw: list[RawList]) -> None:
+    hours = sorted(each.hour for each in raw)
+    span = HourSpan(hours[len(hours) // 3], hours[len(hours) // 2] + 1)
+    found = Pair(MEASURES, stored_of(raw), "a", "b", left_out=[span]).combined(RATE)
+    assert_equal(found, compare(raw, "a", "b", silent=[span]))
