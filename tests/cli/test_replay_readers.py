@@ -197,3 +197,17 @@ def read(record):
     native_report, own_report = [json.loads(report.read_bytes()) for report in reports]
     assert own_report["totals"] == native_report["totals"]
     assert own_report["windows"] == native_report["windows"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('{\n  "type": "impression"\n}\n', "Write each object on one line: jq -c ."),
+        ("u7 clicked\nu8 clicked\n", "If its lines have a form of their own, write a reader: streammetrics config --reader"),
+    ],
+)
+def test_a_file_of_another_form_says_how_it_is_read(tmp_path: Path, text: str, hint: str) -> None:
+    (tmp_path / "events").write_text(text)
+    done = called("replay", tmp_path / "events")
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith(hint)

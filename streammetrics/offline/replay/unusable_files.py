@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from streammetrics.config import Settings
+from streammetrics.config.results import NATIVE
 from streammetrics.connectors.dead_letters import DeadLetter
 from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN
 from streammetrics.errors import StreammetricsError
+from streammetrics.events.native import WRITE_A_READER
 from streammetrics.events.outcomes import IGNORED, MALFORMED
 from streammetrics.events.topic_names import topic_of
 from streammetrics.offline.replay.files import ReplayResult
@@ -40,12 +42,21 @@ def require_usable(unusable: Iterable[str], replayed: ReplayResult, settings: Se
 def _explained(path: str, refused: Collection[DeadLetter], settings: Settings) -> str:
     """Say why the first refused line of an unusable file is refused. `refused` are first refused events of all files."""
     first = min((letter for letter in refused if letter.input.topic == path), key=lambda letter: letter.offset, default=None)
-    why = (
-        "Its reader ignores all of them; `streammetrics decode` says why"
-        if first is None
-        else f"Line {first.offset} is refused as {first.reason}: {first.detail}"
-    )
+    if first is None:
+        why = "Its reader ignores all of them; `streammetrics decode` says why"
+    else:
+        why = f"Line {first.offset} is refused as {first.reason}: {first.detail}{_hint(first, path, settings)}"
     return f"no line of {shown_path(path)} is an event. {why}{_taken_for(path, settings)}"
+
+
+def _hint(first: DeadLetter, path: str, settings: Settings) -> str:
+    """Say how a file of another form is read."""
+    if first.reason != "bad_json":
+        return ""
+    if "; got {; " in first.detail:  # an object begins there, and goes on below
+        return ". Write each object on one line: jq -c ."
+    is_native = settings.events.reader_of(path) == NATIVE
+    return f". If its lines have a form of their own, {WRITE_A_READER}" if is_native else ""
 
 
 def _taken_for(path: str, settings: Settings) -> str:
