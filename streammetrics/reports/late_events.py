@@ -56,12 +56,17 @@ class LateInput:
         """About when the oldest late event is dated (ms), if an event of this input had made it late."""
         return None if self.watermark_set_by is None else self.watermark_set_by.ts - self.late_by_max_ms
 
+    @property
+    def is_in_seconds(self) -> bool:
+        """Whether late events seem to be late only because their times are in seconds, and those of others in milliseconds."""
+        return self.dated_ms is not None and seems_seconds(self.dated_ms) and self.late_by_median_ms > OTHER_UNIT_MS_MIN
+
     def warning(self) -> DataWarning:
         """Describe the late events, their cause and what to do. If their times are in another unit, no clock is to blame."""
         setter, key = self.watermark_set_by, f"late {self.topic} {self.partition}"
         where = f"{isolated(self.topic)} (partition {self.partition})"
         refused = f"{100 * self.share:.0f} % of the events of {where} are late and refused, {self.late:,} of {self.events:,}"
-        if self.dated_ms is not None and seems_seconds(self.dated_ms) and self.late_by_median_ms > OTHER_UNIT_MS_MIN:
+        if self.is_in_seconds and self.dated_ms is not None:
             text = f"{refused}. They are dated {second_text(self.dated_ms)} or so: their times are in seconds, and others in milliseconds"
             return DataWarning(key, text, f"compare the times of lists and of feedback, and {MILLISECONDS}")
         cause = (

@@ -1,7 +1,7 @@
 """Sentences about a sample of events, for `decode` and `doctor`: those of the stream as far as a sample shows them, with examples. Pure.
 
 The join here is simple: it only asks whether feedback can meet a list. Feedback often has its list before the first event of a sample, so
-it counts as missed only where the sample is the whole input, or where its lists go back for long enough.
+it counts as missed only where the sample is the whole input, where its lists go back for long enough, or where its user has one.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _feedback(lists: Sequence[Impression], feedback: Sequence[Feedback], rules: 
         for each in feedback:
             if each.action in rules.grades:
                 outcome, example = joined.outcome(each)
-                if rules.is_whole or outcome != "orphan" or each.ts - first_ms >= LISTS_BEFORE_MS:
+                is_covered = each.ts - first_ms >= LISTS_BEFORE_MS or joined.has_list_before(each)
+                if rules.is_whole or outcome != "orphan" or is_covered:
                     counts[outcome] += 1
                     examples.setdefault(outcome, example)
         if not rules.is_whole and (counts["matched"] or counts["orphan"] < FEEDBACK_MIN):
@@ -152,6 +153,10 @@ class SampleJoin:
         for shown in lists:
             self._by_id[shown.impression_id].append(shown)
             self._by_user[shown.user_id].append(shown)
+
+    def has_list_before(self, feedback: Feedback) -> bool:
+        """Whether the user of feedback has a list before it."""
+        return any(shown.ts <= feedback.ts for shown in self._by_user.get(feedback.user_id, ()))
 
     def outcome(self, feedback: Feedback) -> tuple[str, str]:
         """Return what becomes of feedback, and words about it."""

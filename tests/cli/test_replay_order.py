@@ -155,3 +155,18 @@ def test_a_pipe_gets_the_panes_of_the_sorted_events_once(tmp_path: Path) -> None
     subprocess.run(words, env=environment(), check=True, capture_output=True)
     reader.join()
     assert found == [panes]
+
+
+def test_times_in_seconds_among_others_in_milliseconds_have_no_order(tmp_path: Path) -> None:
+    start, of_user, path = 1_772_366_400, {"item_id": "a", "action": "click"}, tmp_path / "mixed"
+    shown = [
+        {"type": "impression", "user_id": f"u{n}", "ts": 1_000 * (start + n), "impression_id": f"r{n}", "items": ["a"]} for n in range(200)
+    ]
+    clicked = [{"type": "feedback", "user_id": f"u{n}", "ts": start + n, **of_user} for n in range(200)]
+    path.write_text("".join(json.dumps(event) + "\n" for pair in zip(shown, clicked, strict=True) for event in pair))
+    report, _, printed = replayed(tmp_path, path)
+    assert report["sorted_inputs"] == []
+    assert "They are dated 1970-01-21 12:" in printed
+    assert (
+        "their times are in seconds, and others in milliseconds. Compare the times of lists and of feedback, and multiply ts by" in printed
+    )

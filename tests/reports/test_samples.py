@@ -116,6 +116,11 @@ def test_a_part_of_the_input_misses_no_lists_that_may_be_before_it() -> None:
     assert found.startswith("100.0 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list never0")
     assert texts([*many(20), *late[1:]]) == []
     assert texts([*many(20), *late, clicked(0)]) == [], "some meet their lists"
+    of_users = [clicked(number, impression_id="another", user_id=f"u{number // 2}") for number in range(10)]
+    (by_user,) = texts([*many(20), *of_users])
+    assert by_user.startswith(
+        "100.0 % of the feedback counts for no list, 10 of 10: orphan 10, such as click on b in list another: no list"
+    )
 
 
 def test_items_that_repeat_inside_lists_are_named() -> None:
