@@ -32,7 +32,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "spark": "Replay long history on Apache Spark: the same numbers as `replay`, on many machines.",
     },
     "Settings": {
-        "config": "Print a configuration file to start from.",
+        "config": "Print a configuration file, or a reader, to start from.",
         "check-config": "Check the configuration and print every setting with its origin.",
         "hash-password": "Hash a password with bcrypt, for http.password_hash or an htpasswd file.",
     },
