@@ -18,7 +18,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
-from tests.story_ramp import ENOUGH_USERS, watch_broken_step, watch_ramp
+from tests.story_ramp import ENOUGH_USERS, iso, watch_broken_step, watch_ramp
 from tests.support.command_line import streammetrics
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Service, start_ms
 
@@ -43,12 +43,15 @@ class Story:
     word: str
 
 
+def shares(control: str, treatment: str) -> tuple[str, ...]:
+    """Return the options that give both variants their shares."""
+    return ("--variant", f"control={control}", "--variant", f"treatment={treatment}")
+
+
 STORIES = (
-    Story("worse", "the treatment ranks 15 % worse from the start", ("--regression", "treatment:0.85"), "regressed"),
+    Story("worse", "the treatment ranks 15 % worse from the start", shares("0.5", "0.5:0.85"), "regressed"),
     Story("same", "both variants rank alike", (), ""),
-    Story(
-        "uneven", "both rank alike, but users are split 45 to 55", ("--variant", "control=0.45", "--variant", "treatment=0.55"), "invalid"
-    ),
+    Story("uneven", "both rank alike, but users are split 45 to 55", shares("0.45", "0.55"), "invalid"),
 )
 
 
@@ -67,9 +70,10 @@ class Seen(NamedTuple):
 def send(story: Story, pipeline: Pipeline) -> None:
     """Half an hour of traffic by `simulate`, then one event on each input that ends it."""
     begin = start_ms()
+    start = iso(begin)
     kafka = ["--set", f"kafka.bootstrap_servers={pipeline.broker.bootstrap}", "--set", f"kafka.topics={','.join(pipeline.topics)}"]
-    size = ["--minutes", str(MINUTES), "--users", "3000", "--rate", "20", "--start", str(begin), "--seed", "7"]
-    done = streammetrics("simulate", "--kafka", "--pace", "fast", *kafka, *size, *story.wishes)
+    size = ["--minutes", str(MINUTES), "--users", "3000", "--rate", "20", "--start", start, "--seed", "7"]
+    done = streammetrics("simulate", "--kafka", *kafka, *size, *story.wishes)
     assert done.returncode == 0, done.stderr
     pipeline.write_ends(begin + ENDS_MS)
 

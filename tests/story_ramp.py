@@ -65,12 +65,16 @@ class BrokenStepSeen(NamedTuple):
     fail_seconds: float
 
 
+def iso(ms: int) -> str:
+    """Return a time (epoch ms) as ISO-8601."""
+    return datetime.fromtimestamp(ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
 def traffic(start_ms: int, share: float, rate: float, seconds: float, quality: float = WORSE) -> list[str]:
     """Return the options of `simulate` for one step. quality: of the treatment."""
-    start = datetime.fromtimestamp(start_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     shares = ["--variant", f"control={1 - share:.2f}", "--variant", f"treatment={share:.2f}:{quality}"]
-    size = ["--users", "40000", "--rate", str(rate), "--minutes", str(seconds / 60), "--start", start, "--seed", "7"]
-    return ["--experiment", EXPERIMENT, *shares, *size]
+    size = ["--users", "40000", "--rate", str(rate), "--minutes", str(seconds / 60), "--start", iso(start_ms), "--seed", "7"]
+    return [*shares, *size]
 
 
 def enough_at_ms(options: list[str], folder: Path) -> int:
@@ -95,7 +99,7 @@ def enough_at_ms(options: list[str], folder: Path) -> int:
 def sending(pipeline: Pipeline, options: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Send traffic to Kafka at its own pace until it ends or the block does."""
     kafka = ["--set", f"kafka.bootstrap_servers={pipeline.broker.bootstrap}", "--set", f"kafka.topics={','.join(pipeline.topics)}"]
-    command = [*COMMAND, "simulate", "--kafka", "--pace", "real", *kafka, *options]
+    command = [*COMMAND, "simulate", "--kafka", *kafka, *options]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield process
@@ -109,35 +113,22 @@ def asked(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=around, capture_output=True, text=True, timeout=2 * DEADLINE_SECONDS, check=False)
 
 
-def named(second_ms: int, third_ms: int) -> str:
-    """Return the stages of the experiment as JSON: 1 %, then 5 % and 25 % from these times on."""
-
-    return json.dumps({EXPERIMENT: {"stages": [stage(1, None), stage(5, second_ms), stage(25, third_ms)]}})
-
-
-def stage(percent: int, start_ms: int | None) -> dict[str, object]:
-    """Return one stage, from this time on, as a setting."""
-    start = {} if start_ms is None else {"start": datetime.fromtimestamp(start_ms / 1_000, UTC).isoformat()}
-    return {"name": f"{percent} %", "shares": {"control": 100 - percent, "treatment": percent}, **start}
-
-
 def watch_broken_step(broker: KafkaBroker, redis_url: str) -> BrokenStepSeen:
     """Let a ranker be good at 5 % and broken at 25 %, and return what the gate says of it."""
     first_ms = time.time_ns() // 1_000_000 + 15_000
     second_ms = first_ms + 1_000 * GOOD_SECONDS
-    rules = {EXPERIMENT: {"stages": [stage(5, None), stage(25, second_ms)], **EASY}}
-    sections = {**SECTIONS, "experiments": {"patience_ms": 0, "named": json.dumps(rules)}}
+    sections = {**SECTIONS, "experiments": {"patience_ms": 0, "named": json.dumps({EXPERIMENT: EASY})}}
     pipeline = Pipeline(broker, redis_url, "story-step", ["impressions", "feedback"], **sections)
     with pipeline.service() as service:
         ask = ["gate", EXPERIMENT, "--url", service.url.rstrip("/"), "--json"]
-        watch = [*ask, "--watch", "--every", "1", "--stage"]
+        watch = [*ask, "--watch", "--every", "1", "--since"]
         with sending(pipeline, traffic(first_ms, 0.05, 200, GOOD_SECONDS, 1.0)) as process:
-            good = asked(*watch, "5 %", "--deadline", f"{GOOD_SECONDS}s")
+            good = asked(*watch, iso(first_ms), "--deadline", f"{GOOD_SECONDS}s")
             process.wait(DEADLINE_SECONDS)
         with sending(pipeline, traffic(second_ms, 0.25, 200, DEADLINE_SECONDS, 0.05)):
             time.sleep(max(0.0, second_ms / 1_000 - time.time()))
-            just_after = asked(*ask)
-            broken = asked(*watch, "25 %", "--deadline", f"{DEADLINE_SECONDS}s")
+            just_after = asked(*ask, "--since", iso(second_ms))
+            broken = asked(*watch, iso(second_ms), "--deadline", f"{DEADLINE_SECONDS}s")
             failed_ms = time.time_ns() // 1_000_000
     answers = [json.loads(each.stdout) for each in (good, just_after, broken)]
     return BrokenStepSeen([(each["gate"], each["reason"]) for each in answers], (failed_ms - second_ms) / 1_000)
@@ -147,8 +138,7 @@ def watch_ramp(broker: KafkaBroker, redis_url: str, prometheus: PrometheusServer
     """Let the ramp happen, and say what the gate and Prometheus made of it."""
     first_ms = time.time_ns() // 1_000_000 + 20_000
     second_ms = first_ms + 1_000 * FIRST_SECONDS
-    experiments = {"patience_ms": 0, "named": named(second_ms, second_ms + 1_000 * SECOND_SECONDS)}
-    pipeline = Pipeline(broker, redis_url, "story-ramp", ["impressions", "feedback"], **SECTIONS, experiments=experiments)
+    pipeline = Pipeline(broker, redis_url, "story-ramp", ["impressions", "feedback"], **SECTIONS, experiments={"patience_ms": 0})
     with pipeline.service() as service:
         prometheus.scrape(pipeline.name, f"{HOST}:{service.port}")
         try:
@@ -164,7 +154,7 @@ def _ramp(pipeline: Pipeline, url: str, prometheus: PrometheusServer, folder: Pa
         process.wait(DEADLINE_SECONDS)
     at_first = asked(*ask)
     with sending(pipeline, second):  # leaving the block is the rollback
-        at_second = asked(*ask, "--watch", "--every", "1", "--deadline", f"{DEADLINE_SECONDS}s")
+        at_second = asked(*ask, "--since", iso(second_ms), "--watch", "--every", "1", "--deadline", f"{DEADLINE_SECONDS}s")
         failed_ms = time.time_ns() // 1_000_000
     answer, enough_ms = json.loads(at_second.stdout), enough_at_ms(second, folder)
     series = f'streammetrics_experiment_gate{{job="{pipeline.name}", variant="", scope="start"}}'

@@ -42,7 +42,7 @@ def test_deletion_without_standard_input_requires_yes() -> None:
 
 
 def test_simulate_rejects_a_closed_standard_output() -> None:
-    assert ended(">&-", "simulate", "--out", "-", "--events", "5") == (1, f"streammetrics: {CLOSED}\n")
+    assert ended(">&-", "simulate", "--out", "-", "--minutes", "0.1") == (1, f"streammetrics: {CLOSED}\n")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -94,7 +94,7 @@ def code_of(broken_stderr: tuple[str, int | None], *words: str | Path) -> int:
 
 def test_commands_work_without_standard_error(broken_stderr: tuple[str, int | None], tmp_path: Path) -> None:
     events, report = tmp_path / "events", tmp_path / "report.json"
-    assert code_of(broken_stderr, "simulate", "--out", events, "--minutes", "1", "--malformed", "0.1") == 0
+    assert code_of(broken_stderr, "simulate", "--out", events, "--minutes", "1") == 0
     assert code_of(broken_stderr, "replay", events, "--report", report) == 0
     assert code_of(broken_stderr, "report", report) == 0
     assert code_of(broken_stderr, "demo", "--port", "0", "--seconds", "0.5") == 0

@@ -431,7 +431,7 @@ def test_the_verdicts_are_printed_with_the_way_to_their_numbers(tmp_path: Path) 
 
 def test_without_experiments_no_verdict_is_printed(tmp_path: Path) -> None:
     events = tmp_path / "events.ndjson"
-    assert called("simulate", "--out", events, "--events", "2000").returncode == 0
+    assert called("simulate", "--out", events, "--minutes", "1").returncode == 0
     assert "verdict" not in called("replay", events, "--set", "experiments.enabled=false").stdout
 
 

@@ -8,16 +8,22 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streammetrics.connectors.simulated import Ramp, Regression, Traffic, Variant, generate
 from tests.support.command_line import called, environment
 from tests.support.paths import ROOT
+from tests.support.replays import write as write_records
 
 T0_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+VISITS = Traffic(users=900, seed=1, impressions_per_second=4, items_per_list=8)
+THREE = (Variant("a", 0.3), Variant("b", 0.3), Variant("c", 0.2, 0.8))
 CONFIG = """
 [exposures]
 enabled = true
@@ -105,22 +111,20 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
 
 
 @pytest.mark.parametrize(
-    "options",
+    "traffic",
     [
-        "--regression treatment:0.6@20m",
-        "--ramp 0.8@20m",
-        "--interleaved",
-        "--variant a=0.3 --variant b=0.3 --variant c=0.2:0.8 --duplicates 0.05 --malformed 0.02 --without-id 0.1",
+        replace(VISITS, regression=Regression("treatment", 0.6, 20 * MINUTE_MS)),
+        replace(VISITS, ramps=(Ramp(0.8, 20 * MINUTE_MS),)),
+        replace(VISITS, interleaved=True),
+        replace(VISITS, variants=THREE, duplicate_rate=0.05, malformed_rate=0.02, feedback_without_id_rate=0.1),
     ],
 )
-def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_path: Path, options: str) -> None:
+def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_path: Path, traffic: Traffic) -> None:
     """Bit for bit, except what exposures add."""
-    words = f"--minutes 50 --users 900 --rate 4 --items 8 {options}".split()
     found = []
-    for name, more, setting in (("labels", [], "false"), ("exposures", ["--exposures"], "true")):
-        path = tmp_path / f"{name}.ndjson"
-        done = called("simulate", "--out", path, *words, *more)
-        assert done.returncode == 0, done.stderr
+    for name, exposures, setting in (("labels", False, "false"), ("exposures", True, "true")):
+        records = generate(replace(traffic, exposures=exposures), until_ms=traffic.start_ms + 50 * MINUTE_MS)
+        path = write_records(tmp_path / f"{name}.ndjson", records)
         report, _ = replayed(tmp_path, path, "--set", f"exposures.enabled={setting}")
         for experiment in report["experiments"]:
             experiment["known_from_ms"] = None  # an experiment begins with its first exposure
@@ -146,9 +150,8 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_a_late_exposure_is_refused_and_its_lists_have_no_variant(tmp_path: Path) -> None:
-    path = tmp_path / "events.ndjson"
-    done = called("simulate", "--out", path, "--exposures", "--minutes", 20, "--rate", 4, "--lates", 0.1)
-    assert done.returncode == 0, done.stderr
+    traffic = Traffic(seed=1, impressions_per_second=4, exposures=True, late_rate=0.1)
+    path = write_records(tmp_path / "events.ndjson", generate(traffic, until_ms=traffic.start_ms + 20 * MINUTE_MS))
     events = [json.loads(line) for line in path.read_text().splitlines()]
     report, _ = replayed(tmp_path, path, "--set", "exposures.enabled=true", "--order", "log")
     counts = report["counters"]

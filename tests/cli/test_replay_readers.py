@@ -179,7 +179,9 @@ def test_pages_of_one_list(tmp_path: Path, config: Path, pages: list[dict[str, A
 
 def test_events_of_another_form_give_the_numbers_of_the_native_events(tmp_path: Path) -> None:
     native, own = tmp_path / "native.ndjson", tmp_path / "own.ndjson"
-    assert called("simulate", "--out", native, "--minutes", "5", "--regression", "treatment:0.7").returncode == 0
+    assert (
+        called("simulate", "--out", native, "--minutes", "5", "--variant", "control=0.5", "--variant", "treatment=0.5:0.7").returncode == 0
+    )
     with own.open("w") as file:
         for event in map(json.loads, native.read_text().splitlines()):
             renamed = {f"our_{name}": value for name, value in event.items()}

@@ -317,7 +317,7 @@ class TestSecrets:
         assert secrets_in(done.stdout + done.stderr) == []
 
     def test_simulated_traffic_is_sent_without_showing_one(self, world: ProtectedServers, tmp_path: Path) -> None:
-        done = streammetrics("simulate", "--kafka", "--events", "20", "--pace", "fast", *configured(tmp_path, world.settings))
+        done = streammetrics("simulate", "--kafka", "--start", "1m", "--minutes", "0.5", *configured(tmp_path, world.settings))
         assert done.returncode == 0, done.stdout + done.stderr
         assert secrets_in(done.stdout + done.stderr) == []
 

@@ -18,7 +18,7 @@ from rich.progress import TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from streammetrics.cli.command import SEED, command
 from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import FiniteFloatRange
+from streammetrics.cli.option_types import FiniteFloatRange, moment_ms
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.cli.process.signals import stop_on_signals
@@ -28,19 +28,18 @@ from streammetrics.connectors.atomic_file import AtomicFile
 from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import StreammetricsError
-from streammetrics.events.event_time import DAY_MS
 from streammetrics.reports.text import counted
 from streammetrics.wiring.logs import configure_quiet_logs
 
 NATIVE_TOPICS = ("impressions", "feedback", "exposures")
-PROGRESS_EVERY_RECORDS = 500
+PROGRESS_EVERY_RECORDS = 100
 WAIT_SECONDS_MAX = 0.2
 
 
 class Sink(Protocol):
-    """A destination for records. `timestamp_ms` is the record timestamp for Kafka; None: now."""
+    """A destination for records. `timestamp_ms` is the record timestamp for Kafka."""
 
-    def write(self, sent: SimulatedRecord, timestamp_ms: int | None) -> None: ...
+    def write(self, sent: SimulatedRecord, timestamp_ms: int) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -60,7 +59,16 @@ def simulate_traffic(settings: Settings, options: SimulateOptions) -> None:
     with stop_on_signals() as stop, ExitStack() as stack:
         sink = stack.enter_context(_to_kafka(settings, plan) if options.kafka else _to_files(options.out))
         show_progress = stack.enter_context(_progress(plan))
-        progress = _send(plan, sink, stop, show_progress)
+        records = _when_due(plan.records(), sink, stop) if options.kafka else plan.records()
+        progress = SimulateProgress(0, plan.traffic.start_ms)
+        for sent in records:
+            progress.records += 1
+            progress.newest_ms = max(progress.newest_ms, sent.ts)
+            sink.write(sent, progress.newest_ms)
+            if progress.records % PROGRESS_EVERY_RECORDS == 0:
+                show_progress(progress)
+            if stop.is_set():
+                break
         if stop.is_set() and any(path != STDOUT for path in options.out):
             raise StreammetricsError("interrupted; no file was written")
     span = timedelta(seconds=max(0, progress.newest_ms - plan.traffic.start_ms) // 1_000)
@@ -69,27 +77,10 @@ def simulate_traffic(settings: Settings, options: SimulateOptions) -> None:
     )
 
 
-def _send(plan: SimulatePlan, sink: Sink, stop: threading.Event, show_progress: Callable[[SimulateProgress], None]) -> SimulateProgress:
-    progress = SimulateProgress(0, plan.traffic.start_ms)
-    for sent in _paced(plan, sink, stop):
-        progress.records += 1
-        progress.newest_ms = max(progress.newest_ms, sent.ts)
-        sink.write(sent, None if plan.in_real_time else progress.newest_ms)
-        if progress.records % PROGRESS_EVERY_RECORDS == 0 or plan.in_real_time:
-            show_progress(progress)
-        if stop.is_set():
-            break
-    show_progress(progress)
-    return progress
-
-
-def _paced(plan: SimulatePlan, sink: Sink, stop: threading.Event) -> Iterable[SimulatedRecord]:
-    """Yield the records; in real time, each one when its event time has come, relative to the start."""
-    if not plan.in_real_time:
-        yield from plan.records()
-        return
-    began = time.monotonic() - plan.traffic.start_ms / 1_000
-    for sent in plan.records():
+def _when_due(records: Iterable[SimulatedRecord], sink: Sink, stop: threading.Event) -> Iterator[SimulatedRecord]:
+    """Yield each record when its event time has come. All records are flushed before each wait."""
+    began = time.monotonic() - SystemClock().wall_ms() / 1_000
+    for sent in records:
         while (wait_seconds := began + sent.ts / 1_000 - time.monotonic()) > 0:
             sink.flush()
             if stop.wait(min(wait_seconds, WAIT_SECONDS_MAX)):
@@ -103,7 +94,7 @@ class FileSink:
     def __init__(self, files: list[IO[bytes]]) -> None:
         self._file_of_topic = dict(zip(NATIVE_TOPICS, (files[0], files[min(1, len(files) - 1)], files[-1]), strict=True))
 
-    def write(self, sent: SimulatedRecord, timestamp_ms: int | None) -> None:
+    def write(self, sent: SimulatedRecord, timestamp_ms: int) -> None:
         self._file_of_topic[sent.topic].write(sent.value + b"\n")
 
     def flush(self) -> None:
@@ -143,16 +134,10 @@ def _to_kafka(settings: Settings, plan: SimulatePlan) -> Iterator[Sink]:
 
 @contextmanager
 def _progress(plan: SimulatePlan) -> Iterator[Callable[[SimulateProgress], None]]:
-    """Show a progress bar by records if their number is limited, else by event time."""
+    """Show a progress bar by event time."""
     columns = (TaskProgressColumn(), TextColumn("{task.fields[records]:,} records"), TimeElapsedColumn())
-    total = plan.events_max if plan.events_max is not None else plan.span_ms
-    with progress_bar("simulate", *columns, total=total, records=0) as update:
-
-        def show_progress(progress: SimulateProgress) -> None:
-            done = progress.records if plan.events_max is not None else progress.newest_ms - plan.traffic.start_ms
-            update(completed=done, records=progress.records)
-
-        yield show_progress
+    with progress_bar("simulate", *columns, total=plan.span_ms, records=0) as update:
+        yield lambda progress: update(completed=progress.newest_ms - plan.traffic.start_ms, records=progress.records)
 
 
 def _destination(settings: Settings, options: SimulateOptions) -> str:
@@ -164,12 +149,6 @@ def _destination(settings: Settings, options: SimulateOptions) -> str:
 
 MINUTES_MAX = 10_000_000
 """Nineteen years of event time."""
-RECORDS_MAX = 1_000_000_000_000
-"""Limit of --events; larger numbers would not fit the 64-bit counters."""
-
-
-def _share(name: str, description: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option(name, type=FiniteFloatRange(0, 1), default=0.0, show_default=True, help=description)
 
 
 @command
@@ -182,28 +161,25 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
     "and three times for impressions, feedback and exposures.",
 )
 @click.option(
-    "--kafka", is_flag=True, help="Send events to kafka.topics: one topic for all, or those of impressions, feedback and exposures."
+    "--kafka",
+    is_flag=True,
+    help="Send events to kafka.topics, each when its time has come: one topic for all, or those of impressions, feedback and exposures.",
 )
-@click.option("--events", type=click.IntRange(1, RECORDS_MAX), help="Stop after this many records.")
 @click.option(
     "--minutes",
     type=FiniteFloatRange(0, MINUTES_MAX, min_open=True),
-    help="Stop after this much event time.  [default: 10, for files]",
-)
-@click.option(
-    "--pace", type=click.Choice(["fast", "real"]), help="As fast as possible, or in real time.  [default: real with --kafka, else fast]"
+    help="Stop after this much event time.  [default: 10 for files, no end with --kafka]",
 )
 @click.option(
     "--start",
+    "start_ms",
+    callback=moment_ms,
     metavar="TIME",
-    help="First event time: ISO-8601 with a zone, epoch ms, or now.  [default: now with --pace real; a time such that the events end now "
-    "with --kafka --pace fast; else a fixed time]",
+    help="First event time, such as 2026-02-01T09:00Z, or a span ago, such as 40m.  [default: now with --kafka, else a fixed time]",
 )
 @click.option("--seed", type=SEED, default=1, show_default=True, help="Random seed. The same seed and options give the same bytes.")
 @click.option("--users", type=click.IntRange(1, 1_000_000_000), default=20_000, show_default=True, help="Number of users.")
 @click.option("--rate", type=FiniteFloatRange(0.001, 1_000_000), default=20.0, show_default=True, help="Lists per second of event time.")
-@click.option("--items", type=click.IntRange(1, 1_000), default=12, show_default=True, help="Items per list.")
-@click.option("--experiment", default="ranker", show_default=True, help="Name of the experiment.")
 @click.option(
     "--variant",
     "variants",
@@ -211,45 +187,26 @@ def _share(name: str, description: str) -> Callable[[Callable[..., None]], Calla
     metavar="NAME=SHARE[:QUALITY]",
     help="A variant, its share of users, and its ranking quality (default 1). May be repeated.  [default: control=0.5, treatment=0.5]",
 )
-@click.option(
-    "--regression",
-    metavar="VARIANT:FACTOR[@AFTER]",
-    help="Multiply a variant's quality by a factor, after some event time, such as treatment:0.85@600s.",
-)
-@click.option(
-    "--ramp",
-    "ramps",
-    multiple=True,
-    metavar="SHARE@AFTER",
-    help="Give the second variant this share of users after some event time, such as 0.5@30m. They come from the first variant."
-    " May be repeated, in order of time.",
-)
 @click.option("--interleaved", is_flag=True, help="Interleave the rankings of the two variants in every list (team draft).")
 @click.option("--exposures", is_flag=True, help="Send exposures, which say who is in which variant. Lists carry no labels then.")
-@click.option("--disorder-ms", type=click.IntRange(0, DAY_MS), default=2_000, show_default=True, help="Maximum delivery delay of a record.")
-@_share("--duplicates", "Share of events to send twice.")
-@_share("--lates", "Share of events to delay by --late-ms.")
-@click.option("--late-ms", type=click.IntRange(0, 30 * DAY_MS), default=300_000, show_default=True, help="Delay of late events.")
-@_share("--malformed", "Malformed records to add, as a share of the valid ones.")
-@_share("--without-id", "Share of feedback without an impression_id.")
 def simulate(config_path: Path | None, settings_given: tuple[str, ...], **options: Any) -> None:
     """Generate traffic with known effects, for tests and trials.
 
-    It has users, position-based clicks, variants of known quality, and delivery faults. A seed makes it reproducible.
+    It has users, position-based clicks, and variants of known quality. A seed makes it reproducible.
 
     \b
     Examples:
       streammetrics simulate --out events.ndjson --minutes 60
       streammetrics simulate --out impressions.ndjson --out feedback.ndjson --variant control=0.5 --variant treatment=0.5:0.9
-      streammetrics simulate --out - --events 100000 --malformed 0.01 --lates 0.01 | streammetrics replay -
       streammetrics simulate --out - --exposures | streammetrics replay - --set exposures.enabled=true
-      streammetrics simulate --kafka --rate 100 --regression treatment:0.85@10m
-      streammetrics simulate --kafka --pace fast --minutes 60 --set kafka.bootstrap_servers=broker:9092
+      streammetrics simulate --kafka --rate 100 --variant control=0.5 --variant treatment=0.5:0.85
+      streammetrics simulate --kafka --start 1h --minutes 60 --set kafka.bootstrap_servers=broker:9092
 
     With --exposures, each visit begins with an exposure, at most two seconds before its first list, and some users are exposed who never
-    see a list. --disorder-ms, --duplicates, --lates and --malformed hold for exposures, too. Lists and feedback stay the same.
+    see a list. Lists and feedback stay the same.
 
-    With --kafka, records are keyed by user id, and the topics must exist. Ctrl-C waits until all sent records are acknowledged.
+    With --kafka, events whose time has passed are sent at once. So --start 1h sends the last hour, and goes on in real time without
+    --minutes. Records are keyed by user id, and the topics must exist. Ctrl-C waits until all sent records are acknowledged.
     """
     loaded = load_settings(config_path, settings_given)
     simulate_traffic(loaded.settings, SimulateOptions(**options))
