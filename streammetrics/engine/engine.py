@@ -120,6 +120,7 @@ class Engine:
             loop.take(batch, idle)
         if ended_until is not None:
             state.labels.runs.end_input(state.progress.closed_before)
+            state.enrolments.end_input(state.progress.newest_supported())
             state.progress.end(ended_until)
         state.sessions.close_due(due, state.progress.closed_before)
         state.enrolments.forget_records(user for user in due if user in state.sessions.put_off)

@@ -168,6 +168,8 @@ class TaskState:
         self.list_labels.labelled_before = stored.labelled_before
         self.sessions.restore(stored.sessions)
         self.enrolments.restore(stored.enrolment, newest)
+        if self.progress.watermark == FOREVER:
+            self.enrolments.end_input(self.progress.newest_supported())
         self.unique_users.restore(stored.unique_users, newest, rows.get(UNIQUE_USERS, NOTHING), older.get(UNIQUE_USERS, ()))
         self.user_sample.restore(stored.users_sampled)
         self.unknown_names.restore(stored.unknown_names)

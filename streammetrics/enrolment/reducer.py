@@ -160,9 +160,12 @@ class Enrolments:
         return self._runs()
 
     def end_input(self, newest: int) -> None:
-        """Take the end of the input, whose newest event has this time (ms). Lists that could get feedback after it do not count."""
+        """Take the end of the input, whose newest event has this time (ms). Lists that could get feedback after it do not count.
+
+        None of them is enrolled yet: neither all lists of its turn are final, nor has its session closed.
+        """
         if newest != NEVER:
-            self.counted_until = newest - self._rules.join.attribution_ms + 1
+            self.counted_until = newest - min(self._rules.join.attribution_ms, self._rules.join.gap_ms) + 1
 
     def missing_records(self) -> AbstractSet[str]:
         """Users that have waiting lists and no loaded record."""

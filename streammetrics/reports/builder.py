@@ -174,6 +174,7 @@ class ReportBuilder:
             sessions_open=sum(control.sessions.open for control in controls),
             withheld=self._withheld_count,
             experiments=experiments,
+            open_lists=self.experiments.open_lists(tasks),
             since=self.experiments.since_reports(),
             awaited=tuple(self._awaited(windows, {each.experiment for each in experiments}, final)) if whole else (),
             entered_ms=_shown(min(control.enrolment.enrolled_before for control in controls)) if whole else None,

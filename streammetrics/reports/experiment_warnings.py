@@ -140,6 +140,19 @@ few values in windows.segments, now query.
         yield DataWarning("variants", text, "yield no ids of users or requests as experiments or variants")
 
 
+def open_list_warnings(open_lists: Mapping[str, int]) -> Iterator[DataWarning]:
+    """Say of experiments without any list that counts that the input ended too soon. open_lists: their lists.
+
+    >>> print(*open_list_warnings({"ranker-v7": 5_120}))
+    None of the 5,120 lists of experiment ranker-v7 counts: the input ended within join.attribution_ms after them, so feedback on them may \
+not have come yet. Replay a longer log, or set a shorter join.attribution_ms.
+    """
+    for name, lists in open_lists.items():
+        why = "the input ended within join.attribution_ms after them, so feedback on them may not have come yet"
+        text = f"None of the {lists:,} lists of experiment {isolated(name)} counts: {why}"
+        yield DataWarning(f"open lists {name}", text, "replay a longer log, or set a shorter join.attribution_ms")
+
+
 def spelling_warnings(arms: Iterable[tuple[str, str]]) -> Iterator[DataWarning]:
     """Yield one for names that differ only in case or in spaces around them. `arms`: (experiment, variant), "" for none.
 

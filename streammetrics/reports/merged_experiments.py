@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -145,7 +146,7 @@ class MergedExperiments:
             known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
             from_ms=from_ms,
             to_ms=min(enrolled, end),
-            open_lists=sum(count for control in controls for experiment, count in control.enrolment.open_lists if experiment == name),
+            open_lists=self.open_lists(tasks).get(name, 0),
             former_last_ms=max(former, default=None),
             newest_ms=max((control.progress.newest for control in self._controls_of(tasks)), default=NEVER),
         )
@@ -173,10 +174,11 @@ class MergedExperiments:
         return first, last if last == FOREVER else last + 1
 
     def _enrolled_before(self, tasks: int) -> int:
-        """Return the event time up to which all final lists of all tasks are enrolled; the newest event's if the input has ended."""
+        """Return the event time up to which all final lists of all tasks are enrolled. If the input has ended, no list after it counts."""
         controls = self._controls_of(tasks)
         enrolled = min((control.enrolment.enrolled_before for control in controls), default=NEVER)
-        return max((control.progress.newest for control in controls), default=NEVER) if enrolled == FOREVER else enrolled
+        newest = max((control.progress.newest_supported for control in controls), default=NEVER)
+        return newest - self._rules.attribution_ms + 1 if enrolled == FOREVER and newest != NEVER else enrolled
 
     def _first_snapshot_ms(self, run: MergedRun) -> int:
         """Return the least event time up to which all tasks can be complete when a run is shown. For the earlier run, that time is
@@ -246,6 +248,13 @@ class MergedExperiments:
             report = self._inputs[name, stored.scope].report()
             notes = twins.get(name, []) if day == WHOLE else []
             yield replace(report, health=report.health.told(notes))
+
+    def open_lists(self, tasks: int) -> dict[str, int]:
+        """Return by experiment the lists that do not count, because the input ended before all their time for feedback."""
+        total = Counter[str]()
+        for control in self._controls_of(tasks):
+            total.update(dict(control.enrolment.open_lists))
+        return dict(total)
 
     def since_reports(self) -> SinceReports:
         """Return a function that judges the last reports again, for a step that began at a time (event time, ms). It may be called in any

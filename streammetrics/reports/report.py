@@ -34,6 +34,7 @@ from streammetrics.reports.experiment_warnings import (
     folded_warnings,
     label_warnings,
     null_warnings,
+    open_list_warnings,
     spelling_warnings,
     user_warnings,
 )
@@ -144,6 +145,8 @@ class Report:
     """Whether any pane has lists, also one that has not ended."""
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
+    open_lists: Mapping[str, int] = field(default_factory=dict)
+    """By experiment, the lists that do not count because the input ended before all their time for feedback. It is not part of the JSON."""
     since: SinceReports | None = field(default=None, compare=False, repr=False)
     """Judges the experiments again for a step that began at a time: see `MergedExperiments.since_reports`. It is not part of the JSON."""
 
@@ -216,6 +219,8 @@ class Report:
         yield from null_warnings(of_experiments, nulls, rules.get("named", {}))
         if self.ended or (lists >= LISTS_MIN and reasons["events"] >= EVENTS_MIN):
             yield from experiment_warnings(of_experiments, lists, self.settings, ended=self.ended)
+        shown = {each.experiment for each in self.experiments}
+        yield from open_list_warnings({name: count for name, count in self.open_lists.items() if name not in shown})
         by_user = [each for each in self.experiments if each.scope == SINCE_START and each.unit == "user"]
         counts = ((each.experiment, [(own.users, own.lists) for own in each.variants]) for each in by_user)
         yield from user_warnings([(name, sum(users for users, _ in own), sum(lists for _, lists in own)) for name, own in counts])

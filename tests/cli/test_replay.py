@@ -45,6 +45,11 @@ def shown(user: str, ts: int, experiment: str = "") -> SimulatedRecord:
     return SimulatedRecord("events", user.encode(), ts, json.dumps(event).encode())
 
 
+def later(ts: int) -> list[SimulatedRecord]:
+    """Lists without an experiment, two hours later: the lists before have had all their time for feedback."""
+    return [shown(f"later{number}", ts + 7_200_000 + number) for number in range(20)]
+
+
 def answered(user: str, ts: int) -> SimulatedRecord:
     """A click on an item of a list that was never shown."""
     event = {"type": "feedback", "impression_id": "none", "user_id": user, "item_id": "a", "ts": ts, "action": "click"}
@@ -115,7 +120,7 @@ ONE_EVENT_SETS_THE_TIME = ["--set", "join.support_users=1"]
 
 def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Path) -> None:
     old = [shown("a", NOON_MS + number, "old") for number in range(10)]
-    new = [shown("b", NOON_MS + 40 * DAY_MS + number, "new") for number in range(10)]
+    new = [*(shown("b", NOON_MS + 40 * DAY_MS + number, "new") for number in range(10)), *later(NOON_MS + 40 * DAY_MS)]
     for files in ((write(tmp_path / "whole", [*old, *new]),), (write(tmp_path / "1", old), write(tmp_path / "2", new))):
         _, report, _ = replayed(tmp_path, *files, words=ONE_EVENT_SETS_THE_TIME)
         experiments = report["experiments"]
@@ -127,7 +132,7 @@ def test_an_ended_experiment_is_not_reported_for_any_cut_of_its_log(tmp_path: Pa
 def test_a_list_of_a_clock_that_is_a_year_ahead_does_not_become_the_experiment(tmp_path: Path, place: int, jobs: str) -> None:
     lines = [shown(f"u{number}", NOON_MS + number, "exp") for number in range(60)]
     lines[place] = shown("phone", NOON_MS + 365 * DAY_MS, "exp")
-    done = called("replay", write(tmp_path / "events", lines), "--report", tmp_path / "report", "--jobs", jobs)
+    done = called("replay", write(tmp_path / "events", [*lines, *later(NOON_MS)]), "--report", tmp_path / "report", "--jobs", jobs)
     assert done.returncode == 0, done.stderr
     experiments = json.loads((tmp_path / "report").read_bytes())["experiments"]
     assert [variant["users"] for each in experiments if each["scope"] == "start" for variant in each["variants"]] == [59]
@@ -419,7 +424,7 @@ def test_each_reason_of_refused_events_is_shown_with_an_example(jobs: str, tmp_p
 def test_the_verdicts_are_printed_with_the_way_to_their_numbers(tmp_path: Path) -> None:
     events, report = tmp_path / "events.ndjson", tmp_path / "my report.json"
     variants = [word for share in ("control=0.4", "worse=0.3:0.6", "same=0.3") for word in ("--variant", share)]
-    assert called("simulate", "--out", events, "--minutes", "20", *variants).returncode == 0
+    assert called("simulate", "--out", events, "--minutes", "60", "--rate", "10", *variants).returncode == 0
     shown = called("replay", events).stdout.splitlines()
     at = next(number for number, line in enumerate(shown) if line.startswith("verdict"))
     assert shown[at].startswith("verdict   ranker: regressed (worse: ")

@@ -180,6 +180,8 @@ def test_the_split_is_checked_on_exposures_even_if_few_users_see_a_list(tmp_path
         events.append({"type": "exposure", "user_id": f"u{user}", "ts": ts, "experiment": "ranker", "variant": variant})
         if user % 20 in (0, 11):
             events.append({"type": "impression", "impression_id": "r", "user_id": f"u{user}", "ts": ts + 5, "items": ["a"]})
+    for user in range(20):  # the lists before have had all their time for feedback
+        events.append({"type": "impression", "impression_id": "r", "user_id": f"later{user}", "ts": ts + 7_200_000 + user, "items": ["a"]})
     found, text = replayed(tmp_path, "--config", config, write(tmp_path / "events.ndjson", events))
     assert "INVALID" in text.upper()
     (whole,) = (each for each in found["experiments"] if each["scope"] == "start")

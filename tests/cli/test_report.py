@@ -158,11 +158,25 @@ FORGED = "new\u202e %4 yb retteb\u2066\u200f"
 SEEN = "new\ufffd %4 yb retteb\ufffd\ufffd"
 
 
+def later_lists(ts: int) -> Iterator[bytes]:
+    """Lists without an experiment, an hour later: the lists before have had all their time for feedback."""
+    for number in range(20):
+        shown = {
+            "type": "impression",
+            "impression_id": f"later{number}",
+            "user_id": f"later{number}",
+            "ts": ts + HOUR_MS + number,
+            "items": ["a"],
+        }
+        yield json.dumps(shown).encode()
+
+
 def lists_of_forgers() -> Iterator[bytes]:
     for user in range(6):
         shown = {"type": "impression", "impression_id": f"i{user}", "user_id": f"u{user}", "ts": START_MS, "items": ["a"]}
         yield json.dumps(shown | {"experiments": {FORGED: ("control", FORGED)[user % 2]}}).encode()
         yield json.dumps({"type": "feedback", "user_id": f"u{user}", "ts": START_MS + 1, "item_id": "a", "action": "click"}).encode()
+    yield from later_lists(START_MS)
 
 
 def test_names_with_direction_controls_are_sanitized_on_the_terminal(tmp_path: Path) -> None:
@@ -208,7 +222,7 @@ def whole(report: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(("quality", "word"), [(0.5, "regressed"), (1.0, "inconclusive")])
 def test_interleaved_lists_show_the_preferred_ranker(quality: float, word: str, tmp_path: Path) -> None:
     variants = ("--variant", "control=0.5", "--variant", f"treatment=0.5:{quality}")
-    size = ("--minutes", "6", "--users", "300", "--rate", "4", "--seed", "3")
+    size = ("--minutes", "16", "--users", "300", "--rate", "4", "--seed", "3")
     done = called("simulate", "--out", "-", "--interleaved", *variants, *size)
     assert done.returncode == 0
     report = replayed(tmp_path, done.stdout.encode().splitlines())
@@ -239,6 +253,7 @@ def users_with_click_rates() -> Iterator[bytes]:
             if chance.random() < click_rates[user]:
                 click = {"type": "feedback", "user_id": f"u{user}", "ts": ts + 1_000, "item_id": item, "action": "click"}
                 yield json.dumps(click).encode()
+    yield from later_lists(turns[-1][0])
 
 
 def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def experiments(
             if name in dict(shown.experiments)
             and first <= shown.ts <= last
             and start <= shown.ts < end
-            and (flush or _is_enrolled(shown, result, settings, patience_ms))
+            and (_is_over(shown, result, settings) if flush else _is_enrolled(shown, result, settings, patience_ms))
         ]
         exposures = _counted_exposures(steps, result, name, (max(first, start), min(last, end - 1)))
         exposures = [each for each in exposures if flush or each.ts < result.w_ms - settings.lateness_ms]
@@ -175,6 +175,12 @@ def _runs(steps: Sequence[Step], result: TaskResult, settings: Settings, idle_ms
                 merged.append((first, last))
         runs[name] = merged
     return runs
+
+
+def _is_over(shown: ShownList, result: TaskResult, settings: Settings) -> bool:
+    """Whether a list could get no feedback after the end of the input."""
+    within = min(settings.attribution_ms, settings.gap_ms)
+    return result.supported_ts == -math.inf or shown.ts + within <= result.supported_ts
 
 
 def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patience_ms: int) -> bool:
