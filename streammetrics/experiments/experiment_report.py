@@ -37,7 +37,7 @@ class ReducedReport:
     """One measure of one variant with reduced variance (CUPED). Lift and interval compare adjusted means, as in MeasureReport.
 
     variance_reduction: the share of the mean's variance that was removed.
-    users_with_earlier: users with lists before the experiment.
+    users_with_earlier: users of both arms with lists before the experiment.
     """
 
     mean: float
