@@ -92,8 +92,7 @@ def _not_compared(arms: Arms, treatment: str, control: str | None) -> str | None
     """Say that one of two arms loses users, or has other users; None if neither is certain."""
     if control is None:
         return None
-    hours, strata = arms.stored.run_hours, None
-    return losses_of(arms.policy, arms.stored, treatment, control) or uneven_shares(hours, treatment, control, strata)
+    return losses_of(arms.policy, arms.stored, treatment, control) or uneven_shares(arms.stored.run_hours, treatment, control)
 
 
 def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, int]:

@@ -87,10 +87,10 @@ def uneven_words(found: ValueShares, treatment: str) -> Words:
     """Say which value has another share, and what helps.
 
     >>> uneven_words(ValueShares("country", "US", 25.2, 0.5, 0.05), "ranker")
-    'ranker has 50 % of the new users with country=US and 5 % of all others. To compare within each country, set strata to country'
+    'ranker has 50 % of the new users with country=US and 5 % of all others. Assign all alike, or name an experiment for each country'
     """
     segment = named(found.segment)
-    how = Words([*parts_of(" To compare within each "), *segment.parts, *parts_of(", set strata to "), *segment.parts])
+    how = Words([*parts_of(" Assign all alike, or name an experiment for each "), *segment.parts])
     return say(
         "{treatment} has {share} of the new users with {segment}={value} and {others} of all others.{how}",
         treatment=named(treatment),
@@ -102,13 +102,12 @@ def uneven_words(found: ValueShares, treatment: str) -> Words:
     )
 
 
-def uneven_shares(hours: Hours, treatment: str, control: str, strata: str | None = None) -> Words | None:
-    """Say which value of a segment has another share of the treatment; None if none has. Lists are compared within `strata` already."""
+def uneven_shares(hours: Hours, treatment: str, control: str) -> Words | None:
+    """Say which value of a segment has another share of the treatment; None if none has."""
     blocks, values = [*hours.rows.values()], dict[tuple[str, str], dict[int, NewUsers]]()
     for at, row in enumerate(blocks):
         for key, users in row.values.items():
-            if key[0] != strata:
-                values.setdefault(key, {})[at] = _of_arms(users, treatment, control)
+            values.setdefault(key, {})[at] = _of_arms(users, treatment, control)
     found = uneven_value([_of_arms(row.new_users, treatment, control) for row in blocks], values)
     return None if found is None else uneven_words(found, treatment)
 
