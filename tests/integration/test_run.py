@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,7 +24,6 @@ from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
 from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
-from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 from tests.support.timing import time_bound
 
@@ -198,41 +195,11 @@ class TestSimulatedTraffic:
 DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class UbiCase:
-    """Documents of one application in `_bulk` lines, what makes a list, and what is known of them."""
+class UbiCase(NamedTuple):
+    """Documents of `_bulk` lines, and what is known of them: counted apart from the product, from the documents alone."""
 
-    application: str
     documents: tuple[dict[str, Any], ...]
     known: Mapping[str, int]
-    lists_from: str = "impressions"
-
-    def __str__(self) -> str:
-        return f"{self.application}, lists from {self.lists_from}"
-
-
-def ubi_file() -> Path | None:
-    """A file of real behaviour that is no part of the project: named by UBI_FILE, or found beside the project."""
-    named = os.environ.get("UBI_FILE")
-    found = [Path(named)] if named else sorted(ROOT.parent.glob("*/data/ubi/chorus_ubi.ndjson"))
-    return found[0] if found else None
-
-
-def real_cases() -> list[Any]:
-    """What is known was counted apart from the product, from the documents alone."""
-    known = (
-        ("Chorus", "impressions", {"lists": 62, "matched": 372, "repeated": 156, "out_of_list": 58, "orphan": 24}),
-        ("Chorus", "hit_ids", {"lists": 78, "matched": 390, "repeated": 150, "out_of_list": 24, "orphan": 40}),
-        ("esci_ubi_sample", "impressions", {"lists": 200, "matched": 60, "repeated": 0, "out_of_list": 0, "orphan": 0}),
-    )
-    path = ubi_file()
-    lines = [] if path is None else path.read_text(encoding="utf-8").splitlines()
-    absent = pytest.mark.skipif(path is None, reason="no file of real behaviour: name one in UBI_FILE")
-
-    def documents(application: str) -> tuple[dict[str, Any], ...]:
-        return tuple(document for document in map(json.loads, lines) if document.get("application") == application)
-
-    return [pytest.param(UbiCase(name, documents(name), counts, lists_from), marks=absent) for name, lists_from, counts in known]
 
 
 def hand_made_case() -> UbiCase:
@@ -258,23 +225,20 @@ def hand_made_case() -> UbiCase:
         event("c2", "q2", "search", None, 10),
         event("c2", "q2", "click", "e", 11),
     )
-    return UbiCase("shop", documents, {"lists": 2, "matched": 4, "repeated": 1, "out_of_list": 1, "orphan": 1})
+    return UbiCase(documents, {"lists": 2, "matched": 4, "repeated": 1, "out_of_list": 1, "orphan": 1})
 
 
 class TestUbi:
     """Behaviour in the UBI format: item-level impressions, times so wide that they never matter, sessions closed by a quiet clock."""
 
-    @pytest.mark.parametrize("case", [hand_made_case(), *real_cases()], ids=str)
-    def test_all_counts_equal_the_known_truth(
-        self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str, tmp_path: Path, case: UbiCase
-    ) -> None:
-        (tmp_path / "reader.py").write_text(f"from streammetrics.readers import ubi\nread = ubi.reader(lists_from={case.lists_from!r})\n")
+    def test_all_counts_equal_the_known_truth(self, kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+        case = hand_made_case()
         pipeline = Pipeline(
             kafka_broker,
             redis_url,
             topic_name,
             ["ubi"],
-            events={"reader": f"{tmp_path}/reader.py:read"},
+            events={"reader": "ubi"},
             join={
                 "gap_ms": 120 * DAY_MS,
                 "attribution_ms": 120 * DAY_MS,
