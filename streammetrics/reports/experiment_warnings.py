@@ -17,6 +17,8 @@ FOLDED_SHARE_MAX: Final = 0.01
 """The share of lists in the value `_other` of a segment, of all events, that has a sentence."""
 LISTS_MIN: Final = 100
 """Lists that are needed before it is said that none of them is in an experiment."""
+CONTROL_LISTS_MIN: Final = 50
+"""Lists of an experiment that are needed before it is said that none of them has its control."""
 USERS_MIN: Final = 1_000
 """Users of an experiment in a stream, all with one list, that have a sentence."""
 NO_EXPERIMENT: Final = "No list names an experiment without settings, either: compare the settings with the events"
@@ -66,7 +68,7 @@ def _control_warnings(arms: Arms, named: Mapping[str, Any]) -> Iterator[DataWarn
     for name in sorted(named.keys() & {experiment for experiment, _ in arms}):
         control, lists = named[name].get("control"), {variant: count for (own, variant), count in arms.items() if own == name}
         total = sum(lists.values())
-        if control is not None and control not in lists and INTERLEAVED not in lists and total >= LISTS_MIN:
+        if control is not None and control not in lists and INTERLEAVED not in lists and total >= CONTROL_LISTS_MIN:
             text = f"None of {counted(total, 'list')} of experiment {isolated(name)} has its control, {isolated(control)}"
             seen = ", ".join(map(isolated, sorted(lists)[:NAMES_MAX]))
             yield DataWarning(f"control {name}", text, f"set control in experiments.named to one of their variants: {seen}")

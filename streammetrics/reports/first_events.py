@@ -28,7 +28,7 @@ class FirstEvents:
     verdict: FirstVerdictWait | None = None
 
     def awaited(self, report: Report) -> tuple[str, ...]:
-        """Return the inputs, or before the first commit the topics, that have no event yet. Empty if numbers can be shown."""
+        """Return the inputs, or before the first commit the topics, whose time has not begun. Empty if numbers can be shown."""
         if report.watermark_ms is not None or report.ended:
             return ()
         if report.tasks_committed == 0:
@@ -52,7 +52,12 @@ class FirstEvents:
 
     def _missing(self, report: Report) -> str:
         names = self.awaited(report)
-        return f"No events yet on {_some(names)}." if names else ""
+        few = {f"{each.topic} {each.partition}" for each in report.inputs if each.known_ms is not None and each.watermark_ms is None}
+        without = [name for name in names if name not in few]
+        sentences = [f"No events yet on {_some(without)}."] if without else []
+        if few and not without:
+            sentences = [f"Few users yet on {_some(sorted(few))}: numbers wait for more, or until join.idle_ms after the last record."]
+        return " ".join(sentences)
 
 
 def _read(report: Report) -> str:

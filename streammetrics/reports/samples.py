@@ -206,7 +206,8 @@ def _experiments(lists: Sequence[Impression], rules: SampleRules) -> Iterator[Da
     if "exposures" not in rules.settings and (rules.is_whole or len(lists) >= LISTS_MIN):
         settings = rules.settings
         if not rules.is_whole and len(lists) < NAMED_LISTS_MIN:
-            settings = {"experiments": {**settings.get("experiments", {}), "named": {}}}
+            sent = {name: rule for name, rule in named.items() if any(name == experiment for experiment, _ in arms)}
+            settings = {"experiments": {**settings.get("experiments", {}), "named": sent}}
         yield from experiment_warnings(arms, len(lists), settings, ended=rules.is_whole, lists_min=LISTS_MIN)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from streammetrics.cli.doctor.data import reader_findings
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import decoded_topic, record_findings, sample_findings, settings_findings
@@ -48,6 +49,17 @@ class TestForm:
         assert found.level == "fail"
         assert found.text.startswith("topic shown: 20 of 20 recent records are refused (missing_field 20)")
         assert found.fix.endswith("this is no native event: type is missing; write a reader: streammetrics config --reader")
+
+    def test_readers_of_topics_that_are_not_read_are_named(self) -> None:
+        def found_with(table: dict[str, str], *topics: str) -> list[DoctorFinding]:
+            return [*reader_findings(Settings.model_validate({"events": {"reader": table}, "kafka": {"topics": topics}}))]
+
+        table = {"searches": "ubi", "clicks": "ubi"}
+        text = "events.reader has a reader for clicks, which kafka.topics does not name"
+        fix = "correct the names in events.reader; these topics have no reader: clicks-by-user"
+        assert found_with(table, "searches", "clicks-by-user") == [("warn", text, fix)]
+        assert found_with(table, "searches") == [("warn", text, "correct the names in events.reader")]
+        assert found_with(table, "searches", "clicks", "orders") == [], "orders are native"
 
     def test_usable_records_are_counted_by_kind(self) -> None:
         findings = found_in([shown(), shown(), clicked()])

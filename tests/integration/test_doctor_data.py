@@ -163,3 +163,21 @@ def test_records_of_aborted_transactions_are_not_read(kafka_broker: KafkaBroker,
     code, output = examined(kafka_broker, redis_url, topic_name, send)
     assert (code, problem_lines(output)) == (0, []), output
     assert f"topic {topic_name}-shown: 10 of 10 recent records usable: 10 lists" in output
+
+
+@pytest.mark.parametrize(("limit", "by_partition"), [(600, {0: 200, 1: 100, 2: 0}), (30, {0: 10, 1: 10, 2: 0})])
+def test_decode_reads_the_newest_records_of_each_partition(
+    kafka_broker: KafkaBroker, topic_name: str, limit: int, by_partition: Mapping[int, int]
+) -> None:
+    kafka_broker.create_topic(topic_name, partitions=3)
+    sent = {0: 300, 1: 100, 2: 0}
+    producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, acks="all")
+    for partition, count in sent.items():
+        for number in range(count):
+            producer.send(topic_name, native_json(Impression(f"r{number}", "u", 1_732_183_200_000, ("a",))), partition=partition)
+    producer.flush()
+    producer.close()
+    source = ("--set", f"kafka.bootstrap_servers={kafka_broker.bootstrap}", "--set", f"kafka.topics={topic_name}")
+    done = streammetrics("decode", topic_name, "--limit", str(limit), *source)
+    places = [line.split(" offset ")[0] for line in done.stdout.splitlines() if line.startswith("partition ")]
+    assert {partition: places.count(f"partition {partition}") for partition in sent} == by_partition

@@ -154,6 +154,9 @@ def test_an_experiment_with_settings_and_without_lists_is_named_and_so_is_its_co
     assert texts(many(99), named) == [], "a small experiment may have none of so few"
     (control,) = texts(many(100), {"experiments": {"named": {"ranker": {"control": "old"}}}})
     assert control.startswith("None of 100 lists of experiment ranker has its control, old. Set control in experiments.named to one of")
+    both = {"experiments": {"named": {"ranker": {"control": "old"}, "rnaker": {}}}}
+    assert texts(many(50), both) == [control.replace("100", "50")], "rnaker may have none of so few"
+    assert texts(many(49), both) == []
 
 
 def test_null_where_others_have_a_variant_is_named() -> None:

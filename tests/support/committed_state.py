@@ -53,9 +53,9 @@ def clicked(user: str, item: str, *, ts: int = START_MS + 1_000) -> Feedback:
 class Pipeline:
     """The engine with default settings and every metric at 2 and 10. It commits after every `feed`."""
 
-    def __init__(self, segments: tuple[str, ...] = ()) -> None:
+    def __init__(self, segments: tuple[str, ...] = (), support_users: int = 1) -> None:
         metrics = {"names": METRIC_NAMES, "cutoffs": (2, 10)}
-        join = {"support_users": 1}  # a single event sets the time: see `move_on`
+        join = {"support_users": support_users}  # with 1, a single event sets the time: see `move_on`
         sections = {
             "join": join,
             "metrics": metrics,

@@ -33,6 +33,8 @@ from streammetrics.wiring.logs import configure_quiet_logs
 from streammetrics.wiring.reports import sample_rules
 
 ITEMS_SHOWN_MAX = 8
+USED_AS_TEXT = "variant_as_text"
+"""The note of a list whose variant is a number or a boolean. It is used, as the line shows."""
 _SEEMS_MANY = re.compile(r"""[\s,;|"\[\]]""")
 
 
@@ -108,8 +110,7 @@ def _topic_records(settings: Settings, topic: str, limit: int) -> Iterator[Sampl
     from streammetrics.connectors.kafka.topics import describe_topics  # noqa: PLC0415
 
     described = describe_topics(settings.kafka, [topic]).require_all("kafka.topics")
-    found = recent_records(settings.kafka, {topic: described[topic].partitions})[topic]
-    for record in found[-limit:]:
+    for record in recent_records(settings.kafka, {topic: described[topic].partitions}, limit)[topic]:
         yield SampleRecord(topic, f"partition {record.partition} offset {record.offset}", record.value, record.ts)
 
 
@@ -135,7 +136,8 @@ def _shown(event: Event | MalformedEvent) -> str:
     more = f" and {len(named) - ITEMS_SHOWN_MAX} more" if len(named) > ITEMS_SHOWN_MAX else ""
     items = ", ".join(named[:ITEMS_SHOWN_MAX]) + more
     labels = "".join(f", {excerpt(name)}={excerpt(value)}" for name, value in (*event.experiments, *event.segments))
-    notes = f", labels not used as sent: {', '.join(event.label_notes)}" if event.label_notes else ""
+    dropped = [note for note in event.label_notes if note != USED_AS_TEXT]
+    notes = f", labels not used: {', '.join(dropped)}" if dropped else ""
     part = "part of " if event.positions is not None else ""
     return f"{part}list {excerpt(event.impression_id)} of [{items}]{labels}{notes}, user {excerpt(event.user_id)}, {moment}"
 
@@ -153,8 +155,8 @@ def _item(item: str) -> str:
 def decode(config_path: Path | None, settings_given: tuple[str, ...], source: str, limit: int, reader: str | None) -> None:
     """Show what sample records become: lists, feedback, ignored, or refused and why. A summary follows.
 
-    SOURCE is a file as for `replay`, or a topic in kafka.topics. Of a topic, recent records are read. Nothing is stored or committed. The
-    exit code is 1 if no record is a list or feedback.
+    SOURCE is a file as for `replay`, or a topic in kafka.topics. Of a topic, the newest
+    records of each partition are read. Nothing is stored or committed. The exit code is 1 if no record is a list or feedback.
 
     \b
     Examples:

@@ -12,11 +12,26 @@ from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import recent_records
 from streammetrics.connectors.kafka.topic_settings import topic_settings
 from streammetrics.events.record import Later
+from streammetrics.events.topic_names import topic_of
 from streammetrics.wiring.decoders import build_decoder
+
+
+
+def reader_findings(settings: Settings) -> Iterator[DoctorFinding]:
+    """Find names in the table of readers that fit no topic. Topics without a reader are read as native events."""
+    table, topics = settings.events.reader, settings.kafka.topics
+    names = () if isinstance(table, str) else tuple(table)
+    unused = [name for name in names if not any(topic_of(topic, [name]) for topic in topics)]
+    if unused:
+        native = ", ".join(topic for topic in topics if topic_of(topic, names) is None)
+        text = f"events.reader has a reader for {', '.join(unused)}, which kafka.topics does not name"
+        fix = "correct the names in events.reader" + (f"; these topics have no reader: {native}" if native else "")
+        yield DoctorFinding("warn", text, fix)
 
 
 def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:
     """Check the topics that exist. `partitions` are their partition counts."""
+    yield from reader_findings(settings)
     found = topic_settings(settings.kafka, list(partitions))
     for topic in partitions:
         if topic in found:

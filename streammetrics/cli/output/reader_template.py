@@ -21,7 +21,7 @@ def read(record: Record):
     if event["type"] == "search":  # a list that somebody saw
         yield {
             "type": "impression",
-            "impression_id": event["id"],  # text: write str(…) for numbers. Two lists must not share an id
+            "impression_id": event["id"],  # text or a whole number. Two lists must not share an id
             "user_id": event["user"],
             "ts": event["at"],  # milliseconds; ISO-8601 text or an aware datetime; or times.seconds(…), times.micros(…), times.text(…)
             "items": [hit["sku"] for hit in event["hits"]],  # best first; or {"id": …, "position": …}

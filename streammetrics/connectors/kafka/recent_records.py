@@ -1,4 +1,4 @@
-"""Reads some recent records of topics for `doctor`. Joins no consumer group and commits nothing."""
+"""Reads some recent records of topics for `doctor` and `decode`. Joins no consumer group and commits nothing."""
 
 from __future__ import annotations
 
@@ -44,16 +44,18 @@ def chosen_partitions(partitions: int) -> list[int]:
     return [index * partitions // count for index in range(count)]
 
 
-def recent_records(settings: KafkaSettings, partitions: Mapping[str, int]) -> dict[str, list[RecentRecord]]:
-    """Return up to RECORDS_PER_TOPIC recent records of each topic, by partition and offset. `partitions` are the counts by topic.
+def recent_records(
+    settings: KafkaSettings, partitions: Mapping[str, int], limit: int = RECORDS_PER_TOPIC
+) -> dict[str, list[RecentRecord]]:
+    """Return about `limit` recent records of each topic, by partition and offset. `partitions` are the counts by topic.
 
-    It stops at BYTES_MAX and READ_SECONDS_MAX. Then it returns what it has. Raises SourceError when the broker does not answer.
+    Each partition that is read gives the same number, rounded up, or all that it has. It stops at BYTES_MAX and READ_SECONDS_MAX. Then it returns what it has. Raises SourceError when the broker does not answer.
     """
     own = {"group_instance_id": None, "topics": tuple(partitions), "partition_fetch_bytes_max": 1 << 20}
     settings = settings.model_copy(update=own)
     consumer, _ = new_consumer(settings, in_group=False)
     try:
-        ends = _seek(consumer, partitions)
+        ends = _seek(consumer, partitions, limit)
         found = _read(consumer, ends)
     except KafkaError as error:
         raise SourceError(
@@ -67,13 +69,13 @@ def recent_records(settings: KafkaSettings, partitions: Mapping[str, int]) -> di
     return records
 
 
-def _seek(consumer: Any, partitions: Mapping[str, int]) -> dict[Input, int]:
+def _seek(consumer: Any, partitions: Mapping[str, int], limit: int) -> dict[Input, int]:
     """Assign the chosen partitions that have records, and seek before their last ones. Returns their end offsets."""
     inputs = [Input(topic, partition) for topic, count in partitions.items() for partition in chosen_partitions(count)]
     bounds = {place: bound for place, bound in bounds_of(consumer, inputs).items() if bound[0] < bound[1]}
     consumer.assign([TopicPartition(*place) for place in bounds])
     for place, (beginning, end) in bounds.items():
-        per_partition = -(-RECORDS_PER_TOPIC // min(partitions[place.topic], PARTITIONS_PER_TOPIC_MAX))
+        per_partition = -(-limit // min(partitions[place.topic], PARTITIONS_PER_TOPIC_MAX))
         consumer.seek(TopicPartition(*place), max(beginning, end - per_partition))
     return {place: end for place, (_, end) in bounds.items()}
 
