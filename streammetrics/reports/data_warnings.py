@@ -179,6 +179,9 @@ def grade_warnings(counts: Mapping[str, int], lists: int, graded: int) -> Iterat
 
     >>> print(*grade_warnings({}, 300, 0))
     None of 300 final lists has feedback, so all metrics are 0. Let the inputs hold the reactions of users, too.
+    >>> print(*grade_warnings({"ignored": 290}, 300, 0))
+    None of 300 final lists has feedback, so all metrics are 0. Let the inputs hold the reactions of users, too; if they are in the \
+290 records that the reader ignores, let it yield them.
     >>> print(*grade_warnings({"matched": 200}, 300, 0))
     No feedback has a grade above 0, so all metrics are 0. Compare the actions and values of all 200 that match a list with join.grades.
     """
@@ -190,7 +193,9 @@ def grade_warnings(counts: Mapping[str, int], lists: int, graded: int) -> Iterat
         yield DataWarning("grades of 0", "No feedback has a grade above 0, so all metrics are 0", fix)
     elif not any(counts.get(reason, 0) for reason in ("matched", "unknown_action", *UNMATCHED)):
         text = f"None of {counted(lists, 'final list')} has feedback, so all metrics are 0"
-        yield DataWarning("no feedback", text, "let the inputs hold the reactions of users, too")
+        ignored = counts.get("ignored", 0)
+        them = f"; if they are in the {counted(ignored, 'record')} that the reader ignores, let it yield them" if ignored else ""
+        yield DataWarning("no feedback", text, f"let the inputs hold the reactions of users, too{them}")
 
 
 def _examples(names: Sequence[UnknownName]) -> str:

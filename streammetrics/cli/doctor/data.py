@@ -16,7 +16,6 @@ from streammetrics.events.topic_names import topic_of
 from streammetrics.wiring.decoders import build_decoder
 
 
-
 def reader_findings(settings: Settings) -> Iterator[DoctorFinding]:
     """Find names in the table of readers that fit no topic. Topics without a reader are read as native events."""
     table, topics = settings.events.reader, settings.kafka.topics

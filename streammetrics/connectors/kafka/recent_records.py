@@ -44,12 +44,11 @@ def chosen_partitions(partitions: int) -> list[int]:
     return [index * partitions // count for index in range(count)]
 
 
-def recent_records(
-    settings: KafkaSettings, partitions: Mapping[str, int], limit: int = RECORDS_PER_TOPIC
-) -> dict[str, list[RecentRecord]]:
+def recent_records(settings: KafkaSettings, partitions: Mapping[str, int], limit: int = RECORDS_PER_TOPIC) -> dict[str, list[RecentRecord]]:
     """Return about `limit` recent records of each topic, by partition and offset. `partitions` are the counts by topic.
 
-    Each partition that is read gives the same number, rounded up, or all that it has. It stops at BYTES_MAX and READ_SECONDS_MAX. Then it returns what it has. Raises SourceError when the broker does not answer.
+    Each partition that is read gives the same number, rounded up, or all that it has. It stops at BYTES_MAX and READ_SECONDS_MAX.
+    Then it returns what it has. Raises SourceError when the broker does not answer.
     """
     own = {"group_instance_id": None, "topics": tuple(partitions), "partition_fetch_bytes_max": 1 << 20}
     settings = settings.model_copy(update=own)
