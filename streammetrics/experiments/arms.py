@@ -92,12 +92,22 @@ class Arms:
             found = self._pairs[variant, control] = _Pairs(by_entry, by_hour, silent)
         return found
 
-    def step(self, variant: str, control: str, since: int) -> tuple[StepMeasure, ...]:
-        """Return the deciding measures of a variant and the control in the cells from an hour on."""
-        left_out = [each.span for each in self._pairs_of(variant, control).silent]
-        pair = Pair(self.measures, self.stored, variant, control, left_out=left_out, since=since)
-        deciding = [measure for measure in self.found if str(measure) in self.policy.paging]
-        return tuple(StepMeasure(measure, pair.combined(measure), scale_of(measure, self.scales)) for measure in deciding)
+    def step(self, variant: str, control: str, since: int) -> tuple[tuple[StepMeasure, ...], ...]:
+        """Return the deciding measures of a variant and the control in the cells from an hour on.
+
+        If an arm was silent in any hour of the run, they come twice: in cells of hour and entry, and in those of the hour alone. Then
+        `user_hit_rate` is not among them.
+        """
+        silent = self._pairs_of(variant, control).silent
+        left_out = [hours.span for hours in silent]
+        deciding = [measure for measure in self.found if str(measure) in self.policy.paging and not (silent and measure.kind == "users")]
+        pairs = [
+            Pair(self.measures, self.stored, variant, control, by_entry=by_entry, left_out=left_out, since=since)
+            for by_entry in ((True, False) if silent else (True,))
+        ]
+        return tuple(
+            tuple(StepMeasure(measure, pair.combined(measure), scale_of(measure, self.scales)) for measure in deciding) for pair in pairs
+        )
 
     def silence(self, variant: str, control: str) -> str | None:
         """Say in which hours one of two arms was silent; None if neither was."""

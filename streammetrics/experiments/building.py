@@ -188,11 +188,16 @@ def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[
     found = gate_of(arms.policy, verdict, deciding, control)
     if step is None or found.word == "fail" or verdict is None or verdict.word in ("invalid", "mixed"):
         return found
-    measures, names, since_ms = arms.step(variant, control, step), (variant, control), step * HOUR_MS
+    names, since_ms = (variant, control), step * HOUR_MS
     treatments = len(arms.policy.treatments(control, arms.stored.first_exposures))
-    if (failure := step_failure(arms.policy, measures, names, since_ms, treatments)) is not None:
+    in_cells = arms.step(variant, control, step)
+    failures = [step_failure(arms.policy, measures, names, since_ms, treatments) for measures in in_cells]
+    if (failure := failures[0]) is not None and None not in failures:
         return GateDecision("fail", failure)
-    unseen = unseen_step(arms.policy, measures, names, since_ms, treatments) if found.word == "pass" else None
+    if found.word != "pass":
+        return found
+    reasons = (unseen_step(arms.policy, measures, names, since_ms, treatments) for measures in in_cells)
+    unseen = next((reason for reason in reasons if reason is not None), None)
     return found if unseen is None else GateDecision("wait", unseen)
 
 

@@ -101,8 +101,8 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
     >>> names = "new", "old"
     >>> unequal_losses(ArmCounts(without_list=LossCount(1_000, 3_000)), ArmCounts(without_list=LossCount(0, 3_000)), names)
     'new and old lose users unequally: 1,000 of 3,000 exposed users of new have no list, and 0 of 3,000 of old'
-    >>> unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), names)
-    'new and old lose users unequally: 270 users went from new to old, and 0 from old to new'
+    >>> unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), names, " Look why")
+    'new and old lose users unequally: 270 users went from new to old, and 0 from old to new. Look why'
     """
     found = list[Words]()
     if differ(treatment.without_list, control.without_list):
@@ -115,7 +115,7 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
         template = "{lost:,} users went from {one} to {other}, and {other_lost:,} from {other} to {one}"
         one, other = map(named, names)
         moved = say(template, lost=treatment.moved, other_lost=control.moved, one=one, other=other)
-        found.append(say("{moved}{how}", moved=moved, how=advice(how)))
+        found.append(say("{moved}.{how}", moved=moved, how=advice(how)) if how else moved)
     if not found:
         return None
     one, other = map(named, names)

@@ -1,0 +1,144 @@
+"""Replays of files in which the arms are not alike, although no ranker is better: no verdict, and the gate does not pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.command_line import called
+
+T0_MS = 1_772_323_200_000
+HOUR_MS = 3_600_000
+ARMS = "control", "treatment"
+
+
+class Answers(NamedTuple):
+    """What a report says about a treatment, its lift, and the word of the gate."""
+
+    verdict: str
+    reason: str
+    notes: str
+    lift: float | None
+    gate: str
+
+
+def visit(user: str, ts: int, variant: str | None, *, clicked: bool, country: str = "") -> Iterator[dict[str, Any]]:
+    shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": user, "ts": ts, "items": list("abc")}
+    labels = {"experiments": {"ranker": variant}} if variant else {}
+    yield shown | labels | ({"segments": {"country": country}} if country else {})
+    if clicked:
+        yield click(user, f"{user}-{ts}", ts + 5_000)
+
+
+def click(user: str, list_id: str, ts: int) -> dict[str, Any]:
+    return {"type": "feedback", "impression_id": list_id, "user_id": user, "ts": ts, "item_id": "a", "action": "click"}
+
+
+def visits(name: str, variant: str, users: int, hours: range, clicks: int, country: str = "") -> Iterator[dict[str, Any]]:
+    """Yield one list of each user, evenly over some hours. Of 10 users who follow each other, so many click."""
+    for user in range(users):
+        ts = T0_MS + hours.start * HOUR_MS + user * len(hours) * HOUR_MS // users
+        yield from visit(f"{name}{user}", ts, variant, clicked=user % 10 < clicks, country=country)
+
+
+def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> Answers:
+    """Replay events, and lists of other users four hours later, so that all lists before them count. Ask the gate."""
+    ordered, log, path = sorted(events, key=lambda event: event["ts"]), folder / "events.ndjson", folder / "report.json"
+    later = (visit(f"later{number}", ordered[-1]["ts"] + 4 * HOUR_MS, None, clicked=False) for number in range(30))
+    log.write_text("".join(json.dumps(event) + "\n" for event in chain(ordered, *later)))
+    done = called("replay", log, "--report", path, "--quiet", *(word for setting in settings for word in ("--set", setting)))
+    assert done.returncode == 0, done.stderr
+    report = next(each for each in json.loads(path.read_bytes())["experiments"] if each["scope"] == "start")
+    lifts = [measure["lift"] for arm in report["variants"] if arm["variant"] == "treatment" for measure in arm["measures"]]
+    gate = json.loads(called("gate", "ranker", path, "--json").stdout)["gate"]
+    return Answers(report["verdict"]["word"], report["verdict"]["reason"], "; ".join(report["health"]["notes"]), lifts[0], gate)
+
+
+def test_without_a_fault_the_same_clicks_give_a_verdict(tmp_path: Path) -> None:
+    better = [*visits("c", "control", 1_000, range(10), 2), *visits("t", "treatment", 1_000, range(10), 4)]
+    assert answers(tmp_path, better)[::4] == ("improved", "pass")
+
+
+def test_exposures_that_come_after_the_first_list_of_one_arm(tmp_path: Path) -> None:
+    """The first lists of the control have no variant, so a third of its users have no list. First lists are clicked more often."""
+    events = list[dict[str, Any]]()
+    for arm, delay_ms in zip(ARMS, (1_000, -1_000), strict=True):
+        for number in range(900):
+            user, ts = f"{arm}{number}", T0_MS + number * 8 * HOUR_MS // 900
+            events.append({"type": "exposure", "user_id": user, "ts": ts + delay_ms, "experiment": "ranker", "variant": arm})
+            events += visit(user, ts, None, clicked=number % 10 < 6)
+            if number % 3:
+                events += visit(user, ts + 600_000, None, clicked=number % 10 < 1)
+    found = answers(tmp_path, events, "exposures.enabled=true")
+    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
+    assert "0 of 900 exposed users of treatment have no list, and 300 of 900 of control" in found.reason
+
+
+def test_reactions_of_one_arm_that_match_no_list(tmp_path: Path) -> None:
+    """Half of the treatment's clicks have the id of a list that nobody sent, so it seems to have half of the clicks."""
+    events = [*visits("c", "control", 1_000, range(10), 4), *visits("t", "treatment", 1_000, range(10), 4)]
+    clicks = [event for event in events if event["type"] == "feedback" and event["user_id"][0] == "t"]
+    for lost in clicks[::2]:
+        lost["impression_id"] = "of-another-page"
+    found = answers(tmp_path, events)
+    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
+    assert "200 of 400 users who react in treatment do so without a list, and 0 of 400 in control" in found.reason
+
+
+def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
+    """The treatment times out for users who do not click, and they get the control's lists. All would be well without them."""
+    events = [*visits("c", "control", 900, range(10), 5), *visits("t", "treatment", 100, range(10), 5)]
+    for number in range(20):
+        ts = T0_MS + number * 8 * HOUR_MS // 20
+        events += visit(f"x{number}", ts, "treatment", clicked=False)
+        events += visit(f"x{number}", ts + 40_000, "control", clicked=False)
+    found = answers(tmp_path, events)
+    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
+    assert "20 users went from treatment to control, and 0 from control to treatment. If users are meant to change" in found.reason
+    meant = answers(tmp_path, events, 'experiments.named={"ranker": {"unit": "list"}}')
+    assert meant.lift is not None
+    assert "went from" not in meant.reason
+
+
+def test_a_country_with_shares_of_its_own(tmp_path: Path) -> None:
+    """Half of the users of the US are in the treatment and 5 % of all others. Clicks differ by country and not by arm."""
+    arms = {"US": (400, 400), "DE": (1_900, 100)}
+    events = [
+        event
+        for country, users in arms.items()
+        for arm, count in zip(ARMS, users, strict=True)
+        for event in visits(f"{country}{arm}", arm, count, range(10), 6 if country == "US" else 2, country)
+    ]
+    found = answers(tmp_path, events, "windows.segments=country")
+    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
+    assert "treatment has 5 % of the new users with country=DE and 50 % of all others" in found.reason
+    of_us = [event for event in events if event["user_id"].startswith("US")]
+    assert answers(tmp_path, of_us, "windows.segments=country").lift == 0
+
+
+def test_an_hour_with_the_control_only(tmp_path: Path) -> None:
+    """A promotion before the treatment starts: nine of ten users click, and two of ten from then on, in both arms."""
+    events = list(visits("p", "control", 300, range(1), 9))
+    for arm in ARMS:
+        events += visits(arm, arm, 1_000, range(1, 11), 2)
+    found = answers(tmp_path, events)
+    assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", 0.0)
+    assert "treatment had no list from 2026-03-01 00:00 UTC to 2026-03-01 01:00 UTC, while the other arm had 300 lists" in found.notes
+
+
+def test_an_outage_of_one_arm_in_front_of_users_who_came_before(tmp_path: Path) -> None:
+    """Users click on their first list of all. The treatment logs nothing for four hours, and then its old users look new."""
+    events = list[dict[str, Any]]()
+    for arm in ARMS:
+        for number in range(800):
+            first = T0_MS + number * 9 * HOUR_MS // 800
+            for visited in range(3):
+                ts = first + visited * 2 * HOUR_MS
+                if arm == "control" or not 1 <= (ts - T0_MS) // HOUR_MS < 5:
+                    events += visit(f"{arm}{number}", ts, arm, clicked=number % 10 < (2 if visited else 8))
+    found = answers(tmp_path, events)
+    assert (found.verdict, found.gate) == ("inconclusive", "wait")
+    assert "treatment had no list from 2026-03-01 01:00 UTC to 2026-03-01 05:00 UTC" in found.notes
