@@ -56,7 +56,7 @@ class FirstEvents:
         without = [name for name in names if name not in few]
         sentences = [f"No events yet on {_some(without)}."] if without else []
         if few and not without:
-            sentences = [f"Few users yet on {_some(sorted(few))}: numbers wait for more, or until join.idle_ms after the last record."]
+            sentences = [f"Few events yet on {_some(sorted(few))}: numbers wait for more, or until join.idle_ms after the last record."]
         return " ".join(sentences)
 
 

@@ -40,12 +40,12 @@ def test_after_a_commit_the_inputs_without_events_are_named() -> None:
     )
 
 
-def test_inputs_with_events_of_too_few_users_are_not_called_empty() -> None:
+def test_inputs_whose_events_do_not_set_the_time_yet_are_not_called_empty() -> None:
     pipeline = Pipeline(support_users=5).feed("impressions", Impression("r", "u", 1_732_183_200_000, ("a",)))
     assert FirstEvents(TOPICS).sentences(pipeline.report())[1] == "No events yet on feedback 0."
     pipeline.feed("feedback", Feedback("u", 1_732_183_200_001, "a", "click"))
     assert FirstEvents(TOPICS).sentences(pipeline.report())[1] == (
-        "Few users yet on feedback 0, impressions 0: numbers wait for more, or until join.idle_ms after the last record."
+        "Few events yet on feedback 0, impressions 0: numbers wait for more, or until join.idle_ms after the last record."
     )
 
 

@@ -138,7 +138,7 @@ function state() {
 }
 
 function waitingFor(report) {
-  const empty = report.inputs.filter((each) => each.watermark_ms === null).map((each) => `${each.topic} ${each.partition}`);
+  const empty = report.inputs.filter((each) => each.watermark_ms === null && each.known_ms === null).map((each) => `${each.topic} ${each.partition}`);
   const names = empty.length ? ` No events yet on ${empty.slice(0, 5).join(", ")}${empty.length > 5 ? ` and ${empty.length - 5} more` : ""}.` : "";
   return `Numbers appear when every task has read events. ${report.tasks_committed} of ${report.tasks} tasks have committed.${names}`;
 }
