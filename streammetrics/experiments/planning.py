@@ -120,7 +120,7 @@ def plan(assumed: Assumptions, verdict: PlannedWord, lift: float) -> Planned:
 
     >>> half = Assumptions(variation=0.85, rules=VerdictRules(margin=0.0))
     >>> [round(users, -2) for users in plan(half, "regressed", -0.1)]
-    [500.0, 1400.0, 2700.0, 3700.0]
+    [500.0, 1500.0, 2800.0, 3800.0]
     >>> plan(half, "regressed", 0.0)
     Planned(early=inf, half=inf, most=inf, late=inf)
     """
@@ -133,7 +133,7 @@ def verdict_chance(assumed: Assumptions, verdict: PlannedWord, lift: float, user
     """Return the probability of a verdict by so many users of both arms, if this is the true lift.
 
     >>> [round(verdict_chance(Assumptions(variation=0.85), "regressed", -0.2, users), 2) for users in (50, 500, 5000)]
-    [0.0, 0.46, 1.0]
+    [0.0, 0.43, 1.0]
     """
     path = _Path(assumed.mixture(verdict), assumed.rules.alpha, assumed.rules.distance(verdict, lift))
     return 0.0 if users < assumed.first_users else path.crossed(users / assumed.unit_variance)
@@ -176,7 +176,7 @@ def more_users(progress: ComparisonScore, alpha: float) -> Planned:
 
     >>> mixture = Mixture(0.12, 0.1)
     >>> [round(users, -2) for users in more_users(ComparisonScore(1_000, 0.5, 0.0029, mixture, 0.1), 0.05)]
-    [900.0, 1900.0, 3300.0, 4300.0]
+    [900.0, 1900.0, 3300.0, 4400.0]
     >>> more_users(ComparisonScore(1_000, 5.0, 0.0029, mixture, 0.1), 0.05).half
     0.0
     """

@@ -222,5 +222,5 @@ class Report:
         shown = {each.experiment for each in self.experiments}
         yield from open_list_warnings({name: count for name, count in self.open_lists.items() if name not in shown})
         by_user = [each for each in self.experiments if each.scope == SINCE_START and each.unit == "user"]
-        counts = ((each.experiment, [(own.users, own.lists) for own in each.variants]) for each in by_user)
+        counts = ((each.experiment, [(own.first_exposures, own.lists) for own in each.variants]) for each in by_user)
         yield from user_warnings([(name, sum(users for users, _ in own), sum(lists for _, lists in own)) for name, own in counts])

@@ -16,13 +16,14 @@ ARMS = "control", "treatment"
 
 
 class Answers(NamedTuple):
-    """What a report says about a treatment, its lift, and the word of the gate."""
+    """What a report says about a treatment, its lift, the word of the gate, and the report's warnings."""
 
     verdict: str
     reason: str
     notes: str
     lift: float | None
     gate: str
+    warnings: list[str]
 
 
 def visit(user: str, ts: int, variant: str | None, *, clicked: bool, country: str = "") -> Iterator[dict[str, Any]]:
@@ -51,15 +52,19 @@ def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> A
     log.write_text("".join(json.dumps(event) + "\n" for event in chain(ordered, *later)))
     done = called("replay", log, "--report", path, "--quiet", *(word for setting in settings for word in ("--set", setting)))
     assert done.returncode == 0, done.stderr
-    report = next(each for each in json.loads(path.read_bytes())["experiments"] if each["scope"] == "start")
+    whole = json.loads(path.read_bytes())
+    report = next(experiment for experiment in whole["experiments"] if experiment["scope"] == "start")
     lifts = [measure["lift"] for arm in report["variants"] if arm["variant"] == "treatment" for measure in arm["measures"]]
     gate = json.loads(called("gate", "ranker", path, "--json").stdout)["gate"]
-    return Answers(report["verdict"]["word"], report["verdict"]["reason"], "; ".join(report["health"]["notes"]), lifts[0], gate)
+    notes = "; ".join(report["health"]["notes"])
+    return Answers(report["verdict"]["word"], report["verdict"]["reason"], notes, lifts[0], gate, whole["warnings"])
 
 
 def test_without_a_fault_the_same_clicks_give_a_verdict(tmp_path: Path) -> None:
     better = [*visits("c", "control", 1_000, range(10), 2), *visits("t", "treatment", 1_000, range(10), 4)]
-    assert answers(tmp_path, better)[::4] == ("improved", "pass")
+    found = answers(tmp_path, better)
+    assert (found.verdict, found.gate) == ("improved", "pass")
+    assert ["Each of the 2,000 users of experiment ranker has exactly one list" in warning for warning in found.warnings] == [True]
 
 
 def test_exposures_that_come_after_the_first_list_of_one_arm(tmp_path: Path) -> None:
@@ -98,6 +103,7 @@ def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
     found = answers(tmp_path, events)
     assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
     assert "20 users went from treatment to control, and 0 from control to treatment. If users are meant to change" in found.reason
+    assert found.warnings == []
     meant = answers(tmp_path, events, 'experiments.named={"ranker": {"unit": "list"}}')
     assert meant.lift is not None
     assert "went from" not in meant.reason
