@@ -207,6 +207,18 @@ RANKING = (
         "5m",
         (regressed("critical", NDCG_FELL), regressed("warning", NDCG_FELL)),
     ),
+    Case(
+        "StreammetricsRankingRegressed",
+        "not once the experiment has had no list for a day",
+        {
+            **dict.fromkeys([*verdict(-1), *verdict(-1, *NDCG)], "-1+0x500"),
+            **dict.fromkeys(judged("-0.07"), "-0.07+0x500"),
+            **dict.fromkeys(paging(), "1+0x500"),
+            one("streammetrics_final_lists_total", experiment="ranker", variant="treatment"): "0+9x100 900+0x400",
+        },
+        "2000m",
+        step="5m",
+    ),
     Case("StreammetricsRankingRegressed", "not before five minutes", {**verdict(-1), **verdict(-1, *NDCG), **paging()}, "4m"),
     Case(
         "StreammetricsRankingRegressed",
