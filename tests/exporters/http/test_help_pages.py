@@ -15,7 +15,7 @@ def test_there_is_a_page_for_each_runbook_and_the_glossary() -> None:
 
 
 def test_the_glossary_has_the_terms_that_the_page_explains() -> None:
-    needed = {"ndcg", "final", "live", "margin", "safe to check at any time", "effective users", "gate", "stage", "lift", "verdict"}
+    needed = {"ndcg", "final", "live", "margin", "safe to check at any time", "effective users", "gate", "lift", "verdict"}
     assert needed <= {term.lower() for term in glossary()}
 
 
