@@ -31,7 +31,7 @@ def collect_a_record(broker: KafkaBroker, topic: str, member: Member) -> None:
 
 
 def test_a_poll_returns_before_the_records_that_are_being_collected(kafka_broker: KafkaBroker, topics: tuple[str, str]) -> None:
-    with running(settings_for(kafka_broker, *topics, linger_ms=LINGER_MS), clock=no_time) as member:
+    with running(settings_for(kafka_broker, *topics).model_copy(update={"linger_ms": LINGER_MS}), clock=no_time) as member:
         turn_until(lambda: member.tasks == ALL_TASKS, member)
         collect_a_record(kafka_broker, topics[0], member)
         member.turn()
@@ -46,7 +46,7 @@ def test_a_rebalance_does_not_wait_for_records_that_are_being_collected(kafka_br
         polled.append(first.source.poll(0.05))
         return any(each.assigned for each in polled)
 
-    with running(settings_for(kafka_broker, *topics, linger_ms=LINGER_MS), clock=no_time) as first:
+    with running(settings_for(kafka_broker, *topics).model_copy(update={"linger_ms": LINGER_MS}), clock=no_time) as first:
         turn_until(lambda: first.tasks == ALL_TASKS, first)
         collect_a_record(kafka_broker, topics[0], first)
         with running(settings_for(kafka_broker, *topics, linger_ms=0)) as second:

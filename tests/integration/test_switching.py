@@ -6,7 +6,6 @@ from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.events.model import Feedback, Impression
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
-from tests.support.command_line import streammetrics
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, start_ms
 
@@ -54,31 +53,3 @@ def test_windows_go_on_over_a_pause_of_experiments_and_users_are_counted_from_it
         pipeline.assert_exact()
         wait_until(lambda: exposed(service) == {"control": 20, "treatment": 20}, what="the experiment is shown again")
         assert service.log.count(SWITCHED) == PARTITIONS
-
-
-def test_a_worker_refuses_another_unit_before_it_reads_anything_and_goes_on_with_the_former_one(
-    kafka_broker: KafkaBroker, redis_url: str, topic_name: str
-) -> None:
-    pipeline = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"], join=JOIN)
-    began = start_ms()
-    send(pipeline, began, "before", 60)
-    with pipeline.service() as service:
-        wait_until(lambda: exposed(service) == {"control": 30, "treatment": 30}, what="the experiment is shown")
-    changed: dict[str, dict[str, object]] = {"experiments.named.ranker": {"unit": "list"}}
-    service = pipeline.service(**changed)
-    service.launch()
-    try:
-        assert service.wait_for_exit(120) == 2
-        assert 'count with unit = "user", and the settings now have unit = "list"' in service.log
-        assert "task claimed" not in service.log
-        doctor = streammetrics("doctor", "--config", service.config)
-        assert doctor.returncode == 1
-        assert "fail  experiment 'ranker': lists up to" in doctor.stdout
-        assert "fix: restore the unit of this experiment" in doctor.stdout
-    finally:
-        service.close()
-    with pipeline.service() as service:
-        send(pipeline, began + 2 * HOUR_MS, "after", 40)
-        wait_until(lambda: exposed(service) == {"control": 50, "treatment": 50}, what="the experiment goes on")
-    with pipeline.service(**changed, experiments={"stages_may_change": True}) as service:
-        wait_until(lambda: "and the settings now have unit" in service.log, what="the warning")
