@@ -83,7 +83,7 @@ def test_exposures_that_come_after_the_first_list_of_one_arm(tmp_path: Path) -> 
 
 
 def test_reactions_of_one_arm_that_match_no_list(tmp_path: Path) -> None:
-    """Half of the treatment's clicks have the id of a list that nobody sent, so it seems to have half of the clicks."""
+    """Half of the treatment's clicks have the id of a list that was never sent, so it seems to have half of the clicks."""
     events = [*visits("c", "control", 1_000, range(10), 4), *visits("t", "treatment", 1_000, range(10), 4)]
     clicks = [event for event in events if event["type"] == "feedback" and event["user_id"][0] == "t"]
     for lost in clicks[::2]:

@@ -1,4 +1,4 @@
-"""A server with the one page of a schema registry that readers need: schemas by id. It counts requests, and can answer as it is told."""
+"""A server with the one page of a schema registry that readers need: schemas by id. It counts requests. A test decides what it answers."""
 
 from __future__ import annotations
 
