@@ -488,7 +488,7 @@ def test_an_empty_file_is_allowed(tmp_path: Path) -> None:
 def test_a_file_without_events_fails_and_the_others_count(quiet: list[str], tmp_path: Path) -> None:
     good, other, report = write(tmp_path / "good", sent(CLEAN, 200)), tmp_path / "other", tmp_path / "report"
     other.write_text("type,user_id\nimpression,u\n")
-    done = called("replay", good, other, "--report", report, *quiet)
+    done = called("replay", good, other, "--report", report, "--set", "experiments.enabled=false", *quiet)
     assert (done.returncode, done.stderr.splitlines()) == (
         1,
         [
@@ -508,7 +508,7 @@ def test_a_file_without_events_fails_and_the_others_count(quiet: list[str], tmp_
 def test_a_file_of_late_events_is_not_a_warning(tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.write_text('{"type":"impression","impression_id":"a","user_id":"u","ts":0,"items":["x"]}\n')
-    assert called("replay", write(tmp_path / "good", sent(CLEAN, 200)), old).stderr == ""
+    assert called("replay", write(tmp_path / "good", sent(CLEAN, 200)), old, "--set", "experiments.enabled=false").stderr == ""
 
 
 def test_times_that_look_like_seconds_are_a_warning(tmp_path: Path) -> None:

@@ -274,7 +274,9 @@ def test_lists_before_the_experiment_reduce_the_variance(tmp_path: Path) -> None
 )
 def test_the_earliest_and_latest_event_times_are_shown(ts: int, words: tuple[str, ...], text: str, tmp_path: Path) -> None:
     shown = {"type": "impression", "user_id": "u", "items": ["a"], "experiments": {"ranker": "control"}}
-    report = replayed(tmp_path, [json.dumps(shown | {"impression_id": "i", "ts": ts}).encode()], *words)
+    events, report = tmp_path / "events.ndjson", tmp_path / "report.json"
+    events.write_text(json.dumps(shown | {"impression_id": "i", "ts": ts}), encoding="utf-8")
+    assert called("replay", events, "--report", report, "--quiet", *SETTINGS, *words).returncode == 0
     done = called("report", report)
     assert (done.returncode, done.stderr) == (0, "")
     assert text in done.stdout

@@ -117,7 +117,6 @@ def test_the_reason_for_no_experiments_is_shown(settings: object, text: str) -> 
 def test_health_checks_are_described() -> None:
     assert health_lines(WORSE) == [
         "split of users: as configured (p = 1)",
-        "users in several variants: 3 (0.075 %), excluded",
         "feedback without a matching list: 10 %",
     ]
     assert health_lines(SPLIT)[0].startswith("split of users: not as configured (p = ")
