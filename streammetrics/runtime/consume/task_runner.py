@@ -7,7 +7,6 @@ flight at most; later events are processed meanwhile.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
@@ -189,15 +188,13 @@ class TaskRunner:
         If a record cannot be read yet, the records before it are returned, and why.
         """
         decode = self._topic_decoders.get(topic, self.decode)
-        try:
-            return [(offset, ms, value.refusals if type(value) is UnreadBatch else decode(value)) for offset, ms, value in records], None
-        except Later as later:
-            found = later
         decoded: list[Decoded] = []
-        with contextlib.suppress(Later):
+        try:
             for offset, ms, value in records:
                 decoded.append((offset, ms, value.refusals if type(value) is UnreadBatch else decode(value)))
-        return decoded, None if len(decoded) == len(records) else found
+        except Later as later:
+            return decoded, later
+        return decoded, None
 
     def _prefetch(self, task: OwnedTask) -> None:
         """Request the users of later chunks, before the current one is processed."""
