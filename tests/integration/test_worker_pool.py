@@ -24,14 +24,17 @@ def pipeline(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> Pipe
     return Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
 
 
-def produce(pipeline: Pipeline, first: int, count: int) -> None:
-    """Send a list and a click of each of so many users. Without lists, clicks would wait until that input is idle."""
+def produce(pipeline: Pipeline, first: int, count: int, clicker: str = "u") -> None:
+    """Send so many lists of the users u0, u1 …, and as many clicks of the users whose names begin with `clicker`.
+
+    Without lists, clicks would wait until that input is idle.
+    """
     with pipeline.producer() as producer:
         for number in range(first, first + count):
             user = f"u{number}"
-            events = Impression(f"l{number}", user, start_ms(), ("any",)), Feedback(user, start_ms(), "any", "click")
+            events = Impression(f"l{number}", user, start_ms(), ("any",)), Feedback(f"{clicker}{number}", start_ms(), "any", "click")
             for topic, event in zip(pipeline.topics, events, strict=True):
-                producer.send(topic, native_json(event), key=user.encode())
+                producer.send(topic, native_json(event), key=event.user_id.encode())
 
 
 def logged(service: Service, event: str) -> list[dict[str, Any]]:
@@ -93,8 +96,8 @@ def test_sigterm_to_the_parent_commits_everything_and_leaves_the_group(pipeline:
         wait_until(lambda: len(members(pipeline)) == 2, what="both processes are members of the group")
         wait_until(lambda: lagging_inputs(service) == 2 * PARTITIONS, what="all tasks are claimed")
         before = pipeline.committed()
-        produce(pipeline, 0, 50)
-        wait_until(lambda: service.sample("streammetrics_cached_users") == 50, what="everything is read")
+        produce(pipeline, 0, 50, clicker="clicker")
+        wait_until(lambda: service.sample("streammetrics_cached_users") == 100, what="all lists and all clicks are read")
         assert pipeline.committed() == before
         processes = pids(service)
         service.signal(signal.SIGTERM)
@@ -109,8 +112,8 @@ def test_a_signal_to_all_processes_is_a_clean_stop_too(pipeline: Pipeline) -> No
     """A terminal sends Ctrl-C to every process, and systemd SIGTERM."""
     with pipeline.service(worker={"processes": 2, "commit_ms": 60_000}) as service:
         wait_until(lambda: lagging_inputs(service) == 2 * PARTITIONS, what="all tasks are claimed")
-        produce(pipeline, 0, 50)
-        wait_until(lambda: service.sample("streammetrics_cached_users") == 50, what="everything is read")
+        produce(pipeline, 0, 50, clicker="clicker")
+        wait_until(lambda: service.sample("streammetrics_cached_users") == 100, what="all lists and all clicks are read")
         service.signal(signal.SIGTERM)
         for pid in pids(service).values():
             os.kill(pid, signal.SIGTERM)
