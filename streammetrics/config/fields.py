@@ -50,8 +50,8 @@ def mask_url(url: str) -> str:
     >>> mask_url("redis://:p/w?d#@cache"), mask_url("hunter2@cache")
     ('redis://***', '***')
     """
-    scheme, found, rest = url.partition("://")
-    if not found or not re.fullmatch(r"[a-z]{1,10}", scheme):
+    scheme, separator, rest = url.partition("://")
+    if not separator or not re.fullmatch(r"[a-z]{1,10}", scheme):
         return MASK
     userinfo, at, place = rest.rpartition("@")
     if "?" in userinfo or "#" in userinfo:

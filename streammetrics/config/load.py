@@ -110,9 +110,9 @@ def _reasons(details: Iterable[ErrorDetails]) -> Iterator[tuple[str, str]]:
             key, inside = ".".join(map(str, detail["loc"][:2])), ".".join(map(str, detail["loc"][2:]))
             reason = str(detail["ctx"]["error"]) if detail["type"] == "value_error" else ""
             if detail["type"] == "extra_forbidden":
-                known = NamedExperiment
-                near = did_you_mean(difflib.get_close_matches(str(detail["loc"][-1]), known.model_fields, 1, 0.7))
-                reason = f"unknown key{near or '; the keys are ' + ', '.join(known.model_fields)}"
+                sections = NamedExperiment
+                near = did_you_mean(difflib.get_close_matches(str(detail["loc"][-1]), sections.model_fields, 1, 0.7))
+                reason = f"unknown key{near or '; the keys are ' + ', '.join(sections.model_fields)}"
             if _has_places(key) and inside:
                 reason = _with_place(detail, reason)
             yield key, reason

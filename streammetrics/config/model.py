@@ -69,9 +69,9 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _no_conflicts(self) -> Self:
-        if found := tuple(self.conflicts()):
-            text = "; ".join(f"{conflict.keys[0]}: {conflict.rule}" for conflict in found)
-            raise PydanticCustomError("conflict", "{text}", {"text": text, "conflicts": found})
+        if conflicts := tuple(self.conflicts()):
+            text = "; ".join(f"{conflict.keys[0]}: {conflict.rule}" for conflict in conflicts)
+            raise PydanticCustomError("conflict", "{text}", {"text": text, "conflicts": conflicts})
         return self
 
     def conflicts(self) -> Iterator[Conflict]:
@@ -87,8 +87,8 @@ class Settings(Section):
         if (highest := parse_grades(self.join.grades).grades[-1]) < self.metrics.relevant_grade:
             rule = f"must be at most the highest grade in join.grades, {highest}: otherwise no item could be relevant"
             yield Conflict(("metrics.relevant_grade", "join.grades"), rule)
-        elif found := [Conflict(*each) for each in self.metrics.conflicts_with(self.join.grades)]:
-            yield from found
+        elif conflicts := [Conflict(*conflict) for conflict in self.metrics.conflicts_with(self.join.grades)]:
+            yield from conflicts
         else:
             yield from self._conflicts_of_scores()
         yield from self._conflicts_of_engagement()
@@ -147,10 +147,10 @@ class Settings(Section):
                 yield Conflict((key, "events.label_chars_max"), rule)
 
     def _conflicts_of_experiments(self) -> Iterator[Conflict]:
-        known = tuple(map(str, (*self.metrics.metrics, *self.engagement.measured)))
-        chosen = self.experiments.metrics or known
+        metrics = tuple(map(str, (*self.metrics.metrics, *self.engagement.measured)))
+        chosen = self.experiments.metrics or metrics
         users = tuple(f"user_{name}" for name in chosen if name.startswith("hit_rate@"))
-        yield from self.experiments.conflicts(known, (*chosen, *users))
+        yield from self.experiments.conflicts(metrics, (*chosen, *users))
         waits_ms = self.join.attribution_ms + self.experiments.patience_ms + self.windows.pane_ms
         if self.experiments.idle_days * DAY_MS <= waits_ms:
             rule = "must be more than join.attribution_ms plus experiments.patience_ms: an experiment would end before its lists are added"
@@ -224,12 +224,12 @@ class SettingKey:
 def keys() -> Mapping[str, SettingKey]:
     """Return every setting by its dotted name, in the order of the reference file."""
     defaults = Settings()
-    found = {}
+    by_name = {}
     for section in Settings.model_fields:
         values = getattr(defaults, section)
         for leaf, info in type(values).model_fields.items():
-            found[f"{section}.{leaf}"] = _key(f"{section}.{leaf}", info, getattr(values, leaf))
-    return found
+            by_name[f"{section}.{leaf}"] = _key(f"{section}.{leaf}", info, getattr(values, leaf))
+    return by_name
 
 
 def environment_name(key: str) -> str:

@@ -129,7 +129,7 @@ def _flat(document: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 def _beside(path: Path, value: object) -> object:
     """Return the reader of a file, or a table of readers, with paths from the folder of the configuration."""
     if isinstance(value, dict):
-        return {name: _beside(path, each) for name, each in value.items()}
+        return {name: _beside(path, item) for name, item in value.items()}
     if isinstance(value, str) and value.rpartition(":")[0].endswith(".py"):
         return str(path.absolute().parent / value)
     return value
@@ -176,11 +176,11 @@ def _is_service_link(name: str, value: str) -> bool:
     return bool(_SERVICE_LINK.fullmatch(name)) or (name.endswith("_PORT") and "://" in value)
 
 
-def _unknown_variable(name: str, known: list[str]) -> str:
+def _unknown_variable(name: str, variables: list[str]) -> str:
     value_name = name.removesuffix("_FILE")
-    if value_name != name and value_name in known:
+    if value_name != name and value_name in variables:
         return f"only secrets can be read from a file; give the value in {value_name}"
-    near = difflib.get_close_matches(name, known, 1, 0.8)
+    near = difflib.get_close_matches(name, variables, 1, 0.8)
     return f"unknown variable{did_you_mean(near)}"
 
 
@@ -190,7 +190,7 @@ def _suggestion(key: str) -> str:
     if parent := next((name for name in keys() if key.startswith(f"{name}.")), None):
         return f"; {parent} is {keys()[parent].allowed}"
     near = difflib.get_close_matches(key, keys(), 1, 0.8)
-    near += [name for name, known in keys().items() if known.leaf == leaf]
+    near += [name for name, key in keys().items() if key.leaf == leaf]
     if not near and key.startswith("experiments."):
         return f"; rules of one experiment go below [experiments.named.{printable(leaf)}]"
     if "." not in key:

@@ -42,9 +42,12 @@ def _value(value: ProposedValue) -> str:
 
 def _key(name: str) -> str:
     """Return a key: bare if it can be, else quoted."""
-    return name if name and all(each.isascii() and (each.isalnum() or each in "-_") for each in name) else _string(name)
+    return name if name and all(character.isascii() and (character.isalnum() or character in "-_") for character in name) else _string(name)
 
 
 def _string(value: str) -> str:
-    escaped = (f"\\u{ord(each):04x}" if each < " " or each == "\x7f" else f"\\{each}" if each in '"\\' else each for each in value)
+    escaped = (
+        f"\\u{ord(character):04x}" if character < " " or character == "\x7f" else f"\\{character}" if character in '"\\' else character
+        for character in value
+    )
     return f'"{"".join(escaped)}"'

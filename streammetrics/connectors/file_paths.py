@@ -41,5 +41,5 @@ def is_pattern(path: str) -> bool:
 
 
 def _in_folder(folder: Path) -> list[str]:
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return [str(path) for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)]
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [str(path) for path in files if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)]

@@ -78,13 +78,13 @@ class _Task:
 
     def rows_since(self, rows_from: Mapping[str, int], tables: Collection[str] | None = None) -> dict[str, dict[str, bytes]]:
         """Return the rows of tables, without those before a number by table. Tables without such rows are absent."""
-        found = {}
+        newer = {}
         for table in self.rows if tables is None else self.rows.keys() & tables:
             rows, start = self.rows[table], rows_from.get(table)
             read = {key: value for key, value in rows.items() if start is None or int(key) >= start}
             if read:
-                found[table] = read
-        return found
+                newer[table] = read
+        return newer
 
     def tidy(self) -> None:
         """Rebuild the collections to free memory: neither a heap nor a dict shrinks by itself."""
@@ -149,13 +149,13 @@ class MemoryStore:
 
     def claim(self, task: int, token: str) -> Claim:
         with self._lock:
-            own = self._tasks.setdefault(task, _Task())
-            if own.token != token:
-                own.epoch += 1
-                own.token = token
-            rows = own.rows_since(own.rows_from)
-            older = {table: frozenset(known.keys() - rows.get(table, {}).keys()) for table, known in own.rows.items()}
-            return Claim(own.epoch, own.seq, own.control, rows, {table: keys for table, keys in older.items() if keys})
+            stored = self._tasks.setdefault(task, _Task())
+            if stored.token != token:
+                stored.epoch += 1
+                stored.token = token
+            rows = stored.rows_since(stored.rows_from)
+            older = {table: frozenset(stored_rows.keys() - rows.get(table, {}).keys()) for table, stored_rows in stored.rows.items()}
+            return Claim(stored.epoch, stored.seq, stored.control, rows, {table: keys for table, keys in older.items() if keys})
 
     def owner(self, task: int) -> str | None:
         with self._lock:
@@ -171,12 +171,12 @@ class MemoryStore:
     ) -> LoadedUsers:
         asked = tuple(users)
         with self._lock:
-            own = self._tasks.get(task, _Task())
-            first, next_due_ms = ([], None) if due is None else own.first_due(due)
-            read = len(asked) if bytes_max is None else own.count_within(asked, bytes_max)
-            found = {user: own.users[user] for user in asked[:read] if user in own.users}
-            sums = {user: own.totals[user] for user in (*totals, *first) if user in own.totals}
-            return LoadedUsers(found, first, next_due_ms, sums, asked[read:])
+            stored = self._tasks.get(task, _Task())
+            first, next_due_ms = ([], None) if due is None else stored.first_due(due)
+            read = len(asked) if bytes_max is None else stored.count_within(asked, bytes_max)
+            loaded = {user: stored.users[user] for user in asked[:read] if user in stored.users}
+            sums = {user: stored.totals[user] for user in (*totals, *first) if user in stored.totals}
+            return LoadedUsers(loaded, first, next_due_ms, sums, asked[read:])
 
     def request(self, task: int, users: Collection[str], bytes_max: int | None = None) -> PendingUsers | None:
         """See `Store.request`. The reply is ready at once."""
@@ -190,10 +190,10 @@ class MemoryStore:
 
     def commit(self, commit: Commit) -> CommitOutcome:
         with self._lock:
-            own = self._tasks.get(commit.task, _Task())
-            outcome = commit.check(own.epoch, own.token, own.seq)
+            stored = self._tasks.get(commit.task, _Task())
+            outcome = commit.check(stored.epoch, stored.token, stored.seq)
             if outcome is CommitOutcome.WRITTEN:
-                own.write(commit)
+                stored.write(commit)
             return outcome
 
     def view(
@@ -207,17 +207,17 @@ class MemoryStore:
         views: dict[int, TaskView] = {}
         for task in tasks:
             with self._lock:
-                own, known = self._tasks.get(task), since.get(task)
-                if own is None or own.control is None:
-                    if known is not None:
+                stored, mark_before = self._tasks.get(task), since.get(task)
+                if stored is None or stored.control is None:
+                    if mark_before is not None:
                         raise lost_state(task)
                     continue
-                mark = CommitMark(own.token or "", own.seq)
-                if known == mark:
+                mark = CommitMark(stored.token or "", stored.seq)
+                if mark_before == mark:
                     continue
-                is_snapshot = known is not None and not mark.follows(known)
-                rows = own.rows_since({} if is_snapshot else rows_from.get(task, {}), tables)
-                views[task] = TaskView(mark, own.control, len(own.users), rows, is_snapshot)
+                is_snapshot = mark_before is not None and not mark.follows(mark_before)
+                rows = stored.rows_since({} if is_snapshot else rows_from.get(task, {}), tables)
+                views[task] = TaskView(mark, stored.control, len(stored.users), rows, is_snapshot)
         return views
 
     def announce(self, partitions: int) -> int | None:

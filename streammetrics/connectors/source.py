@@ -85,7 +85,7 @@ class LogIds:
     cluster_id: str = ""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
-    def require_same(self, known: LogIds) -> None:
+    def require_same(self, expected: LogIds) -> None:
         """Raise UnfitStateError if these are not the logs that the stored offsets belong to. An unknown id is not compared.
 
         >>> LogIds("two").require_same(LogIds("one"))
@@ -95,14 +95,14 @@ class LogIds:
 one, and this is cluster two. The same topics have other offsets there, even if they are copies; set the brokers of cluster one again, or \
 follow "Another Kafka cluster" in deploy/runbook.md
         """
-        if known.cluster_id and self.cluster_id not in ("", known.cluster_id):
+        if expected.cluster_id and self.cluster_id not in ("", expected.cluster_id):
             raise UnfitStateError(
-                f"kafka.bootstrap_servers lead to another Kafka cluster: the stored offsets belong to cluster {known.cluster_id}, and this "
-                f"is cluster {self.cluster_id}. The same topics have other offsets there, even if they are copies",
-                f'set the brokers of cluster {known.cluster_id} again, or follow "Another Kafka cluster" in deploy/runbook.md',
+                f"kafka.bootstrap_servers lead to another Kafka cluster: the stored offsets belong to cluster {expected.cluster_id}, and "
+                f"this is cluster {self.cluster_id}. The same topics have other offsets there, even if they are copies",
+                f'set the brokers of cluster {expected.cluster_id} again, or follow "Another Kafka cluster" in deploy/runbook.md',
             )
         for topic, current in self.topic_ids.items():
-            before = known.topic_ids.get(topic, "")
+            before = expected.topic_ids.get(topic, "")
             if before and current not in ("", before):
                 raise UnfitStateError(
                     f"topic {topic!r} was deleted and created again (its id was {before}, now it is {current}): the stored offsets belong "

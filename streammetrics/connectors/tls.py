@@ -87,8 +87,8 @@ class CertificateFiles:
             return Problem(key, path, "must hold a key without a password")
         if password_asked:
             message = "does not open" if self.password else "is empty and must open"
-            shown = "***" if self.password else "(empty)"
-            return Problem(self._key("password"), shown, f"{message} the key in {key} ({path})")
+            password = "***" if self.password else "(empty)"
+            return Problem(self._key("password"), password, f"{message} the key in {key} ({path})")
         if not _holds_certificate(certfile):
             return Problem(certificate_key, certfile, "must hold a certificate in PEM (-----BEGIN CERTIFICATE-----)")
         if reason in TOO_WEAK:

@@ -38,9 +38,9 @@ def exposures_of(decode: Decoder, experiments: Iterable[str]) -> Decoder:
     ignored = MalformedEvent(IGNORED, "an exposure to an experiment that is not in exposures.experiments")
 
     def read(value: bytes | None) -> Sequence[Event | MalformedEvent]:
-        found = decode(value)
-        if any(type(event) is Exposure and event.experiment not in names for event in found):
-            return [ignored if type(event) is Exposure and event.experiment not in names else event for event in found]
-        return found
+        decoded = decode(value)
+        if any(type(event) is Exposure and event.experiment not in names for event in decoded):
+            return [ignored if type(event) is Exposure and event.experiment not in names else event for event in decoded]
+        return decoded
 
     return read

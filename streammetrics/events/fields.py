@@ -61,10 +61,10 @@ class Fields:
     def kind(self, name: str, kinds: tuple[str, ...], advice: str = OTHER_EVENTS) -> str:
         raw = self.need(name)
         rule = f"{self.within}{name} must be {' or '.join(kinds)}"
-        found = _decoded(_string, raw, "bad_type", rule, advice)
-        if found not in kinds:
-            raise MalformedEvent("bad_type", malformed("bad_type", rule, raw, advice).detail, found)
-        return found
+        text = _decoded(_string, raw, "bad_type", rule, advice)
+        if text not in kinds:
+            raise MalformedEvent("bad_type", malformed("bad_type", rule, raw, advice).detail, text)
+        return text
 
     def identity(self, name: str) -> str:
         return read_id(self.within + name, self.need(name), self.limits)
@@ -124,8 +124,8 @@ def read_id(name: str, raw: msgspec.Raw, limits: EventLimits) -> str:
     """
     if limits.numeric_ids:
         rule = f"{name} must be a string or a whole number"
-        found = _decoded(_text_or_whole, raw, "bad_id", rule, "send ids as strings or whole numbers")
-        return _sized_id(name, str(found), raw, limits)
+        identity = _decoded(_text_or_whole, raw, "bad_id", rule, "send ids as strings or whole numbers")
+        return _sized_id(name, str(identity), raw, limits)
     return _sized_id(name, _decoded(_string, raw, "bad_id", f"{name} must be a string", _id_advice(raw)), raw, limits)
 
 
@@ -178,9 +178,9 @@ def read_experiments(raw: msgspec.Raw | None, limits: EventLimits) -> UsableLabe
     UsableLabels(labels=(('checkout', 'true'), ('ranker', '1')), notes=('variant_as_text', 'variant_as_text'))
     """
     raws = _labels_object(raw)
-    found = _first_labels(*_usable(raws, limits, of_variants=True), limits.experiments_max, "too_many_experiments")
+    labels = _first_labels(*_usable(raws, limits, of_variants=True), limits.experiments_max, "too_many_experiments")
     notes = null_notes([name for name, variant in (raws or {}).items() if is_text(variant, b"null")], limits)
-    return UsableLabels(found.labels, found.notes + notes) if notes else found
+    return UsableLabels(labels.labels, labels.notes + notes) if notes else labels
 
 
 def null_notes(experiments: Iterable[str], limits: EventLimits) -> tuple[str, ...]:
@@ -286,9 +286,9 @@ def _ts_advice(raw: msgspec.Raw) -> str:
     return "send milliseconds without a fraction or exponent"
 
 
-def ts_of(found: int | str) -> int | None:
+def ts_of(time: int | str) -> int | None:
     """Return the event time (ms) of an integer or ISO text, or None if an event cannot have that time."""
-    ts = iso_ms(found) if isinstance(found, str) else found
+    ts = iso_ms(time) if isinstance(time, str) else time
     return None if ts is None or not 0 <= ts <= TS_MAX else ts
 
 

@@ -47,15 +47,15 @@ class LabelCache:
         self._shared: dict[LabelSet, LabelSet] = {}
         self._bytes = 0
 
-    def put(self, key: bytes, found: LabelSet) -> LabelSet:
+    def put(self, key: bytes, label_set: LabelSet) -> LabelSet:
         """Keep a label set and return it: the object that equal ones share."""
         if len(self.cached) >= SETS_MAX or self._bytes + len(key) > BYTES_MAX:
             self.cached.clear()
             self._shared.clear()
             self._bytes = 0
         self._bytes += len(key)
-        found = self.cached[key] = self._shared.setdefault(found, found)
-        return found
+        label_set = self.cached[key] = self._shared.setdefault(label_set, label_set)
+        return label_set
 
 
 class LabelSets:
@@ -96,13 +96,13 @@ class LabelSets:
         try:
             variants, values = self._experiments(experiments), self._segments(segments)
             nulls = [name for name, variant in variants.items() if variant is None] if variants else ()
-            found: LabelSet = _present(variants), _present(values), null_notes(nulls, self._limits)
+            label_set: LabelSet = _present(variants), _present(values), null_notes(nulls, self._limits)
         except msgspec.ValidationError:
             is_plain = False
         if not is_plain:
             usable, of_segments = read_experiments(experiments, self._limits), read_segments(segments, self._limits)
-            found = usable.labels, of_segments.labels, usable.notes + of_segments.notes
-        return self._cache.put(key, found)
+            label_set = usable.labels, of_segments.labels, usable.notes + of_segments.notes
+        return self._cache.put(key, label_set)
 
 
 def _present(labels: dict[str, str | None] | None) -> Labels:

@@ -23,8 +23,8 @@ def malformed(reason: str, rule: str, got: Got, advice: str) -> MalformedEvent:
     >>> malformed("bad_id", "user_id must be a string", b"7", "send ids as strings").detail
     'user_id must be a string; got 7; send ids as strings'
     """
-    found = "" if got is None else f"; got {excerpt(got)}"
-    return MalformedEvent(reason, f"{rule}{found}; {advice}")
+    value = "" if got is None else f"; got {excerpt(got)}"
+    return MalformedEvent(reason, f"{rule}{value}; {advice}")
 
 
 def without_traceback(error: MalformedEvent) -> MalformedEvent:

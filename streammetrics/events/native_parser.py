@@ -119,8 +119,8 @@ def _generic(kind: Any) -> Any:
 def _to_text(sent: Any, chars_max: int) -> None:
     """Replace ids that are numbers by their decimal text."""
     for name in ("user_id", "impression_id", "item_id"):
-        if type(found := getattr(sent, name, None)) is int:
-            setattr(sent, name, _decimal(found, chars_max))
+        if type(number := getattr(sent, name, None)) is int:
+            setattr(sent, name, _decimal(number, chars_max))
     if type(sent) is _Impression:
         sent.items = tuple([_item_as_text(item, chars_max) for item in sent.items])
 

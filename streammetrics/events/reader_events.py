@@ -45,8 +45,8 @@ def event_converter(limits: EventLimits, native: Decoder) -> Callable[[dict[str,
     cached = label_cache.cached.get
 
     def labels_of(key: bytes, experiments: Any, segments: Any) -> LabelSet:
-        found = label_sets.of(msgspec.Raw(_labels_json(experiments)), msgspec.Raw(_labels_json(segments)))
-        return label_cache.put(key, found)
+        labels = label_sets.of(msgspec.Raw(_labels_json(experiments)), msgspec.Raw(_labels_json(segments)))
+        return label_cache.put(key, labels)
 
     def list_of(sent: Any) -> Impression:
         items, list_id, user_id, experiments, segments = sent.items, sent.impression_id, sent.user_id, sent.experiments, sent.segments

@@ -32,13 +32,13 @@ def of_shard(decode: Decoder, shard: int, shards: int) -> RecordDecoder:
         return event if crc32(event.user_id.encode()) % shards == shard else Elsewhere(event.user_id, event.ts)
 
     def read(value: bytes | None) -> Sequence[Event | MalformedEvent | Elsewhere]:
-        found: list[Event | MalformedEvent | Elsewhere] = []
+        events: list[Event | MalformedEvent | Elsewhere] = []
         for event in decode(value):
             if isinstance(event, MalformedEvent):
                 if is_first:
-                    found.append(event)
+                    events.append(event)
             else:
-                found.append(of_event(event))
-        return found
+                events.append(of_event(event))
+        return events
 
     return read

@@ -30,13 +30,13 @@ _MEANINGS: Final = (
 )
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
+def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """Return the known name that an unknown one probably means; None if none is close.
 
     >>> [nearest(name, ["click", "purchase", "impression"]) for name in ("CLICK", "Product Clicked", "clik", "view", "page_view")]
     ['click', 'click', 'click', 'impression', None]
     """
-    names = sorted(known)
+    names = sorted(allowed)
     words = _words(name)
     if not _OF_PAGES.isdisjoint(words):
         return None

@@ -56,15 +56,15 @@ class ItemCatalogue:
 
     def novelty(self, item: str) -> int:
         """Return log2(all users / users of the item) in units of 2**-NOVELTY_BITS. An item without users counts as one of one user."""
-        known = self.items.get(item)
-        return round(math.log2(self.users / max(known.users if known is not None else 1, 1)) * (1 << NOVELTY_BITS))
+        entry = self.items.get(item)
+        return round(math.log2(self.users / max(entry.users if entry is not None else 1, 1)) * (1 << NOVELTY_BITS))
 
     def digest(self) -> str:
         """Return a short text that differs between catalogues of other content. The order of items does not matter."""
-        found = hashlib.sha256(str(self.users).encode())
+        digest = hashlib.sha256(str(self.users).encode())
         for name in sorted(self.items):
-            found.update(json.dumps([name, *self.items[name]]).encode())
-        return found.hexdigest()[:16]
+            digest.update(json.dumps([name, *self.items[name]]).encode())
+        return digest.hexdigest()[:16]
 
 
 def rounded(top: int, bottom: int) -> int:
@@ -123,17 +123,17 @@ class AssessmentLayout:
             if metric.name == "fallback_share":
                 row.append(int(self.fallback in segments))
                 continue
-            shown = [item for item in items[: metric.k] if item]
-            row += self._pairs[metric.name](shown) if shown else (0, 0)
+            listed = [item for item in items[: metric.k] if item]
+            row += self._pairs[metric.name](listed) if listed else (0, 0)
         return row
 
-    def _diversity(self, shown: Sequence[str]) -> tuple[int, int]:
+    def _diversity(self, listed: Sequence[str]) -> tuple[int, int]:
         """An attribute with n equal values has n (n - 1) / 2 pairs that do not differ."""
-        known = [self.catalogue.items[item].attributes for item in shown if item in self.catalogue.items]
-        pairs = len(known) * (len(known) - 1) // 2
+        attributes = [self.catalogue.items[item].attributes for item in listed if item in self.catalogue.items]
+        pairs = len(attributes) * (len(attributes) - 1) // 2
         if not pairs:
-            return 0, len(known)
-        equal = sum(count * (count - 1) // 2 for values in zip(*known, strict=True) for count in Counter(values).values())
+            return 0, len(attributes)
+        equal = sum(count * (count - 1) // 2 for values in zip(*attributes, strict=True) for count in Counter(values).values())
         compared = pairs * self.catalogue.attributes
         return rounded((compared - equal) << SHARE_BITS, compared), 1
 
@@ -144,15 +144,15 @@ class AssessmentLayout:
             self._novelties[item] = self.catalogue.novelty(item)
         return self._novelties[item]
 
-    def _novelty(self, shown: Sequence[str]) -> tuple[int, int]:
-        return rounded(sum(map(self._novelty_of, shown)), len(shown)), 1
+    def _novelty(self, listed: Sequence[str]) -> tuple[int, int]:
+        return rounded(sum(map(self._novelty_of, listed)), len(listed)), 1
 
-    def _popularity_share(self, shown: Sequence[str]) -> tuple[int, int]:
-        used = sum(self.catalogue.items[item].interactions for item in shown if item in self.catalogue.items)
-        return rounded(used << SHARE_BITS, len(shown) * self.catalogue.interactions), 1
+    def _popularity_share(self, listed: Sequence[str]) -> tuple[int, int]:
+        used = sum(self.catalogue.items[item].interactions for item in listed if item in self.catalogue.items)
+        return rounded(used << SHARE_BITS, len(listed) * self.catalogue.interactions), 1
 
-    def _catalogue_share(self, shown: Sequence[str]) -> tuple[int, int]:
-        return sum(item in self.catalogue.items for item in shown), len(shown)
+    def _catalogue_share(self, listed: Sequence[str]) -> tuple[int, int]:
+        return sum(item in self.catalogue.items for item in listed), len(listed)
 
 
 def assessment_kinds(name: str) -> tuple[ColumnKind, ...]:

@@ -156,9 +156,9 @@ def check_offsets(offsets: Ints, size: int) -> None:
         )
 
 
-def check_graded(shown: Ints, unseen_rows: Ints, items_max: int, first: int) -> None:
+def check_graded(listed: Ints, unseen_rows: Ints, items_max: int, first: int) -> None:
     """Require every list to have at most items_max graded items, shown and unseen."""
-    counts = shown + np.bincount(unseen_rows, minlength=shown.size)
+    counts = listed + np.bincount(unseen_rows, minlength=listed.size)
     if counts.max() > items_max:
         row = int(np.argmax(counts))
         got = f"{counts[row]} graded items at list {first + row}, with those shown"
@@ -178,10 +178,10 @@ def check_unseen(unseen: object, lists: int) -> tuple[Ints, AnyArray]:
     return rows, grades
 
 
-def check_one_unseen(shown: int, unseen: int, items_max: int) -> None:
+def check_one_unseen(listed: int, unseen: int, items_max: int) -> None:
     """Require one list to have at most items_max graded items, shown and unseen."""
-    if shown + unseen > items_max:
-        raise MetricError("unseen", f"got {shown + unseen} graded items, with those shown; allowed are {items_max} (items_max)")
+    if listed + unseen > items_max:
+        raise MetricError("unseen", f"got {listed + unseen} graded items, with those shown; allowed are {items_max} (items_max)")
 
 
 def in_order(name: str, grades: Any) -> Sequence[float]:

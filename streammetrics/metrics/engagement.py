@@ -157,10 +157,12 @@ class EngagementLayout:
         columns = [column for metric in self._own for column in _METRICS[metric.name][2](facts, metric.k)]
         if self._first_bucket < self._first_assessed:
             bucket = np.where(facts.rank > 0, np.searchsorted(BOUNDS_MS, facts.delay_ms), -1)
-            columns += [_whole(bucket == each) for each in range(len(BOUNDS_MS) + 1)]
+            columns += [_whole(bucket == number) for number in range(len(BOUNDS_MS) + 1)]
         if self.assessment.columns:
             none = [0] * len(self.assessment.columns)
             columns += [
-                *np.array([each or none for each in assessed or [none] * len(facts.items)], dtype=np.int64).reshape(-1, len(none)).T
+                *np.array([assessment or none for assessment in assessed or [none] * len(facts.items)], dtype=np.int64)
+                .reshape(-1, len(none))
+                .T
             ]
         return np.stack(columns, axis=1) if columns else np.zeros((len(facts.items), 0), dtype=np.int64)

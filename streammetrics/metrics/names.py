@@ -155,8 +155,8 @@ def parse_metric(text: str) -> Metric:
       ...
     streammetrics.metrics.names.MetricError: metric name: got 'NDCG', perhaps for 'ndcg'; allowed are ndcg, ...
     """
-    if isinstance(text, str) and (found := _PATTERN.fullmatch(text)):
-        return Metric(found[1], int(found[2] or 0))
+    if isinstance(text, str) and (match := _PATTERN.fullmatch(text)):
+        return Metric(match[1], int(match[2] or 0))
     allowed = f"<name> or <name>@<k> such as ndcg@10, with k in 1..{K_MAX} and a name of {', '.join(CUTOFFS)}"
     raise MetricError("metric", f"got {text!r}; allowed is {allowed}")
 

@@ -165,15 +165,15 @@ class Scorer:
         items, hidden = checks.in_order("grades", grades), checks.in_order("unseen", unseen)
         checks.check_length(len(items), self.items_max)
         places = [place for place, grade in enumerate(items) if grade != 0]
-        shown = [items[place] for place in places]
+        listed = [items[place] for place in places]
         checks.check_one_unseen(len(places), len(hidden), self.items_max)
-        for grade in (*shown, *hidden):  # one by one, because numpy would name a dtype instead of the bad grade
+        for grade in (*listed, *hidden):  # one by one, because numpy would name a dtype instead of the bad grade
             checks.check_grade(grade, self._plan)
         blocks = self._blocks.of_hits(
             np.array([len(items)], dtype=np.int64),
             np.zeros(len(places), dtype=np.int64),
             np.array(places, dtype=np.int64),
-            np.array(shown, dtype=np.float64),
+            np.array(listed, dtype=np.float64),
             (np.zeros(len(hidden), dtype=np.int64), np.array(hidden, dtype=np.float64)),
         )
         return tuple(self._columns(1, blocks)[0].tolist())

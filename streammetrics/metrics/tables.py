@@ -89,9 +89,9 @@ class DataTable(Mapping[str, Sequence[Any]]):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        shown = self._shown()
-        widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+        rows = self._shown()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*lines, *self._more()])
 
     def _repr_html_(self) -> str:

@@ -57,11 +57,11 @@ class TallyLayout:
         self._first_place = FIRST_COLUMN + len(columns)
         self.engagement_from = self._first_place + len(self.place_columns)
         """The index in a flat tally of the first column of engagement metrics. They are the last columns."""
-        own = () if engagement is None else engagement.columns
-        self.columns = (*columns, *own)
+        engagement_columns = () if engagement is None else engagement.columns
+        self.columns = (*columns, *engagement_columns)
         """All columns that are summed: the scorer's, then those of engagement metrics."""
         self.metrics = (*scorer.metrics, *(() if engagement is None else engagement.metrics))
-        self.width = self.engagement_from + len(own)
+        self.width = self.engagement_from + len(engagement_columns)
         self._numbers: dict[ListShape, int] = {}
         self._kept = np.empty((SHAPES_KEPT_MAX, self.width), dtype=np.int64)
         """Rows of shapes, by their numbers. Most lists have one of few shapes."""
@@ -129,8 +129,8 @@ class TallyLayout:
             mine[:, self.engagement_from :] = 0
         for place, column in enumerate(self.place_columns):
             k = self.scorer.columns[column].metric.k
-            for row, shown in sparse.items():
-                out[row, FIRST_COLUMN + column] = bisect_left(shown, k)
+            for row, cells in sparse.items():
+                out[row, FIRST_COLUMN + column] = bisect_left(cells, k)
                 out[row, self._first_place + place] = out[row, FIRST_COLUMN + column] * out[row, WITH_FEEDBACK]
         return out
 
@@ -156,8 +156,8 @@ class TallyLayout:
 
     def place_of(self, column: int) -> int:
         """The index in a flat tally of the sum of one of the `columns`, given by its index."""
-        own = column - len(self.scorer.columns)
-        return FIRST_COLUMN + column if own < 0 else self.engagement_from + own
+        index = column - len(self.scorer.columns)
+        return FIRST_COLUMN + column if index < 0 else self.engagement_from + index
 
     def zero(self) -> list[int]:
         """The flat tally of no lists: the identity of addition."""

@@ -18,10 +18,10 @@ DOCUMENT = ("document.id", "page.url.original")
 
 def flat(fields: dict[str, Any], before: str = "") -> dict[str, Any]:
     """Return the fields under names with dots: `{"user": {"id": 7}}` and `{"user.id": 7}` become the same."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, value in fields.items():
-        found |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
-    return found
+        columns |= flat(value, f"{before}{name}.") if isinstance(value, dict) else {before + name: value}
+    return columns
 
 
 def read(record: Record) -> Iterator[Any]:

@@ -41,7 +41,7 @@ def read(record: Record) -> Iterator[Any]:
             {"id": given(item, "item_id", "item_name"), "position": None if place is None else int(place)}
         )
     segments = {"device": given(row.get("device") or {}, "category")}
-    for list_id, shown in lists.items():
+    for list_id, entries in lists.items():
         parts = (user, row["event_timestamp"], name, first(row, "batch_event_index"), list_id)
         identity = "/".join(str(part) for part in parts if part is not None)
-        yield {"type": "impression", "impression_id": identity, "items": shown, "segments": segments, **shared}
+        yield {"type": "impression", "impression_id": identity, "items": entries, "segments": segments, **shared}

@@ -17,11 +17,11 @@ def read(record: Record) -> Iterator[Any]:
     cells = record.value.decode().rstrip("\r\n").split("\t")
     if len(cells) != 5:
         raise ValueError(f"{len(cells)} columns separated by tabs; behaviors.tsv has 5")
-    identity, user, time, _, shown = cells
+    identity, user, time, _, impressions = cells
     moment = datetime.strptime(time, "%m/%d/%Y %I:%M:%S %p").replace(tzinfo=UTC)
     shared = {"impression_id": identity, "user_id": user, "ts": moment}
     items, clicked = [], []
-    for word in shown.split():
+    for word in impressions.split():
         item, _, label = word.rpartition("-") if "-" in word else (word, "", "0")
         if label not in ("0", "1"):
             raise ValueError(f"an item is N123-1 (clicked), N123-0 or N123, not {word}")

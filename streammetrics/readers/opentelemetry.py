@@ -26,7 +26,7 @@ def read(record: Record) -> Iterator[Any]:
 
 def evaluation(log: dict[str, Any]) -> Any:
     # A value is an object such as {"stringValue": "on"}.
-    attributes = {each["key"]: next(iter(each["value"].values()), None) for each in log.get("attributes") or ()}
+    attributes = {attribute["key"]: next(iter(attribute["value"].values()), None) for attribute in log.get("attributes") or ()}
     if (first(log, "eventName") or attributes.get("event.name")) != "feature_flag.evaluation":
         return ignore("other log record")
     nanos = first(log, "timeUnixNano", "observedTimeUnixNano")

@@ -14,11 +14,11 @@ from streammetrics.readers import Record, first, times
 
 def read(record: Record) -> Iterator[Any]:
     row = record.row()
-    user, at, shown = row["USER_ID"], row["TIMESTAMP"], first(row, "IMPRESSION")
+    user, at, impression = row["USER_ID"], row["TIMESTAMP"], first(row, "IMPRESSION")
     shared = {"user_id": user, "ts": times.seconds(at)}
-    if shown is not None:
+    if impression is not None:
         shared["impression_id"] = first(row, "RECOMMENDATION_ID") or f"{user}/{at}"
-        yield {"type": "impression", "items": shown.split("|") if isinstance(shown, str) else shown, **shared}
+        yield {"type": "impression", "items": impression.split("|") if isinstance(impression, str) else impression, **shared}
     value = first(row, "EVENT_VALUE")
     reaction = {"type": "feedback", "item_id": row["ITEM_ID"], "action": first(row, "EVENT_TYPE") or "click"}
     yield {**reaction, "value": None if value is None else float(value), **shared}

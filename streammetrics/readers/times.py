@@ -47,10 +47,10 @@ def text(value: str, zone: str = "") -> int:
     match = _FORMS.fullmatch(value.strip())
     if match is None:
         raise ValueError(f"{value!r} is no date and time, such as 2026-03-01 12:00:00 UTC")
-    found = match[3] or zone
-    if not found:
+    offset = match[3] or zone
+    if not offset:
         raise ValueError(f'{value!r} has no time zone; if you know it, say it: text(value, "Z")')
-    ms = iso_ms(f"{match[1]}T{match[2]}{'Z' if found.upper() in ('UTC', 'GMT') else found}")
+    ms = iso_ms(f"{match[1]}T{match[2]}{'Z' if offset.upper() in ('UTC', 'GMT') else offset}")
     if ms is None:
         raise ValueError(f"{value!r} is no date and time, such as 2026-03-01 12:00:00 UTC")
     return ms

@@ -102,13 +102,13 @@ def either(document: dict[str, Any], said: dict[str, Any], name: str) -> Any:
 def documents(record: Record) -> Iterator[dict[str, Any]]:
     """Yield the documents of a record. Lines are documents if they are no document together."""
     try:
-        found = record.json()
+        content = record.json()
     except MalformedEvent:
         lines = [line for line in record.value.split(b"\n") if line.strip()]
         if len(lines) < 2:
             raise
-        found = [document for line in lines for document in documents(Record(line))]
-    for document in found if isinstance(found, list) else [found]:
+        content = [document for line in lines for document in documents(Record(line))]
+    for document in content if isinstance(content, list) else [content]:
         is_hit = "_source" in document and "action_name" not in document
         yield document["_source"] if is_hit else document
 

@@ -36,9 +36,9 @@ def check_version(version: Any, what: str) -> None:
 def refusal(stored: bytes, plain: Callable[[bytes], Any], what: str, error: Exception) -> StateError:
     """Return the error for bytes that cannot be decoded. If they name another version, that is the reason."""
     with contextlib.suppress(msgspec.DecodeError):
-        found = plain(stored)
-        if isinstance(found, list) and found and isinstance(found[0], int):
-            check_version(found[0], what)
+        content = plain(stored)
+        if isinstance(content, list) and content and isinstance(content[0], int):
+            check_version(content[0], what)
     return StateError(f"{what} in the store cannot be read ({error})", "start a new redis.namespace and replay from the topics")
 
 
@@ -47,10 +47,10 @@ def reader(decode: Callable[[bytes], ReadT], plain: Callable[[bytes], Any], what
 
     def read(stored: bytes) -> ReadT:
         try:
-            found = decode(stored)
+            value = decode(stored)
         except msgspec.DecodeError as error:
             raise refusal(stored, plain, what, error) from error
-        check_version(found[0], what)
-        return found
+        check_version(value[0], what)
+        return value
 
     return read

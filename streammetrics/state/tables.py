@@ -90,14 +90,14 @@ class CommitMark(NamedTuple):
     token: str
     seq: int
 
-    def follows(self, known: CommitMark) -> bool:
+    def follows(self, mark: CommitMark) -> bool:
         """Whether the same claim wrote this commit after the known one.
 
         >>> mark = CommitMark("mine", 8)
         >>> mark.follows(CommitMark("mine", 7)), mark.follows(CommitMark("mine", 9)), mark.follows(CommitMark("another's", 7))
         (True, False, False)
         """
-        return self.token == known.token and self.seq > known.seq
+        return self.token == mark.token and self.seq > mark.seq
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,9 @@ def _count(row: Mapping[str, Any], field: str | None) -> int:
     if value is None:
         return 0
     try:
-        found = int(value) if isinstance(value, str) or (isinstance(value, float) and value.is_integer()) else value
+        number = int(value) if isinstance(value, str) or (isinstance(value, float) and value.is_integer()) else value
     except ValueError:
-        found = None
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        number = None
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise _RowError(f"has {value!r} in column {field!r}; allowed are whole numbers from 0")
-    return found
+    return number

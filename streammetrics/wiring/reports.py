@@ -39,18 +39,18 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
             experiments.patience_ms,
             _credit_actions(engine),
         )
-    known = {ACTION: (*engine.rules.grades.table,), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
-    shown = result_settings(settings, engine)
+    names = {ACTION: (*engine.rules.grades.table,), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
+    printed_settings = result_settings(settings, engine)
     wait = first_verdict_wait(settings)
-    return ReportBuilder(engine.layout, rules, shown, engine.signature, view, known, verdict_wait=wait)
+    return ReportBuilder(engine.layout, rules, printed_settings, engine.signature, view, names, verdict_wait=wait)
 
 
 def _credit_actions(engine: Engine) -> tuple[str, ...]:
     """Return the action from which on an item counts, for each level of the credit of interleaved lists."""
     assert engine.user_totals is not None
     grades, thresholds = engine.rules.grades, engine.user_totals.credit_thresholds
-    least = [min((each for each in grades.grades if each >= threshold), default=threshold) for threshold in thresholds]
-    return tuple(" or ".join(grades.conditions(each)) for each in least)
+    least = [min((grade for grade in grades.grades if grade >= threshold), default=threshold) for threshold in thresholds]
+    return tuple(" or ".join(grades.conditions(grade)) for grade in least)
 
 
 def result_settings(settings: Settings, engine: Engine) -> dict[str, Any]:
@@ -96,10 +96,10 @@ def first_verdict_wait(settings: Settings) -> FirstVerdictWait | None:
 
 def sample_rules(settings: Settings, *, is_whole: bool) -> SampleRules:
     """Return what sentences about a sample of events need of the settings. is_whole: the sample is all that there is."""
-    shown: dict[str, Any] = {"experiments": settings.experiments.model_dump(mode="json"), "future_ms": settings.join.future_ms}
+    printed_settings: dict[str, Any] = {"experiments": settings.experiments.model_dump(mode="json"), "future_ms": settings.join.future_ms}
     if settings.exposures.enabled:
-        shown["exposures"] = {}
-    return SampleRules([*parse_grades(settings.join.grades).table], shown, is_whole)
+        printed_settings["exposures"] = {}
+    return SampleRules([*parse_grades(settings.join.grades).table], printed_settings, is_whole)
 
 
 def window_names(settings: Settings) -> dict[int, str]:

@@ -71,7 +71,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
         )
     letters = kafka.dead_letter_topic
     described = describe_topics(kafka, [*kafka.topics, *([letters] if letters else [])])
-    found, absent = described.found, described.absent
+    found, absent = described.topics, described.absent
     for name in kafka.topics:
         if name in found:
             yield DoctorFinding("ok", f"topic {name}: {counted(found[name].partitions, 'partition')}")

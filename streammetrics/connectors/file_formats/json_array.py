@@ -107,5 +107,5 @@ class _Scanner:
             if depths.min() < 0:
                 raise ValueError("the JSON array has a closing bracket too many")
         ends = ((kinds == _COMMA) & (depths == 1)) | ((steps == 1) & (depths == 1)) | ((steps == -1) & (depths == 0))
-        found: list[int] = places[ends].tolist()
-        return found
+        offsets: list[int] = places[ends].tolist()
+        return offsets

@@ -46,8 +46,8 @@ def read_parquet(path: str, file_bytes: int, fixed: Mapping[str, str], *, texts:
             names = [column for column, *_ in columns]
             floats = [column for column, kind, *_ in columns if column == "ts" and kind in ("DOUBLE", "FLOAT")]
             selected = ", ".join(_selected(column, kind, texts=texts) for column, kind, *_ in columns)
-            found = database.execute(f"SELECT {selected} FROM {_SOURCE}", [name])
-            while batch := found.fetchmany(BATCH_ROWS):
+            selection = database.execute(f"SELECT {selected} FROM {_SOURCE}", [name])
+            while batch := selection.fetchmany(BATCH_ROWS):
                 for cells in batch:
                     number += 1
                     size = file_bytes * number // rows - file_bytes * (number - 1) // rows

@@ -92,14 +92,14 @@ def _records(file: IO[bytes]) -> Iterator[TimedRecord]:
 class SortedReader:
     """Reads a sorted file as a `FileReader` reads the original. The numbers of the records are those of the original."""
 
-    def __init__(self, path: str, found: SortedFile) -> None:
-        self.path, self.number = path, found.lines
-        self.cut = dict(found.cut)
+    def __init__(self, path: str, sorted_file: SortedFile) -> None:
+        self.path, self.number = path, sorted_file.lines
+        self.cut = dict(sorted_file.cut)
         self.following = FIRST_LINE
         self.ended = False
-        self._file = found.path.open("rb", buffering=1 << 20)
+        self._file = sorted_file.path.open("rb", buffering=1 << 20)
         self._records = _records(self._file)
-        self.bytes_total: int | None = found.path.stat().st_size
+        self.bytes_total: int | None = sorted_file.path.stat().st_size
         self.bytes_read = 0
 
     def take(self, count: int, first: int = FIRST_LINE) -> list[InputRecord]:

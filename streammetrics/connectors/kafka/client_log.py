@@ -62,15 +62,15 @@ class ClientLog(logging.Handler):
         with self._lock:
             self._remember(record, text)
             key = (record.pathname, record.lineno)  # not the text, which may contain changing values
-            now, known = record.created, self._logged.get(key)
-            if known is None or now - known.seen_at > CALM_SECONDS:
+            now, last = record.created, self._logged.get(key)
+            if last is None or now - last.seen_at > CALM_SECONDS:
                 pause_seconds = REPEAT_SECONDS
-            elif now - known.at < known.pause_seconds:
-                self._logged[key] = known._replace(seen_at=now, held_back=known.held_back + 1)
+            elif now - last.at < last.pause_seconds:
+                self._logged[key] = last._replace(seen_at=now, held_back=last.held_back + 1)
                 return
             else:
-                pause_seconds = min(2 * known.pause_seconds, REPEAT_SECONDS_MAX)
-            held_back = known.held_back if known is not None else 0
+                pause_seconds = min(2 * last.pause_seconds, REPEAT_SECONDS_MAX)
+            held_back = last.held_back if last is not None else 0
             self._logged[key] = LoggedMessage(now, now, 0, pause_seconds)
         write = log.debug if self.quiet else log.error if record.levelno >= logging.ERROR else log.warning
         write("kafka client", logger=record.name, message=text, held_back=held_back)

@@ -39,10 +39,10 @@ def foreign_members(settings: KafkaSettings) -> list[str]:
     group = settings.group_id
     with asking(settings, "its consumer group") as admin:
         try:
-            kinds = {each["group_id"]: str(each.get("group_type") or "").lower() for each in admin.list_groups()}
+            kinds = {group["group_id"]: str(group.get("group_type") or "").lower() for group in admin.list_groups()}
             if kinds.get(group) == NEWER_PROTOCOL:
                 return ["a program with group.protocol=consumer"]
             members = admin.describe_groups([group])[group]["members"] if group in kinds else []
         except KafkaError:
             return []
-    return [f"{each['client_id']} at {each['client_host'].lstrip('/')}" for each in members if each["client_id"] != CLIENT_ID]
+    return [f"{member['client_id']} at {member['client_host'].lstrip('/')}" for member in members if member["client_id"] != CLIENT_ID]

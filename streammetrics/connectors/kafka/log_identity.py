@@ -52,8 +52,8 @@ class LogIdentity:
             for topic in self._logs.topic_ids:
                 if described.absent.get(topic) is MissingTopic.MISSING:  # not HIDDEN: such a topic may exist
                     raise StateError(f"topic {topic!r} has been deleted, and the stored state belongs to it", START_AGAIN)
-                if topic in described.found:
-                    LogIds(topic_ids={topic: described.found[topic].topic_id}).require_same(self._logs)
+                if topic in described.topics:
+                    LogIds(topic_ids={topic: described.topics[topic].topic_id}).require_same(self._logs)
 
     def require_held(self, offsets: Mapping[Input, int], bounds: Mapping[Input, tuple[int, int]]) -> None:
         """Raise StateError, with the missing records per input, unless each log can be read on from its offset.

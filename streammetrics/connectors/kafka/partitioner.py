@@ -45,8 +45,8 @@ def partitions_of(user_ids: Sequence[str], partitions: int) -> list[int]:
     keys = [user_id.encode() for user_id in user_ids]
     if len(keys) < BATCH_MIN or max(map(len, keys)) > BATCH_KEY_BYTES_MAX:
         return [(_murmur2(key) & _POSITIVE) % partitions for key in keys]
-    found: list[int] = ((_murmur2_of_all(keys) & np.uint32(_POSITIVE)) % np.uint32(partitions)).tolist()
-    return found
+    numbers: list[int] = ((_murmur2_of_all(keys) & np.uint32(_POSITIVE)) % np.uint32(partitions)).tolist()
+    return numbers
 
 
 def misplaced_keys(user_ids: Sequence[str], partition: int, partitions: int) -> frozenset[str]:
@@ -55,8 +55,8 @@ def misplaced_keys(user_ids: Sequence[str], partition: int, partitions: int) -> 
     >>> misplaced_keys(["foobar", "abc"], 6, 12)
     frozenset({'abc'})
     """
-    found = partitions_of(user_ids, partitions)
-    return frozenset(user_id for user_id, own in zip(user_ids, found, strict=True) if own != partition)
+    partitions_by_hash = partitions_of(user_ids, partitions)
+    return frozenset(user_id for user_id, number in zip(user_ids, partitions_by_hash, strict=True) if number != partition)
 
 
 def _murmur2(key: bytes) -> int:

@@ -50,12 +50,12 @@ def recent_records(settings: KafkaSettings, partitions: Mapping[str, int], limit
     Each partition that is read gives the same number, rounded up, or all that it has. It stops at BYTES_MAX and READ_SECONDS_MAX.
     Then it returns what it has. Raises SourceError when the broker does not answer.
     """
-    own = {"group_instance_id": None, "topics": tuple(partitions), "partition_fetch_bytes_max": 1 << 20}
-    settings = settings.model_copy(update=own)
+    overrides = {"group_instance_id": None, "topics": tuple(partitions), "partition_fetch_bytes_max": 1 << 20}
+    settings = settings.model_copy(update=overrides)
     consumer, _ = new_consumer(settings, in_group=False)
     try:
         ends = _seek(consumer, partitions, limit)
-        found = _read(consumer, ends)
+        records_by_input = _read(consumer, ends)
     except KafkaError as error:
         raise SourceError(
             f"recent records cannot be read: {describe_error(error)}", "check the rights of this user, and the brokers"
@@ -63,7 +63,7 @@ def recent_records(settings: KafkaSettings, partitions: Mapping[str, int], limit
     finally:
         close_consumer(consumer)
     records: dict[str, list[RecentRecord]] = {topic: [] for topic in partitions}
-    for place, read in sorted(found.items()):
+    for place, read in sorted(records_by_input.items()):
         records[place.topic] += read
     return records
 
@@ -80,17 +80,17 @@ def _seek(consumer: Any, partitions: Mapping[str, int], limit: int) -> dict[Inpu
 
 
 def _read(consumer: Any, ends: Mapping[Input, int]) -> dict[Input, list[RecentRecord]]:
-    found: dict[Input, list[RecentRecord]] = {place: [] for place in ends}
+    records_by_input: dict[Input, list[RecentRecord]] = {place: [] for place in ends}
     bytes_read, deadline = 0, time.monotonic() + READ_SECONDS_MAX
     waiting = set(ends)
     while waiting and bytes_read < BYTES_MAX and time.monotonic() < deadline:
         for partition, records in consumer.poll(timeout_ms=POLL_MS).items():
             place = Input(*partition)
-            found[place] += [
-                RecentRecord(place.partition, each.offset, each.timestamp, each.key, as_record(each, whole=True).value)
-                for each in records
-                if each.offset < ends[place]
+            records_by_input[place] += [
+                RecentRecord(place.partition, record.offset, record.timestamp, record.key, as_record(record, whole=True).value)
+                for record in records
+                if record.offset < ends[place]
             ]
-            bytes_read += sum(len(each.value or b"") for each in records)
+            bytes_read += sum(len(record.value or b"") for record in records)
         waiting = {place for place in waiting if (position_of(consumer, place) or 0) < ends[place]}
-    return found
+    return records_by_input

@@ -119,8 +119,8 @@ class Repartitioner:
         decoder_of: Callable[[str], Decoder],
     ) -> None:
         self._plan, self._decoders = plan, {topic: decoder_of(topic) for topic in plan.outputs}
-        own = {"group_id": plan.group_id, "group_instance_id": None, "isolation_level": "read_committed"}
-        self._settings = settings.model_copy(update=own)
+        overrides = {"group_id": plan.group_id, "group_instance_id": None, "isolation_level": "read_committed"}
+        self._settings = settings.model_copy(update=overrides)
         self.records = self.unreadable = 0
         self._merge = StepMerge()
         self._paused: set[Input] = set()
@@ -250,9 +250,9 @@ class Repartitioner:
         )
 
     def _keyed(self, origin: Input, record: Any) -> KeyedRecord:
-        found = self._decoders[origin.topic](as_record(record, whole=True).value)
-        events = [event for event in found if not isinstance(event, MalformedEvent)]
-        is_refused = not events and any(isinstance(event, MalformedEvent) and event.reason != IGNORED for event in found)
+        decoded = self._decoders[origin.topic](as_record(record, whole=True).value)
+        events = [event for event in decoded if not isinstance(event, MalformedEvent)]
+        is_refused = not events and any(isinstance(event, MalformedEvent) and event.reason != IGNORED for event in decoded)
         users = {event.user_id for event in events}
         if len(users) > 1:
             raise SourceError(

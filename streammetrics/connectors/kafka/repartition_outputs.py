@@ -48,13 +48,13 @@ def prepare_outputs(settings: KafkaSettings, suffix: str, partitions: int | None
     inputs = describe_topics(settings, settings.topics).require_all("kafka.topics")
     outputs = {name: name + suffix for name in settings.topics}
     count = partitions or max(topic.partitions for topic in inputs.values())
-    found = describe_topics(settings, list(outputs.values())).found
-    wrong = {name: topic.partitions for name, topic in found.items() if topic.partitions != count}
+    descriptions = describe_topics(settings, list(outputs.values())).topics
+    wrong = {name: topic.partitions for name, topic in descriptions.items() if topic.partitions != count}
     if wrong:
         listed = ", ".join(f"{name} has {number}" for name, number in wrong.items())
         fix = "give that number with --partitions, choose another --suffix, or delete the output topics"
         raise ConfigError([Problem("--partitions", str(count), f"the output topics exist with other partition counts ({listed}); {fix}")])
-    missing = {source: output for source, output in outputs.items() if output not in found}
+    missing = {source: output for source, output in outputs.items() if output not in descriptions}
     if missing:
         _create(settings, missing, count)
     return RepartitionPlan(outputs, count, f"{settings.group_id}-repartition", instance)
@@ -79,10 +79,10 @@ def _configs_of(admin: Any, topics: Sequence[str]) -> dict[str, dict[str, str]]:
     except KafkaError as error:
         log.warning("the input topics' settings cannot be read; the output topics get the broker's defaults", error=describe_error(error))
         return {}
-    found: dict[str, dict[str, str]] = {}
+    configs: dict[str, dict[str, str]] = {}
     for name, entries in described.get("topic", described).items():
-        found[name] = {key: str(_config_value(entries[key])) for key in COPIED_CONFIGS if key in entries}
-    return found
+        configs[name] = {key: str(_config_value(entries[key])) for key in COPIED_CONFIGS if key in entries}
+    return configs
 
 
 def _config_value(entry: Any) -> Any:

@@ -183,15 +183,15 @@ class KafkaSource:
     def health(self) -> SourceHealth:
         """Return whether the brokers answer, and whether another program shares the group; see `SourceHealth`."""
         split, group = sorted(self._assignment.split), self._settings.group_id
-        found = self._monitor.health
+        health = self._monitor.health
         if not split:
-            return found
+            return health
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
         conflict = (
             f"another member of consumer group {group!r} reads some of the topics of {tasks}, but one process must read all of them; "
             "`streammetrics doctor` names the member: give the other program another group id, or these workers another kafka.group_id"
         )
-        return replace(found, conflict=conflict)
+        return replace(health, conflict=conflict)
 
     @property
     def rebuilds(self) -> int:

@@ -89,10 +89,10 @@ class StartOffsets:
         if not new or isinstance(start, str):
             return {place: bounds[place][start == "latest"] for place in new}
         try:
-            found = consumer.offsets_for_times({TopicPartition(*place): epoch_ms(start) for place in new}, timeout_ms=REQUEST_MS)
+            offsets = consumer.offsets_for_times({TopicPartition(*place): epoch_ms(start) for place in new}, timeout_ms=REQUEST_MS)
         except KafkaError as error:
             raise SourceError(f"Kafka does not report the first offsets at or after kafka.start: {error}") from error
-        first = {place: found[TopicPartition(*place)] for place in new}
+        first = {place: offsets[TopicPartition(*place)] for place in new}
         return {place: bounds[place][1] if first[place] is None else first[place].offset for place in new}
 
     def _warn_of_lost_state(self, consumer: Any, new: Sequence[Input]) -> None:

@@ -55,7 +55,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # untyped in 
 def _instance_of(name: str) -> Any:
     module, _, attribute = name.partition(":")
     try:
-        found = vars(import_module(module))[attribute]
+        provider = vars(import_module(module))[attribute]
     except ImportError as error:
         raise ConfigError([Problem(KEY, name, f"cannot be imported ({error}); is its folder in PYTHONPATH?")]) from None
     except KeyError:
@@ -63,7 +63,7 @@ def _instance_of(name: str) -> Any:
     except Exception as error:
         raise ConfigError([Problem(KEY, name, f"cannot be imported: {type(error).__name__}: {error}")]) from error
     try:
-        instance = found()
+        instance = provider()
     except Exception as error:
         raise ConfigError([Problem(KEY, name, f"cannot be made without arguments: {type(error).__name__}: {error}")]) from error
     if not callable(getattr(instance, "token", None)):

@@ -26,11 +26,11 @@ def topic_settings(settings: KafkaSettings, topics: Sequence[str]) -> Mapping[st
     with asking(settings, "the settings of its topics") as admin:
         resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(NAMES)) for topic in topics]
         described = admin.describe_configs(resources, config_filter="all")
-    return {topic: _settings_of(found) for topic, found in described.get("topic", {}).items() if found}
+    return {topic: _settings_of(configs) for topic, configs in described.get("topic", {}).items() if configs}
 
 
-def _settings_of(found: Mapping[str, Any]) -> TopicSettings:
-    values = {name: str(entry["value"]) for name, entry in found.items()}
+def _settings_of(configs: Mapping[str, Any]) -> TopicSettings:
+    values = {name: str(entry["value"]) for name, entry in configs.items()}
     return TopicSettings(
         values.get("cleanup.policy", "delete"), values.get("message.timestamp.type", "CreateTime"), int(values.get("retention.ms", "-1"))
     )

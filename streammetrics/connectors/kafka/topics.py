@@ -52,27 +52,27 @@ _ABSENCES = {
 class TopicDescriptions:
     """The topics that were found, and the reason for each that was not."""
 
-    found: Mapping[str, Topic]
+    topics: Mapping[str, Topic]
     absent: Mapping[str, MissingTopic]
 
     def require_all(self, key: str, otherwise: str = "") -> Mapping[str, Topic]:
         """Return all topics. Raises ConfigError for absent ones; `key` is the setting, `otherwise` another way to fix it."""
         if self.absent:
             raise ConfigError([Problem(key, name, f"{why.message}; {why.fix}{otherwise}") for name, why in self.absent.items()])
-        return self.found
+        return self.topics
 
 
 def describe_topics(settings: KafkaSettings, names: Sequence[str]) -> TopicDescriptions:
     """Describe these topics. Raises SourceError when the broker does not answer, or cannot describe one at the moment."""
     with asking(settings, "its topics") as admin:
-        found = admin.describe_topics(list(names))
+        descriptions = admin.describe_topics(list(names))
     return TopicDescriptions(
         {
             entry["name"]: Topic(entry["name"], topic_id_text(entry.get("topic_id")), len(entry["partitions"]))
-            for entry in found
+            for entry in descriptions
             if entry["error_code"] == 0
         },
-        {entry["name"]: _absence(entry["name"], entry["error_code"]) for entry in found if entry["error_code"] != 0},
+        {entry["name"]: _absence(entry["name"], entry["error_code"]) for entry in descriptions if entry["error_code"] != 0},
     )
 
 
@@ -94,9 +94,9 @@ def topic_id_text(topic_id: object) -> str:
 
 def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
     """Return the input topics. Raises ConfigError, with topics and counts, unless all exist and have equal partition counts."""
-    found = describe_topics(settings, settings.topics).require_all("kafka.topics")
+    topics = describe_topics(settings, settings.topics).require_all("kafka.topics")
     named = ",".join(settings.topics)
-    counts = {name: found[name].partitions for name in settings.topics}
+    counts = {name: topics[name].partitions for name in settings.topics}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
         raise ConfigError(
@@ -109,4 +109,4 @@ def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
                 )
             ]
         )
-    return found
+    return topics

@@ -100,15 +100,15 @@ def _primary_of(settings: RedisSettings, options: dict[str, Any]) -> redis.Redis
     """Return a client of the primary that the sentinels name. It asks them for each new connection, so it follows a failover."""
     url = settings.url.get_secret_value()
     given: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]  # untyped in the client
-    own = {**given, **{name: value for name, value in options.items() if value is not None}}
-    own = {name: value for name, value in own.items() if name not in ("host", "port", "connection_class")}
-    tls = {name: value for name, value in own.items() if name.startswith("ssl")}
+    arguments = {**given, **{name: value for name, value in options.items() if value is not None}}
+    arguments = {name: value for name, value in arguments.items() if name not in ("host", "port", "connection_class")}
+    tls = {name: value for name, value in arguments.items() if name.startswith("ssl")}
     tls |= {"ssl": True} if url.startswith("rediss:") else {}
-    timeouts = {name: own[name] for name in ("socket_timeout", "socket_connect_timeout", "client_name", "protocol")}
+    timeouts = {name: arguments[name] for name in ("socket_timeout", "socket_connect_timeout", "client_name", "protocol")}
     login = {"username": settings.sentinel_username, "password": secret_text(settings.sentinel_password)}
-    addresses = [(host.strip("[]"), int(port)) for host, _, port in (each.rpartition(":") for each in settings.sentinels)]
+    addresses = [(host.strip("[]"), int(port)) for host, _, port in (address.rpartition(":") for address in settings.sentinels)]
     sentinel = Sentinel(addresses, sentinel_kwargs={**timeouts, **tls, **login, "retry": None})  # type: ignore[no-untyped-call]
-    primary: redis.Redis = sentinel.master_for(_service_of(settings), **{**own, **tls})  # type: ignore[no-untyped-call]  # untyped in the client
+    primary: redis.Redis = sentinel.master_for(_service_of(settings), **{**arguments, **tls})  # type: ignore[no-untyped-call]  # untyped in the client
     return primary
 
 

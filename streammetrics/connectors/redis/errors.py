@@ -119,8 +119,8 @@ def explain(error: Exception, settings: RedisSettings) -> StoreError | StateErro
         return StateError(
             f"Redis at {place_of(settings)}, redis.namespace = {namespace}: keys of another program ({text})", "choose another namespace"
         )
-    known = ADVICES if settings.cluster else (MOVED_WITHOUT_CLUSTER, *ADVICES)
-    matching = (entry.advice for entry in known if isinstance(error, entry.types) or any(part in text for part in entry.texts))
+    advices = ADVICES if settings.cluster else (MOVED_WITHOUT_CLUSTER, *ADVICES)
+    matching = (entry.advice for entry in advices if isinstance(error, entry.types) or any(part in text for part in entry.texts))
     advice = next(matching, "")
     is_tls = settings.url.get_secret_value().startswith("rediss://")
     if is_tls and "Timeout connecting" in text:  # a server without TLS waits for more of the handshake

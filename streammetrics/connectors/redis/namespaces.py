@@ -75,7 +75,7 @@ class RedisNamespaces:
 
     def find(self, progress: Progress) -> list[Namespace]:
         """Return all namespaces by name. Scans the names of all keys in the database, including other programs'."""
-        found: dict[str, Namespace] = {}
+        namespaces: dict[str, Namespace] = {}
         seen: set[str] = set()
         with self._errors():
             nodes = self._nodes()
@@ -87,9 +87,9 @@ class RedisNamespaces:
                     for key in keys:
                         if key not in seen and (match := KEY.fullmatch(key)):
                             seen.add(key)
-                            found.setdefault(match[1], Namespace(match[1])).keys[match[2]].append(key)
-        ours = [each for each in found.values() if any(key.rpartition(":")[2] in OWN_NAMES for key in each.all_keys)]
-        return sorted(ours, key=lambda each: each.name)
+                            namespaces.setdefault(match[1], Namespace(match[1])).keys[match[2]].append(key)
+        ours = [namespace for namespace in namespaces.values() if any(key.rpartition(":")[2] in OWN_NAMES for key in namespace.all_keys)]
+        return sorted(ours, key=lambda namespace: namespace.name)
 
     def measure(self, namespace: Namespace) -> None:
         """Set the number of tasks it was created for, and the approximate size of its keys in bytes."""
@@ -106,12 +106,12 @@ class RedisNamespaces:
                 listed = [client for node in self._nodes() for client in cast("Iterable[dict[str, str]]", node.client_list())]
             except (NoPermissionError, ResponseError):
                 return None
-        found: dict[str, set[str]] = defaultdict(set)
+        clients: dict[str, set[str]] = defaultdict(set)
         for client in listed:
             if match := NAME.fullmatch(client.get("name", "")):
                 role = "worker" if match[1] == "all" else match[1]
-                found[match[2]].add(f"{role} at {client.get('addr', '').rpartition(':')[0]}")
-        return found
+                clients[match[2]].add(f"{role} at {client.get('addr', '').rpartition(':')[0]}")
+        return clients
 
     def delete(self, namespace: Namespace, progress: Progress) -> int:
         """Delete a namespace's keys, slot by slot. Returns how many exist again afterwards. Redis frees the memory in the background."""

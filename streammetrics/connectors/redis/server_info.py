@@ -49,7 +49,7 @@ class ServerInfo:
     @property
     def unknown(self) -> tuple[str, ...]:
         """The names of the unknown settings."""
-        return tuple(known.name for known in fields(self) if getattr(self, known.name) is None)
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) is None)
 
     @property
     def is_replica(self) -> bool:
@@ -62,16 +62,16 @@ class ServerInfo:
         >>> [str(problem) for problem in ServerInfo(version="6.0.16", mode="standalone").problems(cluster=False)]
         ['redis.url = Redis 6.0.16: must be Redis 6.2 or newer, or Valkey']
         """
-        found = []
+        problems = []
         if self.version is not None and _numbers(self.version) < VERSION_LEAST:
-            found.append(Problem("redis.url", f"{self.product} {self.version}", "must be Redis 6.2 or newer, or Valkey"))
+            problems.append(Problem("redis.url", f"{self.product} {self.version}", "must be Redis 6.2 or newer, or Valkey"))
         if self.mode == "sentinel":
-            found.append(Problem("redis.url", "a sentinel", "must be a server that holds data"))
+            problems.append(Problem("redis.url", "a sentinel", "must be a server that holds data"))
         if self.mode == "cluster" and not cluster:
-            found.append(Problem("redis.cluster", "false", "must be true, because the server belongs to a cluster"))
+            problems.append(Problem("redis.cluster", "false", "must be true, because the server belongs to a cluster"))
         if self.is_replica:
-            found.append(Problem("redis.url", "a replica", "must be the primary, because a replica accepts no writes"))
-        return tuple(found)
+            problems.append(Problem("redis.url", "a replica", "must be the primary, because a replica accepts no writes"))
+        return tuple(problems)
 
     @property
     def evicts(self) -> bool | None:
@@ -97,15 +97,15 @@ class ServerInfo:
         >>> [(risk.setting, risk.is_refused) for risk in ServerInfo(maxmemory_policy="allkeys-lru").risks(allow_eviction=False)]
         [('maxmemory-policy', True)]
         """
-        found = []
+        risks = []
         if self.evicts:
             fix = "must be noeviction, or Redis deletes state when memory is short (CONFIG SET maxmemory-policy noeviction)"
             fix += "" if allow_eviction else "; or accept the risk with --allow-eviction (redis.allow_eviction)"
-            found.append(Risk("maxmemory-policy", str(self.maxmemory_policy), fix, not allow_eviction))
+            risks.append(Risk("maxmemory-policy", str(self.maxmemory_policy), fix, not allow_eviction))
         if self.forgets:
             fix = "must be yes, or snapshots on (save), or a restart of Redis loses all state (CONFIG SET appendonly yes)"
-            found.append(Risk("appendonly", str(self.appendonly), fix, False))
-        return tuple(found)
+            risks.append(Risk("appendonly", str(self.appendonly), fix, False))
+        return tuple(risks)
 
 
 def read_server_info(client: Client, place: str) -> dict[str, ServerInfo]:

@@ -118,8 +118,8 @@ class RedisStore:
             wanted = [(keys.users, list(map(field_of, state_users))), (keys.totals, list(map(field_of, total_users)))]
             states, sums = self._call(lambda client: _read(client, wanted))
             return LoadedUsers(self._complete(keys, present(state_users, states)), [], None, present(total_users, sums))
-        found = self._load_by_script(keys, state_users, due or NO_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
-        return found if due is not None else replace(found, next_due_ms=None)
+        reply = self._load_by_script(keys, state_users, due or NO_DUE, total_users, BYTES_MAX if bytes_max is None else bytes_max)
+        return reply if due is not None else replace(reply, next_due_ms=None)
 
     def _load_by_script(
         self, keys: TaskKeys, users: Sequence[str], due: DueQuery, totals: Sequence[str] = (), bytes_max: int = BYTES_MAX
@@ -205,8 +205,8 @@ class RedisStore:
         wanted, of_tables = list(tasks), ("1",) if tables is None else ("0", *tables)
         requests = []
         for task in wanted:
-            keys, known = self._keys(task), map(str, since.get(task, ("", "")))
-            args = [*known, bounds_text(rows_from.get(task, {})), LAYOUT_VERSION, *of_tables]
+            keys, marks = self._keys(task), map(str, since.get(task, ("", "")))
+            args = [*marks, bounds_text(rows_from.get(task, {})), LAYOUT_VERSION, *of_tables]
             requests.append(((keys.ctl, keys.users, keys.rows), args))
         replies = self._call(lambda client: self._views(client, requests))
         views = {}
@@ -311,17 +311,17 @@ def _read(client: Client, wanted: Sequence[tuple[str, Sequence[str]]]) -> list[l
         for number, (key, fields) in enumerate(wanted)
         for start in range(0, len(fields), FIELDS_MAX)
     ]
-    found: list[list[bytes | None]] = [[] for _ in wanted]
+    replies: list[list[bytes | None]] = [[] for _ in wanted]
     if len(slices) == 1:
         number, key, part = slices[0]
-        found[number] = list(send(client, "HMGET", key, *part))
+        replies[number] = list(send(client, "HMGET", key, *part))
     elif slices:
         with client.pipeline(transaction=False) as pipeline:
             for _, key, part in slices:
                 send(pipeline, "HMGET", key, *part)
             for (number, _, _), values in zip(slices, pipeline.execute(), strict=True):
-                found[number] += values
-    return found
+                replies[number] += values
+    return replies
 
 
 def _read_keys(keys: TaskKeys) -> tuple[str, str, str, str]:

@@ -162,13 +162,15 @@ def _served(catalogue: Catalogue, draw: Draw, turn: DueList) -> list[WrittenImpr
     order: list[int]
     items: list[str] | list[WrittenItem]
     if interleaved:
-        order, teams = _drafted(draw, [(each.name, _ranked(draw, appeals, _quality(traffic, each, turn.ts))) for each in traffic.variants])
+        order, teams = _drafted(
+            draw, [(variant.name, _ranked(draw, appeals, _quality(traffic, variant, turn.ts))) for variant in traffic.variants]
+        )
         items = [WrittenItem(catalogue.items[first + index], team) for index, team in zip(order, teams, strict=True)]
     else:
         order = _ranked(draw, appeals, _quality(traffic, turn.variant, turn.ts))
         items = [catalogue.items[first + index] for index in order]
-    shown = WrittenImpression(f"r{turn.visit}-{turn.place}", turn.user_id, turn.ts, items, experiments, segments)
-    return [shown, *_reactions(catalogue, draw, shown, first, order, appeals)]
+    impression = WrittenImpression(f"r{turn.visit}-{turn.place}", turn.user_id, turn.ts, items, experiments, segments)
+    return [impression, *_reactions(catalogue, draw, impression, first, order, appeals)]
 
 
 def _quality(traffic: Traffic, variant: Variant | None, ts: int) -> float:
@@ -208,11 +210,11 @@ def _drafted(draw: Draw, rankings: list[tuple[str, list[int]]]) -> tuple[list[in
 
 
 def _reactions(
-    catalogue: Catalogue, draw: Draw, shown: WrittenImpression, first: int, order: list[int], appeals: list[float]
+    catalogue: Catalogue, draw: Draw, impression: WrittenImpression, first: int, order: list[int], appeals: list[float]
 ) -> list[WrittenFeedback]:
     """Return the feedback on a list: rank decides if an item is examined, appeal if it is clicked. Watch and purchase may follow."""
     done: list[WrittenFeedback] = []
-    user_id, ts, known_id = shown.user_id, shown.ts, shown.impression_id
+    user_id, ts, known_id = impression.user_id, impression.ts, impression.impression_id
     without_id_rate = catalogue.traffic.feedback_without_id_rate
     end_ms = ts + ATTENTION_MS
     for index, examined in zip(order, catalogue.examined, strict=True):

@@ -48,8 +48,8 @@ class Blocks:
             ends = ends - ends[0]
             hits = np.flatnonzero(cells != 0)
             rows = np.repeat(np.arange(ends.size - 1), np.diff(np.searchsorted(hits, ends)))
-            own = _of_rows(*unseen, low, low + BLOCK_LISTS)
-            yield from self._of_sorted(np.diff(ends), rows, hits - ends[rows], cells[hits], own, low)
+            unseen_hits = _of_rows(*unseen, low, low + BLOCK_LISTS)
+            yield from self._of_sorted(np.diff(ends), rows, hits - ends[rows], cells[hits], unseen_hits, low)
 
     def _of_sorted(self, lengths: Ints, rows: Ints, positions: Ints, grades: AnyArray, unseen: UnseenGrades, first: int) -> Iterator[Block]:
         """Facts about lists whose hits are sorted by list, then position."""
@@ -59,12 +59,12 @@ class Blocks:
         levels, codes = level_codes(plan, self._small, np.concatenate([doubles, hidden]) if hidden.size else doubles)
         if hidden.size:
             checks.check_graded(np.bincount(rows, minlength=lengths.size), unseen_rows, plan.items_max, first)
-        shown, never_shown = Hits(rows, positions, codes[: rows.size]), Hits(unseen_rows, unseen_rows, codes[rows.size :])
+        seen, never_shown = Hits(rows, positions, codes[: rows.size]), Hits(unseen_rows, unseen_rows, codes[rows.size :])
         ends = np.cumsum(np.bincount(rows, minlength=lengths.size))
         low = before = 0
         while low < lengths.size:
             high = min(low + BLOCK_LISTS, max(low + 1, int(np.searchsorted(ends, before + BLOCK_HITS, side="right"))))
-            yield first + low, ListFacts(plan, levels, lengths[low:high], shown.of_rows(low, high), never_shown.of_rows(low, high))
+            yield first + low, ListFacts(plan, levels, lengths[low:high], seen.of_rows(low, high), never_shown.of_rows(low, high))
             low, before = high, int(ends[high - 1])
 
 

@@ -39,19 +39,19 @@ class Hits(NamedTuple):
 class ListFacts:
     """Facts about some lists: int64 with the shape (cutoffs, lists), unless a property says otherwise.
 
-    lengths: items shown, shape (lists,). shown: the hits. unseen: graded items that were not shown; their positions have no meaning.
+    lengths: items shown, shape (lists,). listed: graded items in the lists. unseen: graded items outside; their positions have no meaning.
     """
 
     plan: ScoringPlan
     levels: Levels
     lengths: Ints
-    shown: Hits
+    listed: Hits
     unseen: Hits
 
     @cached_property
     def counts(self) -> Ints:
         """The number of hits: shape (lists,)."""
-        return np.bincount(self.shown.rows, minlength=self.lengths.size)
+        return np.bincount(self.listed.rows, minlength=self.lengths.size)
 
     @cached_property
     def ends(self) -> Ints:
@@ -66,12 +66,12 @@ class ListFacts:
     @cached_property
     def ranks(self) -> Ints:
         """Positions, with all beyond the depth replaced by the depth."""
-        return np.minimum(self.shown.positions, self.plan.depth)
+        return np.minimum(self.listed.positions, self.plan.depth)
 
     @cached_property
     def shown_ends(self) -> Ints:
         """The index after the last hit among the first k positions: shape (cutoffs, lists)."""
-        within = [self._between(_running(self.shown.positions < k), self.ends) for k in self.plan.cutoffs]
+        within = [self._between(_running(self.listed.positions < k), self.ends) for k in self.plan.cutoffs]
         return np.stack(within) + self.starts
 
     def _between(self, running: Ints, ends: Ints) -> Ints:
@@ -80,7 +80,7 @@ class ListFacts:
     @cached_property
     def graded(self) -> npt.NDArray[np.bool_]:
         """Whether some item, shown or unseen, has a grade above 0: shape (lists,)."""
-        above = self._between(_running(self.levels.above_zero[self.shown.codes]), self.ends)
+        above = self._between(_running(self.levels.above_zero[self.listed.codes]), self.ends)
         return np.asarray(above + self._count_unseen(self.levels.above_zero) > 0)
 
     def _count_unseen(self, flags: Ints) -> Ints:
@@ -89,13 +89,13 @@ class ListFacts:
 
     @cached_property
     def _relevant_running(self) -> Ints:
-        return _running(self.levels.relevant[self.shown.codes])
+        return _running(self.levels.relevant[self.listed.codes])
 
     @cached_property
     def relevant(self) -> Ints:
         """The number of relevant items R, at any rank or unseen: shape (lists,)."""
-        shown = self._between(self._relevant_running, self.ends)
-        return shown + self._count_unseen(self.levels.relevant) if self.unseen.rows.size else shown
+        relevant = self._between(self._relevant_running, self.ends)
+        return relevant + self._count_unseen(self.levels.relevant) if self.unseen.rows.size else relevant
 
     @cached_property
     def hits(self) -> Ints:
@@ -105,19 +105,19 @@ class ListFacts:
     @cached_property
     def hits_at_relevant(self) -> Ints:
         """The number of relevant items among the first R: shape (lists,)."""
-        within = (self.shown.positions < self.relevant[self.shown.rows]) & (self.levels.relevant[self.shown.codes] > 0)
+        within = (self.listed.positions < self.relevant[self.listed.rows]) & (self.levels.relevant[self.listed.codes] > 0)
         return self._between(_running(within), self.ends)
 
     @cached_property
     def _relevant_so_far(self) -> Ints:
         """Per hit: its number (from 1) among the relevant hits of its list, or 0 if it is not relevant."""
         running = self._relevant_running
-        return (running[1:] - running[self.starts][self.shown.rows]) * self.levels.relevant[self.shown.codes]
+        return (running[1:] - running[self.starts][self.listed.rows]) * self.levels.relevant[self.listed.codes]
 
     @cached_property
     def first_rank(self) -> Ints:
         """The rank (from 1) of the first relevant item, depth + 1 if it is beyond the depth, 0 if there is none: shape (lists,)."""
-        relevant = np.flatnonzero(self.levels.relevant[self.shown.codes])
+        relevant = np.flatnonzero(self.levels.relevant[self.listed.codes])
         if not relevant.size:
             return np.zeros(self.lengths.size, dtype=np.int64)
         running = self._relevant_running
@@ -127,20 +127,20 @@ class ListFacts:
     @cached_property
     def precision_sums(self) -> Ints:
         """The sum of the precisions at the relevant ranks up to k, in units of 2**-42."""
-        precisions = self._relevant_so_far / (self.shown.positions + 1)
+        precisions = self._relevant_so_far / (self.listed.positions + 1)
         return self._between(_running(np.rint(precisions * AP_ONE).astype(np.int64)), self.shown_ends)
 
     @cached_property
     def gain_sums(self) -> Ints:
         """The sum of the gains of the first k items, in units of 2**-40."""
-        return self._between(_running(self.levels.gains[self.plan.spec.gain][self.shown.codes]), self.shown_ends)
+        return self._between(_running(self.levels.gains[self.plan.spec.gain][self.listed.codes]), self.shown_ends)
 
     @cached_property
     def weighted(self) -> dict[Gain, Ints]:
         """DCG@k per gain, in units of 2**-44."""
         sums = {}
         for gain in self.plan.weighted_gains:
-            whole, rest = self.levels.weighted(gain, self.shown.codes, self.ranks)
+            whole, rest = self.levels.weighted(gain, self.listed.codes, self.ranks)
             total = self._between(_running(whole), self.shown_ends)
             sums[gain] = total if rest is None else carry(total, self._between(_running(rest), self.shown_ends))
         return sums
@@ -148,7 +148,7 @@ class ListFacts:
     @cached_property
     def persistence_sums(self) -> Ints:
         """The sum of the RBP weights of the relevant items among the first k, in units of 2**-52."""
-        weights = self.plan.persistences[self.ranks] * self.levels.relevant[self.shown.codes]
+        weights = self.plan.persistences[self.ranks] * self.levels.relevant[self.listed.codes]
         return self._between(_running(weights), self.shown_ends)
 
     @cached_property
@@ -157,7 +157,7 @@ class ListFacts:
 
         One step per hit, for all lists in parallel, because each probability depends on the hits before it.
         """
-        chances = self.levels.satisfactions[self.shown.codes]
+        chances = self.levels.satisfactions[self.listed.codes]
         stops = np.zeros(chances.size)
         going_on = np.ones(self.lengths.size)
         ends = self.shown_ends[-1]
@@ -167,7 +167,7 @@ class ListFacts:
             if not lists.size:
                 break
             at = self.starts[lists] + turn
-            stops[at] = going_on[lists] * chances[at] / (self.shown.positions[at] + 1)
+            stops[at] = going_on[lists] * chances[at] / (self.listed.positions[at] + 1)
             going_on[lists] *= 1 - chances[at]
         return self._between(_running(np.rint(stops * AP_ONE).astype(np.int64)), self.shown_ends)
 
@@ -182,19 +182,19 @@ class ListFacts:
             case "full":
                 return np.repeat(self.plan.best[cutoffs][:, None], self.lengths.size, axis=1)
             case "shown":
-                return self._best(gain, self.shown.rows, self.shown.codes, cutoffs)
+                return self._best(gain, self.listed.rows, self.listed.codes, cutoffs)
             case "first_k":
-                within = [self.shown.positions < k for k in self.plan.cutoffs]
-                parts = [(self.shown.rows[some], self.shown.codes[some]) for some in within]
+                within = [self.listed.positions < k for k in self.plan.cutoffs]
+                parts = [(self.listed.rows[some], self.listed.codes[some]) for some in within]
                 return np.concatenate([self._best(gain, *part, cutoffs[[at]]) for at, part in enumerate(parts)])
-        rows, codes = self.shown.rows, self.shown.codes
+        rows, codes = self.listed.rows, self.listed.codes
         if self.unseen.rows.size:
             rows, codes = np.concatenate([rows, self.unseen.rows]), np.concatenate([codes, self.unseen.codes])
         return self._best(gain, rows, codes, cutoffs)
 
     def _best(self, gain: Gain, rows: Ints, codes: Ints, cutoffs: Ints) -> Ints:
         """The DCG of these items in their best order, in units of 2**-44: shape (cutoffs, lists)."""
-        in_place = rows is self.shown.rows
+        in_place = rows is self.listed.rows
         codes = self._best_first(gain, rows, codes)
         if in_place:
             counts, starts = self.counts, self.starts

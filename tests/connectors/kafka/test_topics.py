@@ -41,7 +41,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
 def test_topics_are_found_or_absent_for_a_reason(broker: list[Mapping[str, Any]]) -> None:
     broker += [entry("a"), entry("b", 0, UNKNOWN), entry("c", 0, DENIED), entry("d", 0, INVALID)]
     described = describe_topics(SETTINGS, ["a", "b", "c", "d"])
-    assert described.found == {"a": Topic("a", "id-of-a", 4)}
+    assert described.topics == {"a": Topic("a", "id-of-a", 4)}
     assert described.absent == {"b": MissingTopic.MISSING, "c": MissingTopic.HIDDEN, "d": MissingTopic.MISNAMED}
 
 

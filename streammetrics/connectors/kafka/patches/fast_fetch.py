@@ -128,8 +128,8 @@ def _check() -> None:
             raise ValueError(f"the fast reader differs from the client, which reads {expected}")
     for wanted in (False, True):
         expected = [as_record(record, wanted) for record in Fetcher.PartitionRecords(0, partition, MemoryRecords(data)).take(3)]
-        for found in (columns(MemoryRecords(data).next_batch(), wanted), list(walk(MemoryRecords(data).next_batch(), wanted))):
-            if found != expected or list(map(_rest, found)) != list(map(_rest, expected)):
+        for records in (columns(MemoryRecords(data).next_batch(), wanted), list(walk(MemoryRecords(data).next_batch(), wanted))):
+            if records != expected or list(map(_rest, records)) != list(map(_rest, expected)):
                 raise ValueError(f"the fast decoders differ from the client, which reads {expected}")
 
 

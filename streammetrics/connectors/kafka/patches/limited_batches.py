@@ -80,10 +80,10 @@ def from_zstd(payload: bytes) -> bytes:
 def from_lz4(payload: bytes) -> bytes:
     """Decompress a frame of lz4. Raises BatchTooLargeError."""
     frame = codec.lz4.LZ4FrameDecompressor()
-    found = _joined(iter([frame.decompress(payload, BATCH_BYTES_MAX + 1)]))
+    content = _joined(iter([frame.decompress(payload, BATCH_BYTES_MAX + 1)]))
     if not frame.eof:
         raise RuntimeError("the lz4 data end before their end mark")
-    return found
+    return content
 
 
 def from_snappy(payload: bytes) -> bytes:
@@ -99,13 +99,13 @@ stock_zstd: Final[Callable[[bytes], bytes]] = codec.zstd_decode
 
 def _joined(pieces: Iterator[bytes]) -> bytes:
     """Return the pieces as one. Raises BatchTooLargeError as soon as they are too large."""
-    found, size = [], 0
+    chunks, size = [], 0
     for piece in pieces:
         size += len(piece)
         if size > BATCH_BYTES_MAX:
             raise BatchTooLargeError
-        found.append(piece)
-    return b"".join(found)
+        chunks.append(piece)
+    return b"".join(chunks)
 
 
 def _snappy_blocks(payload: bytes) -> Iterator[bytes]:
