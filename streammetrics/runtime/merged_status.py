@@ -32,25 +32,25 @@ def update_merged(merged: ProcessStatus, running: Sequence[ProcessStatus], ended
     process is noticed. What the parent itself sets stays: its reads of committed state, its start, and which processes are down.
     """
     everyone = [*ended, *running]
-    merged.commits = sum((each.commits for each in everyone), Counter())
-    merged.records = sum((each.records for each in everyone), Counter())
-    merged.state_bytes = sum(each.state_bytes for each in everyone)
-    merged.rebalances = sum(each.rebalances for each in everyone)
-    merged.client_rebuilds = sum(each.client_rebuilds for each in everyone)
-    merged.dead_letters = sum(each.dead_letters for each in everyone)
-    merged.dead_letters_lost = sum((each.dead_letters_lost for each in everyone), Counter())
-    merged.commit_times = _sum([each.commit_times for each in everyone])
-    merged.paused_inputs = sum(each.paused_inputs for each in running)
-    merged.cached_users = sum(each.cached_users for each in running)
+    merged.commits = sum((status.commits for status in everyone), Counter())
+    merged.records = sum((status.records for status in everyone), Counter())
+    merged.state_bytes = sum(status.state_bytes for status in everyone)
+    merged.rebalances = sum(status.rebalances for status in everyone)
+    merged.client_rebuilds = sum(status.client_rebuilds for status in everyone)
+    merged.dead_letters = sum(status.dead_letters for status in everyone)
+    merged.dead_letters_lost = sum((status.dead_letters_lost for status in everyone), Counter())
+    merged.commit_times = _sum([status.commit_times for status in everyone])
+    merged.paused_inputs = sum(status.paused_inputs for status in running)
+    merged.cached_users = sum(status.cached_users for status in running)
     merged.lag_records, merged.lag_seconds = _lags(running)
     merged.standstills = {origin: standstill for status in running for origin, standstill in status.standstills.items()}
     if running:
-        merged.beat_seconds = min(max(each.beat_seconds, each.started_seconds) for each in running)
-    merged.ready = len(running) == expected and all(each.ready for each in running)
-    merged.group_conflict = next((each.group_conflict for each in running if each.group_conflict), "")
-    merged.source_trouble = _longest(each.source_trouble for each in running)
-    merged.store_trouble = _longest(each.store_trouble for each in running)
-    merged.reader_trouble = _longest(each.reader_trouble for each in running)
+        merged.beat_seconds = min(max(status.beat_seconds, status.started_seconds) for status in running)
+    merged.ready = len(running) == expected and all(status.ready for status in running)
+    merged.group_conflict = next((status.group_conflict for status in running if status.group_conflict), "")
+    merged.source_trouble = _longest(status.source_trouble for status in running)
+    merged.store_trouble = _longest(status.store_trouble for status in running)
+    merged.reader_trouble = _longest(status.reader_trouble for status in running)
 
 
 def total(statuses: Sequence[ProcessStatus]) -> ProcessStatus:
@@ -61,22 +61,22 @@ def total(statuses: Sequence[ProcessStatus]) -> ProcessStatus:
 
 
 def _sum(times: Sequence[CommitTimes]) -> CommitTimes:
-    found = CommitTimes(sum(each.count for each in times), sum(each.sum_seconds for each in times))
-    for each in times:
-        found.buckets = [one + other for one, other in zip(found.buckets, each.buckets, strict=True)]
-    return found
+    summed = CommitTimes(sum(part.count for part in times), sum(part.sum_seconds for part in times))
+    for part in times:
+        summed.buckets = [one + other for one, other in zip(summed.buckets, part.buckets, strict=True)]
+    return summed
 
 
 def _lags(running: Iterable[ProcessStatus]) -> tuple[dict[Input, int], dict[Input, float]]:
     """Return the lag of all inputs. While an input moves, two processes may report it."""
     records: dict[Input, int] = {}
     seconds: dict[Input, float] = {}
-    for each in running:
-        records |= each.lag_records
-        seconds |= each.lag_seconds
+    for status in running:
+        records |= status.lag_records
+        seconds |= status.lag_seconds
     return records, seconds
 
 
 def _longest(troubles: Iterable[Trouble | None]) -> Trouble | None:
     """Return the trouble that has lasted longest; None if there is none."""
-    return min((each for each in troubles if each is not None), key=lambda each: each.since_seconds, default=None)
+    return min((trouble for trouble in troubles if trouble is not None), key=lambda trouble: trouble.since_seconds, default=None)

@@ -43,10 +43,10 @@ class Outage:
         """Count a failure. Raises the error if nothing has worked for longer than `retry_seconds_max`; 0 means no limit."""
         if not self._failures:
             log.warning(f"{self._where} unavailable, trying again", error=str(error))
-        known = self.trouble or Trouble(now_seconds, 0, "")
-        if retry_seconds_max and now_seconds - known.since_seconds > retry_seconds_max:
+        trouble = self.trouble or Trouble(now_seconds, 0, "")
+        if retry_seconds_max and now_seconds - trouble.since_seconds > retry_seconds_max:
             raise error
-        self.trouble = Trouble(known.since_seconds, known.failures + 1, str(error))
+        self.trouble = Trouble(trouble.since_seconds, trouble.failures + 1, str(error))
         self._failures += 1
 
     def succeeded(self, now_seconds: float) -> None:

@@ -87,11 +87,11 @@ def from_frames(  # noqa: PLR0913 (one name for each column)
     scores = None if score is None else _numbers(score, columns[score])
     judgments = _judgments(_ids(list_id, judged[list_id]), _ids(item, judged[item]), _numbers(grade, judged[grade]))
     require_common_lists(set(grouped.lists), judgments.keys())
-    shown, left_out = _shown(grouped, _ids(item, columns[item]), scores, judgments, complete)
+    item_lists, left_out = _shown(grouped, _ids(item, columns[item]), scores, judgments, complete)
     users: Users | None = None
     if user is not None:
         users = dict(zip(grouped.lists, grouped.value_per_list(user, list_id, _ids(user, columns[user])), strict=True))
-    return judge(shown, [judgments[name] for name in shown.lists], ties=ties, negative=negative, users=users, left_out=left_out)
+    return judge(item_lists, [judgments[name] for name in item_lists.lists], ties=ties, negative=negative, users=users, left_out=left_out)
 
 
 def from_wide_frame(frame: Any, grades: Sequence[str], *, list_id: str | None = None, user: str | None = None) -> Judged:
@@ -145,12 +145,14 @@ class _Grouped:
 
     def value_per_list(self, name: str, list_name: str, values: Sequence[Hashable]) -> list[Hashable]:
         """The value of each list. Raises MetricError if two rows of a list have different values."""
-        found: dict[int, Hashable] = {}
+        value_of: dict[int, Hashable] = {}
         for row, (code, value) in enumerate(zip(self.codes.tolist(), values, strict=True)):
-            if found.setdefault(code, value) != value:
+            if value_of.setdefault(code, value) != value:
                 of = f"{list_name} {self.lists[code]!r}"
-                raise MetricError(f"column {name!r}", f"got {found[code]!r} and, at row {row}, {value!r} for {of}; allowed is one per list")
-        return [found[code] for code in range(len(self.lists))]
+                raise MetricError(
+                    f"column {name!r}", f"got {value_of[code]!r} and, at row {row}, {value!r} for {of}; allowed is one per list"
+                )
+        return [value_of[code] for code in range(len(self.lists))]
 
 
 def _shown(
@@ -170,13 +172,13 @@ def _shown(
     if complete:
         lists += only_judged
         lengths = np.concatenate((lengths, np.zeros(len(only_judged), dtype=np.int64)))
-    shown = ItemLists(
+    item_lists = ItemLists(
         lists,
         np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
         [items[row] for row in rows.tolist()],
         None if scores is None else scores[rows],
     )
-    return shown, (tuple(name for name in ranked if name not in judgments), () if complete else tuple(only_judged))
+    return item_lists, (tuple(name for name in ranked if name not in judgments), () if complete else tuple(only_judged))
 
 
 def _judgments(lists: Sequence[Hashable], items: Sequence[Hashable], grades: Numbers) -> dict[Hashable, dict[Hashable, float]]:

@@ -14,7 +14,7 @@ from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.names import MetricError
 from streammetrics.offline.evaluation.judged import NO_GRADES, NO_INTS, Judged, Users, build_judged
 from streammetrics.offline.evaluation.numbers import GRADE_END, GRADES_ALLOWED, comparable, of_values, require_not_rounded
-from streammetrics.offline.evaluation.ranking import Found, ItemLists, TieRule, rank
+from streammetrics.offline.evaluation.ranking import GradedItems, ItemLists, TieRule, rank
 from streammetrics.offline.evaluation.sequences import offsets_of, require_sized, with_list_ids
 
 
@@ -82,14 +82,14 @@ def from_ragged(
     numbers = None if scores is None else _ranking(scores, checks.numbers("scores", scores))
     if numbers is not None and numbers.size != flat.size:
         raise MetricError("scores", f"got {numbers.size}; allowed are {flat.size}, one per grade")
-    shown = ItemLists(names, borders, None, numbers)
+    item_lists = ItemLists(names, borders, None, numbers)
     doubles = flat.astype(np.float64)
-    _require_grades(doubles, shown)
-    positions = rank(shown, ties)
+    _require_grades(doubles, item_lists)
+    positions = rank(item_lists, ties)
     hits = np.flatnonzero(doubles)
     unseen_rows, unseen_grades = _unseen(unseen, len(names))
-    found = Found(shown.rows()[hits], positions[hits], doubles[hits], unseen_rows, unseen_grades)
-    return build_judged(shown, found, users)
+    graded = GradedItems(item_lists.rows()[hits], positions[hits], doubles[hits], unseen_rows, unseen_grades)
+    return build_judged(item_lists, graded, users)
 
 
 def from_padded(
@@ -125,12 +125,12 @@ def from_padded(
     return from_ragged(cells[inside], offsets_of(sizes.tolist()), scores=ranking, ties=ties, lists=lists, users=users)
 
 
-def _require_grades(grades: Floats, shown: ItemLists) -> None:
+def _require_grades(grades: Floats, item_lists: ItemLists) -> None:
     with np.errstate(invalid="ignore"):
         unusable = np.flatnonzero(~((grades >= 0) & (grades < GRADE_END)))
     if unusable.size:
         at = int(unusable[0])
-        raise MetricError("grade", f"got {grades[at]:g} at {shown.place(at)}; {GRADES_ALLOWED}")
+        raise MetricError("grade", f"got {grades[at]:g} at {item_lists.place(at)}; {GRADES_ALLOWED}")
 
 
 def _list_ids(lists: Sequence[Hashable] | None, count: int) -> Sequence[Hashable]:

@@ -55,10 +55,10 @@ def from_run(
     only_judged = [name for name in qrels if name not in run]
     require_common_lists(run.keys(), qrels.keys())
     lists = [*kept, *only_judged] if complete else kept
-    shown = ItemLists(lists, *_flattened([run.get(name, {}) for name in lists], lists))
+    item_lists = ItemLists(lists, *_flattened([run.get(name, {}) for name in lists], lists))
     judgments = [_mapping(qrels[name], name) for name in lists]
     left_out = tuple(name for name in run if name not in qrels), () if complete else tuple(only_judged)
-    return judge(shown, judgments, ties=ties, negative=negative, users=users, left_out=left_out)
+    return judge(item_lists, judgments, ties=ties, negative=negative, users=users, left_out=left_out)
 
 
 def from_lists(
@@ -89,9 +89,9 @@ def from_lists(
     require_common_lists(by_list.keys(), judgments.keys())
     lists = [*kept, *only_judged] if complete else kept
     items = [_items_in_order(by_list.get(name, ()), name) for name in lists]
-    shown = ItemLists(lists, offsets_of(map(len, items)), list(chain.from_iterable(items)), None)
+    item_lists = ItemLists(lists, offsets_of(map(len, items)), list(chain.from_iterable(items)), None)
     left_out = tuple(name for name in by_list if name not in judgments), () if complete else tuple(only_judged)
-    return judge(shown, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
+    return judge(item_lists, [_relevant_items(judgments[name], name) for name in lists], users=users, left_out=left_out)
 
 
 def _items_in_order(items: Any, name: Hashable) -> Sequence[Hashable]:

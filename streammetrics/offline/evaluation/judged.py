@@ -12,7 +12,7 @@ from streammetrics.metrics.arrays import Floats, Ints
 from streammetrics.metrics.names import MetricError
 from streammetrics.offline.evaluation.numbers import is_missing
 from streammetrics.offline.evaluation.overlap import require_matching_items
-from streammetrics.offline.evaluation.ranking import Found, ItemLists, NegativeGrades, TieRule, find, rank
+from streammetrics.offline.evaluation.ranking import GradedItems, ItemLists, NegativeGrades, TieRule, find, rank
 
 Users: TypeAlias = Mapping[Any, Hashable] | Sequence[Hashable]
 
@@ -49,7 +49,7 @@ class Judged:
 
 
 def judge(
-    shown: ItemLists,
+    item_lists: ItemLists,
     judgments: Sequence[Mapping[Any, float]],
     *,
     ties: TieRule = "order",
@@ -60,24 +60,24 @@ def judge(
     """Match lists of item ids with one mapping of item -> grade per list. Shared by all readers with item ids."""
     if negative not in ("error", "zero"):
         raise MetricError("negative", f"got {negative!r}; allowed are error, zero")
-    found = find(shown, rank(shown, ties), judgments, negative)
-    if not found.rows.size:
-        require_matching_items(shown, judgments)
-    return build_judged(shown, found, users, left_out)
+    graded = find(item_lists, rank(item_lists, ties), judgments, negative)
+    if not graded.rows.size:
+        require_matching_items(item_lists, judgments)
+    return build_judged(item_lists, graded, users, left_out)
 
 
 def build_judged(
-    shown: ItemLists,
-    found: Found,
+    item_lists: ItemLists,
+    graded: GradedItems,
     users: Users | None,
     left_out: tuple[tuple[Hashable, ...], tuple[Hashable, ...]] = ((), ()),
 ) -> Judged:
     """Put ranked lists and their judged items together. `left_out` is (only ranked, only judged)."""
     return Judged(
-        tuple(shown.lists),
-        np.diff(shown.offsets),
-        *found,
-        _users_of(shown.lists, users),
+        tuple(item_lists.lists),
+        np.diff(item_lists.offsets),
+        *graded,
+        _users_of(item_lists.lists, users),
         only_ranked=left_out[0],
         only_judged=left_out[1],
     )

@@ -32,19 +32,19 @@ def require_common_lists(ranked: Collection[Hashable], judged: Collection[Hashab
     raise _mismatch("list ids", one, other, rule)
 
 
-def require_matching_items(shown: ItemLists, judgments: Sequence[Mapping[Any, float]]) -> None:
+def require_matching_items(item_lists: ItemLists, judgments: Sequence[Mapping[Any, float]]) -> None:
     """Raise MetricError if no list shows any of its judged items, relevant or not.
 
     The error names the reason if ids have different types, or differ only in case, blanks, leading zeros, a prefix or a trailing ".0".
     Call it if no list shows a relevant item.
     """
-    if shown.items is None:
+    if item_lists.items is None:
         return
     types: tuple[set[str], set[str]] = (set(), set())
     first: tuple[Hashable, Hashable] | None = None
     alike: tuple[Hashable, Hashable] | None = None
     for row, judged in enumerate(judgments):
-        items = shown.items[int(shown.offsets[row]) : int(shown.offsets[row + 1])]
+        items = item_lists.items[int(item_lists.offsets[row]) : int(item_lists.offsets[row + 1])]
         if not items or not judged:
             continue
         if any(item in judged for item in items):
@@ -100,8 +100,8 @@ def _plain(name: Hashable) -> str:
 
 def _number_after_prefix(name: Hashable) -> str:
     """The number of an id such as `item_12`; empty for another form."""
-    found = _PREFIXED.fullmatch(_text(name).strip())
-    return found[1] if found else ""
+    match = _PREFIXED.fullmatch(_text(name).strip())
+    return match[1] if match else ""
 
 
 def _types(names: Iterable[Hashable]) -> set[str]:

@@ -48,41 +48,41 @@ class ItemLists:
         return f"{item} of list {self.lists[row]!r}"
 
 
-def rank(shown: ItemLists, ties: TieRule) -> Ints:
+def rank(item_lists: ItemLists, ties: TieRule) -> Ints:
     """The position (from 0) of each item in its list by falling score, shape (N,). For ties see `from_run`.
 
     Raises MetricError for a NaN score, an unknown rule, ties under `error`, and the rule of trec_eval without item ids.
     """
     if ties not in TIE_RULES:
         raise MetricError("ties", f"got {ties!r}; allowed are {', '.join(TIE_RULES)}")
-    rows = shown.rows()
-    starts = shown.offsets[rows]
-    if shown.scores is None:
+    rows = item_lists.rows()
+    starts = item_lists.offsets[rows]
+    if item_lists.scores is None:
         return np.arange(rows.size, dtype=np.int64) - starts
-    scores = _scores(shown, ties)
+    scores = _scores(item_lists, ties)
     order = _falling(scores, rows)
     sorted_scores = scores[order]
     equal = np.flatnonzero((sorted_scores[1:] == sorted_scores[:-1]) & (rows[1:] == rows[:-1]))
     if equal.size and ties == "error":
-        one, other = (shown.place(int(order[equal[0] + step])) for step in (0, 1))
+        one, other = (item_lists.place(int(order[equal[0] + step])) for step in (0, 1))
         raise MetricError(
             "score", f"got {format_number(sorted_scores[equal[0]])} for {one} and for {other}; allowed are no ties, or another tie rule"
         )
     if ties == "trec_eval":
-        _greatest_id_first(shown, order, equal)
+        _greatest_id_first(item_lists, order, equal)
     positions = np.empty_like(order)
     positions[order] = np.arange(rows.size, dtype=np.int64) - starts
     return positions
 
 
-def _scores(shown: ItemLists, ties: TieRule) -> Numbers:
-    scores = np.asarray(shown.scores)
+def _scores(item_lists: ItemLists, ties: TieRule) -> Numbers:
+    scores = np.asarray(item_lists.scores)
     unusable = np.flatnonzero(np.isnan(scores))
     if unusable.size:
-        raise MetricError("score", f"got nan for {shown.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
+        raise MetricError("score", f"got nan for {item_lists.place(int(unusable[0]))}; allowed are numbers, infinite ones too")
     if ties != "trec_eval":
         return scores
-    if shown.items is None:
+    if item_lists.items is None:
         raise MetricError("ties", f"got {ties!r} for items without ids; allowed are order, error")
     return scores.astype(np.float64)
 
@@ -108,13 +108,13 @@ def _runs(equal: Ints) -> Iterator[tuple[int, int]]:
         )
 
 
-def _greatest_id_first(shown: ItemLists, order: Ints, equal: Ints) -> None:
-    items: Any = shown.items
+def _greatest_id_first(item_lists: ItemLists, order: Ints, equal: Ints) -> None:
+    items: Any = item_lists.items
     for begin, end in _runs(equal):
         order[begin:end] = sorted(order[begin:end].tolist(), key=lambda at: str(items[at]), reverse=True)
 
 
-class Found(NamedTuple):
+class GradedItems(NamedTuple):
     """The items with a grade above 0: shown (rows, positions, grades) and unseen (unseen_rows, unseen_grades)."""
 
     rows: Ints
@@ -124,22 +124,22 @@ class Found(NamedTuple):
     unseen_grades: Floats
 
 
-def find(shown: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> Found:
+def find(item_lists: ItemLists, positions: Ints, judgments: Sequence[Mapping[Any, float]], negative: NegativeGrades) -> GradedItems:
     """Find the position of each judged item. `judgments` has one mapping of item -> grade per list. Negative grades mean: not judged.
 
     Raises MetricError for an item that a list shows twice, and for a grade that is not a number in 0 <= grade < 2**53. With
     negative="zero", finite negative grades count as 0.
     """
-    assert shown.items is not None
-    offsets, ranks = shown.offsets.tolist(), positions.tolist()
-    found: list[int] = []
+    assert item_lists.items is not None
+    offsets, ranks = item_lists.offsets.tolist(), positions.tolist()
+    judged_places: list[int] = []
     for row, judged in enumerate(judgments):
         begin, end = offsets[row], offsets[row + 1]
-        found += map(_places(shown.items[begin:end], ranks[begin:end], shown.lists[row]).get, judged, repeat(NOT_SHOWN))
+        judged_places += map(_places(item_lists.items[begin:end], ranks[begin:end], item_lists.lists[row]).get, judged, repeat(NOT_SHOWN))
     rows = np.repeat(np.arange(len(judgments)), np.fromiter(map(len, judgments), dtype=np.int64, count=len(judgments)))
-    places, grades = np.array(found, dtype=np.int64), _grades(judgments, negative, shown.lists)
+    places, grades = np.array(judged_places, dtype=np.int64), _grades(judgments, negative, item_lists.lists)
     hits, hidden = (places != NOT_SHOWN) & (grades > 0), (places == NOT_SHOWN) & (grades > 0)
-    return Found(rows[hits], places[hits], grades[hits], rows[hidden], grades[hidden])
+    return GradedItems(rows[hits], places[hits], grades[hits], rows[hidden], grades[hidden])
 
 
 def _places(items: Items, ranks: Sequence[int], list_id: Hashable) -> dict[Hashable, int]:

@@ -86,7 +86,7 @@ class ReportTables:
         return [f"warning: {sentence}" for sentence in self.report.get("warnings", ())]
 
     def _title(self) -> str:
-        names = dict.fromkeys(each["experiment"] for each in self.report.get("experiments", ()))
+        names = dict.fromkeys(comparison["experiment"] for comparison in self.report.get("experiments", ()))
         experiments = f"experiments {', '.join(names)}" if names else "no experiment"
         return f"{counted(self.report['counters'].get('events', 0), 'event')}, {experiments}"
 

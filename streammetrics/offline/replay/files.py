@@ -125,7 +125,9 @@ class ReplayRun:
         """Write the report and return it. `late`: where the late records are. Raises OutOfOrderError if the order of a file is wrong."""
         if self._order == "auto" and (unsorted := inputs_out_of_order(report, late)):
             raise OutOfOrderError(unsorted)
-        inputs = (dataclasses.replace(each, events=report.counts.get(("events", each.topic), 0)) for each in self._sorted)
+        inputs = (
+            dataclasses.replace(sorted_input, events=report.counts.get(("events", sorted_input.topic), 0)) for sorted_input in self._sorted
+        )
         whole = dataclasses.replace(report, sorted_inputs=tuple(inputs))
         if self.report_file is not None:
             published_history = History() if history is None else history.history(builder, whole)
@@ -165,7 +167,7 @@ def replay(
             with held_logs(OutOfOrderError):
                 return one.read(held, "auto")
         except OutOfOrderError as error:
-            if pipes := tuple(each for each in error.inputs if reads_once(each.topic)):
+            if pipes := tuple(origin for origin in error.inputs if reads_once(origin.topic)):
                 raise OutOfOrderError(pipes, "save it to a file or pass --order time, so that it is sorted") from None
             one.sort(error.inputs)
             if held.pane_rows is not None:
@@ -214,7 +216,7 @@ class _Replay:
     def sort(self, inputs: Sequence[SortedInput]) -> None:
         """Sort files by the times of their events."""
         self._inputs = tuple(inputs)
-        sizes = {each.topic: 0 if reads_once(each.topic) else Path(each.topic).stat().st_size for each in inputs}
+        sizes = {origin.topic: 0 if reads_once(origin.topic) else Path(origin.topic).stat().st_size for origin in inputs}
         done, total = 0, sum(sizes.values()) or None
         for number, path in enumerate(sizes):
             before = done

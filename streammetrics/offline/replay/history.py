@@ -160,8 +160,8 @@ class ReplayHistory:
             builder.update(task, part.view)
         freeze_due_scales(self._store, builder, self._tasks)  # like a live publisher: at the first snapshot with enough users
         today = (enrolled_ms - 1) // DAY_MS
-        found = builder.experiments.stored(self._tasks, [WHOLE, today])
-        current = {(name, kept.scope): kept for (name, _), kept in found.items()}
+        experiments = builder.experiments.stored(self._tasks, [WHOLE, today])
+        current = {(name, kept.scope): kept for (name, _), kept in experiments.items()}
         self._stored = {key: stored for key, stored in self._stored.items() if key in current}  # ended experiments make room
         for key, kept in current.items():
             if any(kept.first_exposures.values()) and (len(self._stored) < SERIES_MAX or key in self._stored):
@@ -173,12 +173,12 @@ class ReplayHistory:
         if view is None:
             return History()
         series, scales = [], final.experiments.scales(self._tasks)
-        for each in report.experiments:
-            name = each.experiment
-            stored = self._stored.get((name, each.scope), _EMPTY).since(each.known_from_ms)
+        for experiment in report.experiments:
+            name = experiment.experiment
+            stored = self._stored.get((name, experiment.scope), _EMPTY).since(experiment.known_from_ms)
             snapshots = tuple(
                 (at, stored_snapshot(view.measures_of(kept), view.policy(name), kept, scales[name])) for at, kept in stored.kept
             )
             if snapshots:
-                series.append(HistorySeries(name, each.scope, Downsampled(stored.width_ms, snapshots)))
+                series.append(HistorySeries(name, experiment.scope, Downsampled(stored.width_ms, snapshots)))
         return History(tuple(sorted(series, key=lambda one: (name_order(one.experiment), one.scope))))

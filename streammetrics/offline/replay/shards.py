@@ -126,7 +126,7 @@ def one_process_report(report: Report, views: Sequence[TaskView]) -> Report:
     controls = [decode_control(view.control) for view in views]
     first, counts = controls[0], dict(report.counts)
     counts |= {(reason, first.topics[topic]): count for reason, topic, count in first.progress.counts if reason in _COUNTED_BY_ALL}
-    inputs = tuple(each for each in report.inputs if each.partition == 0)
+    inputs = tuple(position for position in report.inputs if position.partition == 0)
     late = tuple(late_inputs([(0, merged_lateness(controls))]))
     return dataclasses.replace(report, tasks=1, tasks_committed=1, inputs=inputs, late_inputs=late, counts=counts, user_partitions=None)
 
@@ -218,7 +218,9 @@ class Shards:
     @property
     def refusals(self) -> Mapping[tuple[str, str], DeadLetter]:
         """The first refused event of each file and reason, of all processes."""
-        last_first = sorted((letter for done in self._done.values() for letter in done.refusals.values()), key=lambda each: -each.offset)
+        last_first = sorted(
+            (letter for done in self._done.values() for letter in done.refusals.values()), key=lambda letter: -letter.offset
+        )
         return {(letter.input.topic, letter.reason): letter for letter in last_first}
 
     @property
@@ -349,6 +351,6 @@ def merged_panes(parts: Iterable[Iterable[FinalPane]]) -> list[FinalPane]:
 
 
 def _add(panes: Panes, start_ms: int, pane: Pane) -> None:
-    known = panes.setdefault(start_ms, {})
+    sums = panes.setdefault(start_ms, {})
     for group, tally in pane.items():
-        add_to(known, group, tally)
+        add_to(sums, group, tally)

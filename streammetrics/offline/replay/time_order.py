@@ -117,14 +117,14 @@ def inputs_out_of_order(report: Report, late_places: Mapping[str, LatePlaces]) -
     More than a few percent of their events are late, or most of a stretch, or most are ahead: newest first, nothing would be final. Times
     in seconds among others in milliseconds have no order.
     """
-    found, in_seconds = [], {each.topic for each in report.late_inputs if each.is_in_seconds}
+    unsorted, in_seconds = [], {late_input.topic for late_input in report.late_inputs if late_input.is_in_seconds}
     for path in dict.fromkeys(position.topic for position in report.inputs):
         if path in in_seconds:
             continue
         events, late, ahead = (report.counts.get((reason, path), 0) for reason in ("events", "late", "ahead"))
         if 2 * ahead > events or late > LATE_SHARE_MAX * events or (path in late_places and late_places[path].has_late_stretch):
-            found.append(SortedInput(path, events, max(late, ahead)))
-    return tuple(found)
+            unsorted.append(SortedInput(path, events, max(late, ahead)))
+    return tuple(unsorted)
 
 
 def sorted_file(settings: Settings, path: str, folder: Path, progress: Callable[[int, int | None], None]) -> SortedFile:

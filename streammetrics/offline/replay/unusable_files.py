@@ -26,7 +26,11 @@ def shown_path(path: str) -> str:
 
 def unusable_files(report: Report) -> list[str]:
     """Return the files that have lines but no valid event."""
-    return [each.topic for each in report.inputs if (each.offset or FIRST_LINE) > FIRST_LINE and _valid_events(report, each.topic) == 0]
+    return [
+        position.topic
+        for position in report.inputs
+        if (position.offset or FIRST_LINE) > FIRST_LINE and _valid_events(report, position.topic) == 0
+    ]
 
 
 def _valid_events(report: Report, path: str) -> int:
@@ -72,9 +76,9 @@ def _taken_for(path: str, settings: Settings) -> str:
 
 def refusal_lines(refusals: Mapping[tuple[str, str], DeadLetter], unusable: Collection[str]) -> Iterator[str]:
     """Yield a line with the first refused event of each reason. Unusable files have a message of their own."""
-    shown: dict[str, DeadLetter] = {}
+    first_letters: dict[str, DeadLetter] = {}
     for (path, reason), letter in refusals.items():
         if path not in unusable:
-            shown.setdefault(reason, letter)
-    for reason, letter in list(shown.items())[:EXAMPLES_MAX]:
+            first_letters.setdefault(reason, letter)
+    for reason, letter in list(first_letters.items())[:EXAMPLES_MAX]:
         yield f"{'':<10}{reason}, such as line {letter.offset} of {shown_path(letter.input.topic)}: {fit(letter.detail)}"

@@ -87,9 +87,9 @@ def replay_on_spark(run: ReplayRun, records: Records, shards: int) -> Report:
         began_ms, ended_ms = look_times(ends, run.engine.rules, history is not None)
         task = RunShard(settings, names, ends, began_ms, ended_ms, run.wants_panes)
         plan = records.frame.sparkSession.createDataFrame(planned(slices), _PLAN)
-        own = cut.where("shard >= 0").selectExpr("input", "block", "slice", "shard", "true as is_own", "payload")
+        owned = cut.where("shard >= 0").selectExpr("input", "block", "slice", "shard", "true as is_own", "payload")
         movers = timed.where("shard >= 0").selectExpr("input", "block", "slice", "shard", "false as is_own", "payload")
-        content = own.unionByName(movers).join(functions.broadcast(plan), ["input", "block", "slice"]).select(*SHARD_COLUMNS)
+        content = owned.unionByName(movers).join(functions.broadcast(plan), ["input", "block", "slice"]).select(*SHARD_COLUMNS)
         routed = content.repartitionById(shards, functions.col("shard")).sortWithinPartitions("shard", "rank", "is_own")
         results = persisted(routed.mapInArrow(task, RESULT))
         views = merged(results.orderBy("kind", "key", "shard").toLocalIterator(), run, history)
@@ -124,15 +124,15 @@ def look_times(ends: Sequence[InputEnd], rules: EngineRules, has_history: bool) 
 
 def planned(slices: Iterable[_Slice]) -> list[tuple[int, int, int, int, int, bytes]]:
     """Return the slices in the order of their times. The task's watermark must not pass the next slice of another input."""
-    ordered = sorted(slices, key=lambda each: (each.start.time, each.input, each.block, each.number))
-    found, other_ms, following = [], FOREVER, None
+    ordered = sorted(slices, key=lambda part: (part.start.time, part.input, part.block, part.number))
+    rows, other_ms, following = [], FOREVER, None
     for rank in range(len(ordered) - 1, -1, -1):
-        each = ordered[rank]
-        if following is not None and following.input != each.input:
+        current = ordered[rank]
+        if following is not None and following.input != current.input:
             other_ms = following.start.time
-        following = each
-        found.append((each.input, each.block, each.number, rank, other_ms, each.pickled))
-    return found
+        following = current
+        rows.append((current.input, current.block, current.number, rank, other_ms, current.pickled))
+    return rows
 
 
 def merged(rows: Iterable[Sequence[Any]], run: ReplayRun, history: ReplayHistory | None) -> list[TaskView]:

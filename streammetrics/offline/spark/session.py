@@ -88,11 +88,11 @@ def configured(spark: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, known in before.items():
-            if known is None:
+        for name, value_before in before.items():
+            if value_before is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, known)
+                spark.conf.set(name, value_before)
 
 
 @contextmanager

@@ -82,17 +82,17 @@ def decode_rows(rows: bytes, base: int, with_movers: bool = True) -> Iterator[tu
             _, _, stamp, label, impression, user, ts, items, positions, teams, dropped = row
             experiments, segments = labels[label]
             places = None if positions is None else tuple(positions)
-            shown = Impression(impression, user, ts, tuple(items), experiments, segments, places, tuple(teams), tuple(dropped))
-            yield number, (offset, stamp, (shown,))
+            event = Impression(impression, user, ts, tuple(items), experiments, segments, places, tuple(teams), tuple(dropped))
+            yield number, (offset, stamp, (event,))
 
 
 def _labels(pairs: Iterable[Sequence[str]]) -> Labels:
     return tuple([(name, value) for name, value in pairs])
 
 
-def merged_rows(own: bytes, movers: bytes | None, base: int) -> list[Decoded]:
+def merged_rows(payload: bytes, movers: bytes | None, base: int) -> list[Decoded]:
     """Return a shard's own rows and the given movers (None: there are none), in the order of the slice."""
-    rows = [*decode_rows(own, base, with_movers=False)]
+    rows = [*decode_rows(payload, base, with_movers=False)]
     if movers is not None:
         rows += decode_rows(movers, base)
         rows.sort(key=_number)

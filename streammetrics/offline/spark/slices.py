@@ -89,22 +89,22 @@ class Cutter:
                     continue
                 user, ts = event.user_id, event.ts
                 shard = crc32(user.encode()) % shards
-                own = rows[shard]
+                shard_rows = rows[shard]
                 if future_ms is None or not 0 <= stamp < ts - future_ms:
                     times.numbers.append(number)
                     times.offsets.append(offset)
                     times.users.append(user)
                     times.times.append(ts)
                     if movers.newest_ms > movers.known[shard]:
-                        own.rows += movers.catch_up(shard)
+                        shard_rows.rows += movers.catch_up(shard)
                     if ts > movers.newest_ms:
                         movers.add(Mover(number, offset, user, ts), shard)
-                own.add(number, offset, stamp, event)
+                shard_rows.add(number, offset, stamp, event)
                 if not has_experiments and type(event) is Impression and event.experiments:
                     has_experiments = True
         last = records[-1].offset if records else -1
         summary = SliceSummary(movers.newest, movers.quiet_from, lines, last, has_experiments)
-        return Slice(summary, times, {shard: own.encoded() for shard, own in rows.items()})
+        return Slice(summary, times, {shard: shard_rows.encoded() for shard, shard_rows in rows.items()})
 
 
 class Movers:
@@ -142,10 +142,10 @@ class Movers:
 
     def catch_up(self, shard: int) -> list[Mover]:
         """Return the events from which a shard learns the newest time."""
-        known, newest = self.known[shard], self.newest
+        newest_before, newest = self.known[shard], self.newest
         self.known[shard] = self.newest_ms
         assert newest is not None
-        if newest.ts - known <= self._jump_ms:
+        if newest.ts - newest_before <= self._jump_ms:
             return [newest]
-        steps = [step for step in self._steps if step.ts > known]
+        steps = [step for step in self._steps if step.ts > newest_before]
         return steps if steps and steps[-1] is newest else [*steps, newest]

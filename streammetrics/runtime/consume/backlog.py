@@ -102,7 +102,7 @@ class Backlog:
 
     @property
     def prefetched_bytes(self) -> int:
-        return sum(each.chunk.total_bytes for each in self.prefetched)
+        return sum(loading.chunk.total_bytes for loading in self.prefetched)
 
     def clear(self) -> None:
         """Drop all records and requests."""

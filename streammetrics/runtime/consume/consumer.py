@@ -239,7 +239,7 @@ class Worker:
             for task in self.tasks.values()
             for topic, wait in task.backlog.waits.items()
         ]
-        trouble = min(waits, key=lambda each: each.since_seconds, default=None)
+        trouble = min(waits, key=lambda wait: wait.since_seconds, default=None)
         limit = self.rules.retry_seconds_max
         if trouble is not None and limit and self.clock.monotonic() - trouble.since_seconds > limit:
             raise GaveUp(f"inputs have waited for more than worker.retry_seconds_max = {limit} s: {trouble.message}")

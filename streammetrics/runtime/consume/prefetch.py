@@ -42,7 +42,7 @@ class Prefetch:
     def prefetch(self, task: OwnedTask, chunk: Chunk, needs: Needs) -> None:
         """Request the users of a later chunk that are neither cached nor requested with an earlier chunk."""
         waiting = task.backlog.prefetched
-        users = frozenset(needs.users).difference(task.commits.users_gone, *(each.users for each in waiting))
+        users = frozenset(needs.users).difference(task.commits.users_gone, *(loading.users for loading in waiting))
         reply = self._store.request(task.number, users, self._share_bytes(task, chunk, len(users))) if users else None
         waiting.append(Prefetched(chunk, users, reply))
 
@@ -60,9 +60,9 @@ class Prefetch:
     def forget_written(self, task: OwnedTask, users: Set[str]) -> None:
         """Drop prefetched states of users that a new commit writes or deletes: they are out of date."""
         waiting = task.backlog.prefetched
-        for index, each in enumerate(waiting):
-            if not each.users.isdisjoint(users):
-                waiting[index] = each._replace(users=each.users - users)
+        for index, loading in enumerate(waiting):
+            if not loading.users.isdisjoint(users):
+                waiting[index] = loading._replace(users=loading.users - users)
 
     def _prefetched(self, task: OwnedTask, chunk: Chunk | None) -> tuple[Set[str], Mapping[str, bytes]]:
         """Return the users of a chunk that were requested early, and their states where they have one."""
@@ -87,7 +87,7 @@ class Prefetch:
         bytes_max = task.room.readable_bytes(chunk)
         if bytes_max is None:
             return None
-        return bytes_max * users // (users + sum(len(each.users) for each in task.backlog.prefetched if each.reply is not None))
+        return bytes_max * users // (users + sum(len(loading.users) for loading in task.backlog.prefetched if loading.reply is not None))
 
 
 def with_due(store: Store, task: int, loaded: LoadedUsers, cached: Container[str]) -> LoadedUsers:

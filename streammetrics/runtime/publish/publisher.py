@@ -87,7 +87,7 @@ class Publisher:
 
     def _log_warnings(self, report: Report) -> None:
         """Log each warning of the report when it appears, and when it is over."""
-        current = {each.key: each for each in report.warnings()}
+        current = {warning.key: warning for warning in report.warnings()}
         for key, warning in current.items():
             if key not in self._warned:
                 log.warning(warning.text, fix=warning.fix)
