@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -94,7 +95,7 @@ class UserSums(NamedTuple):
 class Pair:
     """A treatment and the control of one scope.
 
-    by_entry: whether lists of users who came at different times are apart. left_out, since: see `cells.list_cells`.
+    by_entry: whether lists of users who came at different times are apart. left_out, since, until: see `cells.list_cells`.
     """
 
     def __init__(
@@ -107,11 +108,15 @@ class Pair:
         by_entry: bool = True,
         left_out: Sequence[HourSpan] = (),
         since: int | None = None,
+        until: int | None = None,
     ) -> None:
         self._measures, self._stored, self.arms = measures, stored, (treatment, control)
-        self.lists = list_cells(stored.hours, treatment, control, by_entry=by_entry, left_out=left_out, since=since)
+        self.lists = list_cells(stored.hours, treatment, control, by_entry=by_entry, left_out=left_out, since=since, until=until)
         self._days: Sequence[Mapping[Entry, Sequence[int]]] | None = None
-        self.users = user_cells(stored.entry_users, treatment, control)
+
+    @cached_property
+    def users(self) -> PairCells:
+        return user_cells(self._stored.entry_users, *self.arms)
 
     def combined(self, measure: Measure) -> Combined | None:
         """Return both arms; None if they have no cell in common."""
@@ -155,7 +160,7 @@ class Pair:
         cells, _, bottom = self.columns(measure)
         parts, days = cells.parts(bottom), self.days(measure)
         return [
-            _by_day_of(cells.entries, part * part * sums, {day: users.d for day, users in of_arm.items()})
+            _by_day_of(cells, part * part * sums, {day: users.d for day, users in of_arm.items()})
             for part, sums, of_arm in zip((parts.treatment, parts.control), cells.sums(bottom), days, strict=True)
         ]
 
@@ -231,18 +236,17 @@ def _days(moments: EntrySums, arm: str) -> dict[Entry, Sequence[int]]:
     return {day: sums for (variant, day), sums in moments.sums.items() if variant == arm}
 
 
-def _by_day_of(entries: Sequence[Entry], values: npt.NDArray[np.float64], lists: Mapping[Entry, int]) -> dict[Entry, float]:
+def _by_day_of(cells: PairCells, values: npt.NDArray[np.float64], lists: Mapping[Entry, int]) -> dict[Entry, float]:
     """Return the sums of values by the day of their entries. `values` are those of the pieces, and `lists` those of each day.
 
     A piece of several days is shared out by the lists of these days.
     """
-    numbers: dict[Entry, int] = {}
-    of_pieces = [numbers.setdefault(entry, len(numbers)) for entry in entries]
-    sums = np.bincount(np.array(of_pieces, dtype=np.int64), weights=values, minlength=len(numbers)).tolist()
+    sums = np.bincount(cells.numbers, weights=values, minlength=len(cells.entries)).tolist()
+    length = max((day.hours for day in lists), default=0)
     found: dict[Entry, float] = {}
-    for entry, total in zip(numbers, sums, strict=True):
-        days = [day for day in lists if entry.in_blocks(day.hours) == day or day.in_blocks(entry.hours) == entry]
-        whole = sum(lists[day] for day in days)
+    for entry, total in zip(cells.entries, sums, strict=True):
+        days = [entry.in_blocks(length)] if entry.hours <= length else [day for day in lists if day.in_blocks(entry.hours) == entry]
+        whole = sum(lists.get(day, 0) for day in days)
         for day in days if whole else ():
             found[day] = found.get(day, 0.0) + total * lists[day] / whole
     return found

@@ -16,13 +16,13 @@ out. A list of the treatment has the part a = D_c / (D_t + D_c) in the result, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.experiments.hours import Entry, EntrySums, Hours
+from streammetrics.experiments.hours import Entry, EntrySums, HourRow, Hours
 
 CELL_LISTS: Final = 40
 """Lists of both arms in a cell, or users for a share of users. A cell of n lists is left out, or loses its information, with 1/n of it."""
@@ -50,16 +50,14 @@ class Parts(NamedTuple):
 class PairCells:
     """The cells of two arms. A piece is the lists of one entry in one cell; or the users of one entry, for shares of users.
 
-    cells: the number of each piece's cell. entries: those of the pieces. treatment, control: sums, shape (pieces, columns). The first
-    column counts lists (or users).
+    cells: the number of each piece's cell. entries: the different ones; numbers: which one each piece has. sums: of the treatment and the
+    control, shape (pieces, 2, columns). The first column counts lists (or users).
     """
 
-    def __init__(
-        self, cells: Sequence[int], entries: Sequence[Entry], treatment: Sequence[Sequence[int]], control: Sequence[Sequence[int]]
-    ) -> None:
+    def __init__(self, cells: Sequence[int], entries: Sequence[Entry], numbers: Sequence[int], sums: _Floats) -> None:
         self.entries = entries
-        self._cells = np.array(cells, dtype=np.int64)
-        self._treatment, self._control = (np.array([*sums], dtype=np.float64) for sums in (treatment, control))
+        self.numbers, self._cells = (np.array(places, dtype=np.int64) for places in (numbers, cells))
+        self._treatment, self._control = sums[:, 0], sums[:, 1]
         self._parts: dict[int, Parts] = {}
 
     def parts(self, bottom: int) -> Parts:
@@ -97,16 +95,6 @@ class PairCells:
         return np.bincount(self._cells, weights=values).astype(np.float64)
 
 
-class _Row(NamedTuple):
-    """Sums of both arms, of one entry: `sequence` are the rows that may be joined, and `step` those that are not parted."""
-
-    sequence: Hashable
-    step: int
-    entry: Entry
-    treatment: Sequence[int]
-    control: Sequence[int]
-
-
 def list_cells(
     hours: Hours,
     treatment: str,
@@ -115,11 +103,12 @@ def list_cells(
     by_entry: bool = True,
     left_out: Collection[HourSpan] = (),
     since: int | None = None,
+    until: int | None = None,
 ) -> PairCells:
     """Return the cells of two arms.
 
     by_entry: whether users of different entries are apart; otherwise a cell has all lists of its hours. left_out: hours whose lists do not
-    count. since: the first hour that counts.
+    count. since: the first hour that counts. until: the end of the hours that count.
 
     >>> hours = Hours()
     >>> hours.row(7).add_totals("new", Entry(1, 7), [10, 4])
@@ -128,65 +117,73 @@ def list_cells(
     >>> cells.parts(0).weight, cells.totals(1, 0)
     (9.5, (3.8, 4.75))
     """
-    rows = list(_list_rows(hours, treatment, control, left_out, since))
-    if not by_entry:
-        return _joined(row._replace(sequence=0) for row in rows)
-    joined = _thin_entries(rows)
-    return _joined(row._replace(sequence=(entry := joined.get(row.entry, row.entry)), entry=entry) for row in rows)
+    arms, entries, blocks, arrays = (treatment, control), list[Entry](), list[int](), list[_Floats]()
+    for block in sorted(hours.rows):
+        first = block * hours.length
+        if (since is not None and first < since) or (until is not None and first >= until) or any(a <= first < b for a, b in left_out):
+            continue
+        of_row, sums = _sums_of(hours.rows[block], arms)
+        entries += of_row
+        blocks += [block] * len(of_row)
+        arrays.append(sums)
+    together = np.concatenate([sums for sums in arrays if len(sums)] or [np.zeros((0, 2, 1))])
+    return _joined(entries, blocks, together, parted=by_entry)
 
 
 def user_cells(users: EntrySums, treatment: str, control: str) -> PairCells:
     """Return the cells of users: those who came in one hour, or in several that are joined."""
-    entries = sorted(
-        {entry for name, entry in users.sums if name in (treatment, control)}, key=lambda entry: (entry.first_hour, entry.hours)
-    )
-    width = max(map(len, users.sums.values()), default=1)
-    none = [0] * width
-    return _joined(
-        _Row(0, step, entry, users.sums.get((treatment, entry), none), users.sums.get((control, entry), none))
-        for step, entry in enumerate(entries)
-    )
+    arms = treatment, control
+    entries = sorted({entry for name, entry in users.sums if name in arms}, key=lambda entry: (entry.first_hour, entry.hours))
+    none = [0] * max(map(len, users.sums.values()), default=1)
+    sums = np.array([[users.sums.get((arm, entry), none) for arm in arms] for entry in entries], dtype=np.float64)
+    return _joined(entries, range(len(entries)), sums.reshape(len(entries), 2, len(none)), parted=False)
 
 
-def _list_rows(hours: Hours, treatment: str, control: str, left_out: Collection[HourSpan], since: int | None) -> Iterable[_Row]:
-    for block in sorted(hours.rows):
-        first = block * hours.length
-        if (since is not None and first < since) or any(span.first <= first < span.end for span in left_out):
-            continue
-        totals = hours.rows[block].totals
-        for entry in sorted({entry for name, entry in totals if name in (treatment, control)}):
-            one, other = totals.get((treatment, entry)), totals.get((control, entry))
-            none = [0] * len(one or other or ())
-            yield _Row(entry, block, entry, one or none, other or none)
+def _sums_of(row: HourRow, arms: tuple[str, str]) -> tuple[Sequence[Entry], _Floats]:
+    """Return the entries of two arms in a row, and their sums, shape (entries, 2, columns)."""
+    found: tuple[Sequence[Entry], _Floats] | None = row.computed.get(arms)
+    if found is None:
+        entries = sorted({entry for name, entry in row.totals if name in arms})
+        none = [0] * max((len(totals) for (name, _), totals in row.totals.items() if name in arms), default=1)
+        sums = np.array([[row.totals.get((arm, entry), none) for arm in arms] for entry in entries], dtype=np.float64)
+        found = row.computed[arms] = entries, sums.reshape(len(entries), 2, len(none))
+    return found
 
 
-def _thin_entries(rows: Iterable[_Row]) -> Mapping[Entry, Entry]:
+def _joined(entries: Iterable[Entry], steps: Iterable[int], sums: _Floats, parted: bool) -> PairCells:
+    """Return the cells of pieces in order. Those of one step are not parted. parted: whether different entries are in different cells."""
+    numbers: dict[Entry, int] = {}
+    of_pieces = [numbers.setdefault(entry, len(numbers)) for entry in entries]
+    lists = sums[:, :, 0].sum(axis=1)
+    if parted:
+        joined = _thin_entries(dict(zip(numbers, np.bincount(of_pieces, weights=lists).tolist(), strict=True))) if of_pieces else {}
+        longer: dict[Entry, int] = {}
+        renumbered = [longer.setdefault(joined.get(entry, entry), len(longer)) for entry in numbers]
+        numbers, of_pieces = longer, [renumbered[number] for number in of_pieces]
+    cells = _cells_of(of_pieces if parted else [0] * len(of_pieces), steps, lists.tolist())
+    return PairCells(cells, [*numbers], of_pieces, sums)
+
+
+def _thin_entries(lists: dict[Entry, float]) -> Mapping[Entry, Entry]:
     """Return the entries that have too few lists alone, and those that they are counted with."""
-    rows = list(rows)
     found: dict[Entry, Entry] = {}
     for hours, longer in ((1, 8), (8, 24)):
-        lists: dict[Entry, int] = {}
-        for row in rows:
-            entry = found.get(row.entry, row.entry)
-            if entry.hours == hours:
-                lists[entry] = lists.get(entry, 0) + row.treatment[0] + row.control[0]
-        thin = {entry: entry.in_blocks(longer) for entry, count in lists.items() if count < CELL_LISTS}
+        thin = {entry: entry.in_blocks(longer) for entry, count in lists.items() if entry.hours == hours and count < CELL_LISTS}
+        for entry, block in thin.items():
+            lists[block] = lists.get(block, 0.0) + lists[entry]
         found = {entry: thin.get(block, block) for entry, block in found.items()} | thin
     return found
 
 
-def _joined(rows: Iterable[_Row]) -> PairCells:
-    """Return the cells of rows in order."""
-    open_cells: dict[Hashable, tuple[int, int, int]] = {}
-    """By sequence: the number of the cell, its lists, and its last step."""
-    cells, entries, ones, others, count = list[int](), list[Entry](), list[Sequence[int]](), list[Sequence[int]](), 0
-    for row in rows:
-        cell, lists, step = open_cells.get(row.sequence, (-1, 0, -1))
-        if cell < 0 or (lists >= CELL_LISTS and step != row.step):
-            cell, lists, count = count, 0, count + 1
-        open_cells[row.sequence] = cell, lists + row.treatment[0] + row.control[0], row.step
-        cells.append(cell)
-        entries.append(row.entry)
-        ones.append(row.treatment)
-        others.append(row.control)
-    return PairCells(cells, entries, ones, others)
+def _cells_of(sequences: Sequence[int], steps: Iterable[int], lists: Sequence[float]) -> list[int]:
+    """Return the number of each piece's cell: those of a sequence are joined until there are enough lists."""
+    found, count, size = list[int](), 0, max(sequences, default=-1) + 1
+    cells, steps_of, held_of = [-1] * size, [-1] * size, [0.0] * size
+    for sequence, step, more in zip(sequences, steps, lists, strict=True):
+        cell, held = cells[sequence], held_of[sequence]
+        if cell < 0 or (held >= CELL_LISTS and step != steps_of[sequence]):
+            cell, held, count = count, 0.0, count + 1
+            cells[sequence] = cell
+        steps_of[sequence], held_of[sequence] = step, held + more
+        found.append(cell)
+    return found

@@ -63,11 +63,13 @@ class HourRow:
     totals: by variant and entry, the lists and the sums of the columns, as in a user's totals. new_users: users whose first list in the
     scope is in this block, by its variant. exposed: users whose first exposure event is. Only in the scope of a run: values, new users by
     segment and value of that list; and moves, users who had lists in the first variant alone, and have their first one in the second here.
+    computed: what readers computed from the totals, until these change.
     """
 
-    __slots__ = ("exposed", "moves", "new_users", "totals", "values")
+    __slots__ = ("computed", "exposed", "moves", "new_users", "totals", "values")
 
     def __init__(self) -> None:
+        self.computed: dict[object, Any] = {}
         self.totals: dict[tuple[str, Entry], list[int]] = {}
         self.new_users: dict[str, int] = {}
         self.exposed: dict[str, int] = {}
@@ -77,6 +79,16 @@ class HourRow:
     def add_totals(self, variant: str, entry: Entry, more: Sequence[int]) -> None:
         known = self.totals.get((variant, entry))
         self.totals[variant, entry] = [*more] if known is None else add(known, more)
+        self.computed.clear()
+
+    def lists(self) -> dict[str, int]:
+        """Return the lists of each variant."""
+        found: dict[str, int] | None = self.computed.get("lists")
+        if found is None:
+            found = self.computed["lists"] = {}
+            for (variant, _), totals in self.totals.items():
+                _count(found, variant, totals[0])
+        return found
 
     def add_value(self, segment: str, value: str, variant: str, users: int) -> None:
         _count(self.values.setdefault((segment, value), {}), variant, users)
@@ -183,12 +195,7 @@ class Hours:
 
     def lists(self, variant: str) -> dict[int, int]:
         """Return the lists of a variant by block."""
-        found: dict[int, int] = {}
-        for block, row in self.rows.items():
-            for (name, _), totals in row.totals.items():
-                if name == variant:
-                    _count(found, block, totals[0])
-        return found
+        return {block: lists for block, row in self.rows.items() if (lists := row.lists().get(variant)) is not None}
 
 
 MergedRows: TypeAlias = dict[int, tuple[list[HourRow], HourRow]]

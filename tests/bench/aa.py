@@ -4,35 +4,38 @@ Both arms are the same in most regimes (an A/A test); in the others the treatmen
 (`aa_lists`), summed as the engine sums them (`aa_feed`), and judged by the package's own reports at every look, with the default settings
 and margin 0. An experiment is wrong if a verdict is ever `regressed`, or ever `improved`; each may be 5 %.
 
-Each line is printed and added to --out as soon as its regime is done. REGIME are parts of names; all regimes take hours.
+Each line is printed and added to --out as soon as its regime is done. Regimes that are in that file are left out, so the command may be
+stopped and run again. REGIME are groups or parts of names; all regimes take hours.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import numpy as np
 
+from streammetrics.experiments.arms import Arms, Compared
 from streammetrics.experiments.building import build_report, choose_scales
-from streammetrics.experiments.cell_estimates import Pair
-from streammetrics.experiments.estimates import estimate
+from streammetrics.experiments.estimates import estimate, z_value
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
-from tests.bench.aa_feed import OF_ITEMS, OF_LISTS, looks
+from tests.bench.aa_feed import ARMS, looks, measures_of
 from tests.bench.aa_lists import Regime, draw
 
 SEED = 20_261_128
 ALPHA = 0.05
+Z_LEAST = math.sqrt(2 * math.log(1 / ALPHA))
+"""A mixture of likelihood ratios is at most exp(z**2 / 2), so E is below 1 / ALPHA for a smaller |z|."""
 CONSTANT = "constant shares"
 CHANGING = "shares that change"
 SILENT = "an arm without lists"
 HARD = "hard traffic"
+SETTINGS = "several arms or measures, CUPED"
 MOVING = "users in both arms"
 EFFECTS = "true effects"
 
@@ -104,6 +107,15 @@ REGIMES: Mapping[str, Sequence[Regime]] = {
         Regime(name="800 users for weeks", users=800, rate=0.15, fading=0.0, season=0.4, early=0.7),
         Regime(name="24 bots among 1,500 users", users=1_500, bots=24),
     ),
+    SETTINGS: (
+        Regime(name="six arms", arms=6, users=12_000, season=0.4),
+        Regime(name="six arms, 200 users a day in each", arms=6, users=9_600, season=0.4),
+        Regime(name="six arms, ramp 10 → 83 %", arms=6, users=12_000, steps=(0.1, 0.3, 0.6, 5 / 6), season=0.4, drift=-0.5),
+        Regime(name="two deciding measures", several=True, season=0.4),
+        Regime(name="two deciding measures, ramp 2 → 50 %", several=True, steps=RAMP, drift=-0.5),
+        Regime(name="CUPED, half and half", earlier=10, season=0.4),
+        Regime(name="CUPED, ramp 2 → 50 %", earlier=10, steps=RAMP, drift=-0.5),
+    ),
     MOVING: (
         Regime(name="by list, half and half", unit="list", season=0.4),
         Regime(name="by list, 5 → 50 %", unit="list", slope=(0.05, 0.5), season=0.4, drift=-0.4),
@@ -124,7 +136,8 @@ REGIMES: Mapping[str, Sequence[Regime]] = {
 class Judged(NamedTuple):
     """One experiment: the first hour with each verdict (infinite: never), the share of looks with an interval, and the last look's numbers.
 
-    difference, error: of the means, with the clustered standard error; None without cells. price: its variance over that of whole arms.
+    difference, error: of the means of the first treatment, with the clustered standard error; None without cells. price: its variance over
+    that of whole arms.
     """
 
     regressed: float
@@ -136,34 +149,57 @@ class Judged(NamedTuple):
 
 
 def judge(regime: Regime, number: int, every: int = 1) -> Judged:
-    """Draw one experiment and judge it at every look."""
+    """Draw one experiment and judge it at every look.
+
+    A report is built only if a difference is at least Z_LEAST standard errors: before that no verdict can be certain.
+    """
     lists = draw(regime, np.random.default_rng([SEED, number, *regime.name.encode()]))
-    measures = OF_ITEMS if regime.items else OF_LISTS
-    policy = Policy(margin=0.0, paging=(measures.names[0],), unit="list" if regime.unit == "list" else "user")
-    scales, first, seen, opened, last = dict[str, float](), {"regressed": math.inf, "improved": math.inf}, 0, 0, None
-    for look, stored in enumerate(looks(lists, regime.hours, every)):
-        last, seen = stored, seen + 1
-        scales |= choose_scales(measures, policy, stored, scales)
-        if not scales:
-            continue
-        report = build_report(measures, policy, stored, scales, shown=())
-        opened += any(each.lift_lower is not None for variant in report.variants for each in variant.measures)
-        word = report.verdict.word
-        if word in first:
-            first[word] = min(first[word], (look + 1) * every)
-    return Judged(first["regressed"], first["improved"], opened / max(seen, 1), *_last_numbers(measures, last))
+    measures = measures_of(regime)
+    policy = Policy(
+        margin=0.0,
+        paging=measures.names if regime.several else measures.names[:1],
+        unit="list" if regime.unit == "list" else "user",
+        cuped_verdict=regime.earlier > 0,
+    )
+    scales, first, seen, opened, last = dict[str, float](), {"regressed": math.inf, "improved": math.inf}, 0, 0, list[Compared]()
+    for look, stored in enumerate(looks(measures, lists, regime.hours, every)):
+        seen += 1
+        if not scales.keys() >= {*policy.paging}:
+            scales |= choose_scales(measures, policy, stored, scales)
+        arms = Arms(measures, policy, stored, ARMS[0], scales)
+        last, greatest = _compared(arms, regime.arms)
+        opened += not math.isnan(greatest)
+        if greatest >= Z_LEAST:
+            word = build_report(measures, policy, stored, scales, shown=()).verdict.word
+            if word in first:
+                first[word] = min(first[word], (look + 1) * every)
+    return Judged(first["regressed"], first["improved"], opened / max(seen, 1), *_numbers(measures, last[0] if last else None, stored))
 
 
-def _last_numbers(measures: Measures, stored: Stored | None) -> tuple[float | None, float | None, float | None]:
-    measure = measures.all[0]
-    found = None if stored is None else Pair(measures, stored, "treatment", "control").combined(measure)
-    if stored is None or found is None:
+def _compared(arms: Arms, count: int) -> tuple[list[Compared], float]:
+    """Return the treatments in the first deciding measure, and the greatest |z| of all with an interval; not a number without any."""
+    of_first, greatest = list[Compared](), math.nan
+    for measure in arms.found:
+        for name in ARMS[1:count] if str(measure) in arms.policy.paging else ():
+            found = arms.compared(measure, name, ARMS[0])
+            if found is not None and str(measure) == arms.policy.paging[0]:
+                of_first.append(found)
+            if found is not None and str(measure) in arms.scales and arms.unmet(measure, name, ARMS[0]) is None:
+                used = found.plain if found.reduced is None else found.reduced.adjusted
+                z = z_value(used.treatment, used.control, 1.0, used.covariance)
+                greatest = max(0.0 if z is None else abs(z), 0.0 if math.isnan(greatest) else greatest)
+    return of_first, greatest
+
+
+def _numbers(measures: Measures, found: Compared | None, stored: Stored) -> tuple[float | None, float | None, float | None]:
+    if found is None:
         return None, None, None
-    variance = found.treatment.variance + found.control.variance - 2 * found.covariance
-    pooled = [estimate(measures, measure, sums) for sums in stored.moments.values()]
+    used = found.plain if found.reduced is None else found.reduced.adjusted
+    variance = used.treatment.variance + used.control.variance - 2 * used.covariance
+    pooled = [estimate(measures, measures.all[0], stored.moments[arm]) for arm in ARMS[:2]]
     whole = math.fsum(each.variance for each in pooled if each is not None)
     price = variance / whole if whole and not stored.pairs else None
-    return found.treatment.mean - found.control.mean, math.sqrt(max(variance, 0.0)), price
+    return used.treatment.mean - used.control.mean, math.sqrt(max(variance, 0.0)), price
 
 
 def line_of(regime: Regime, found: Sequence[Judged], every: int) -> str:
@@ -202,10 +238,13 @@ def wrong_regimes(found: Mapping[str, Sequence[Judged]]) -> Iterator[str]:
 def main(names: tuple[str, ...], experiments: int, every: int, out: Path | None) -> None:
     """Judge the regimes, one after the other."""
     done: dict[str, list[Judged]] = {}
+    known = out.read_text(encoding="utf-8") if out is not None and out.exists() else ""
     for group, regimes in REGIMES.items():
         chosen = [each for each in regimes if not names or any(name == group or name in each.name for name in names)]
         for regime in chosen:
-            found = [judge(replace(regime), number, every) for number in range(experiments)]
+            if f"| {regime.name} | {experiments} x {regime.hours // every} |" in known:
+                continue
+            found = [judge(regime, number, every) for number in range(experiments)]
             line = line_of(regime, found, every)
             print(line, flush=True)
             if out is not None:

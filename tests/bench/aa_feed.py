@@ -17,9 +17,9 @@ from streammetrics.experiments.hours import HOUR_MS, Entry, EntrySums, Hours
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import add
 from streammetrics.experiments.stored import Stored
-from tests.bench.aa_lists import DAY, Ints, Lists
+from tests.bench.aa_lists import DAY, Ints, Lists, Regime
 
-ARMS = ("control", "treatment")
+ARMS = ("control", "treatment", *"BCDE")
 BOTH = ("control", "treatment")
 """The key of the cross sums."""
 
@@ -48,6 +48,11 @@ OF_ITEMS = Measures([Column(Name("item_hit_rate"), "hits"), Column(Name("item_hi
 """Clicked items of those shown: a ratio."""
 
 
+def measures_of(regime: Regime) -> Measures:
+    """Return what is measured in a regime."""
+    return OF_ITEMS if regime.items else OF_LISTS.with_covariates if regime.earlier else OF_LISTS
+
+
 class _Change(NamedTuple):
     """What the lists of one hour add: totals by (arm, came), moments by (arm, day), users and hits by (arm, came), and cross sums."""
 
@@ -55,12 +60,12 @@ class _Change(NamedTuple):
     moments: list[tuple[int, int, list[int]]]
     users: list[tuple[int, int, list[int]]]
     cross: list[int] | None
-    new_users: tuple[int, int]
+    new_users: list[int]
 
 
-def looks(lists: Lists, hours: int, every: int = 1) -> Iterator[Stored]:
+def looks(measures: Measures, lists: Lists, hours: int, every: int = 1) -> Iterator[Stored]:
     """Yield what is stored at the end of every so many hours."""
-    feed = _Feed(lists, hours)
+    feed = _Feed(measures, lists, hours)
     for hour in range(hours):
         feed.add(hour)
         if (hour + 1) % every == 0:
@@ -70,12 +75,11 @@ def looks(lists: Lists, hours: int, every: int = 1) -> Iterator[Stored]:
 class _Feed:
     """The sums so far. Each hour is added once."""
 
-    def __init__(self, lists: Lists, hours: int) -> None:
-        self.measures = OF_LISTS if int(lists.items.max(initial=1)) == 1 else OF_ITEMS
-        self._changes = _changes(self.measures, lists, hours)
+    def __init__(self, measures: Measures, lists: Lists, hours: int) -> None:
+        self._changes = _changes(measures, lists, hours)
         self._hours, self._moments, self._users = Hours(), EntrySums(DAY), EntrySums()
         self._cross: list[int] | None = None
-        self._first = [0, 0]
+        self._first = [0] * len(ARMS)
         self._last: dict[str, int] = {}
 
     def add(self, hour: int) -> None:
@@ -103,7 +107,7 @@ class _Feed:
             experiment="ranker",
             scope="start",
             moments=self._moments.by_variant(),
-            first_exposures=dict(zip(ARMS, self._first, strict=True)),
+            first_exposures={arm: users for arm, users in zip(ARMS, self._first, strict=True) if users},
             hours=self._hours,
             run_hours=self._hours,
             entry_moments=self._moments,
@@ -121,11 +125,14 @@ def _changes(measures: Measures, lists: Lists, hours: int) -> list[_Change]:
     count = int(users.max(initial=0)) + 1
     came = np.full(count, hours)
     np.minimum.at(came, users, when)
-    columns = [np.ones(len(users), dtype=np.int64), lists.clicks] + ([lists.items] if measures is OF_ITEMS else [])
-    groups, inverse = np.unique((when * count + users) * 2 + arms, return_inverse=True)  # one user, hour and arm
+    ones = np.ones(len(users), dtype=np.int64)
+    columns = [ones, lists.clicks] + ([lists.items] if measures is OF_ITEMS else [])
+    if measures.covariates:
+        columns += [ones, lists.earlier]
+    groups, inverse = np.unique((when * count + users) * len(ARMS) + arms, return_inverse=True)  # one user, hour and arm
     sums = np.stack([np.bincount(inverse, column, len(groups)).astype(np.int64) for column in columns], axis=1)
-    arm, of_user, hour = groups % 2, groups // 2 % count, groups // 2 // count
-    after = _running(of_user * 2 + arm, sums)
+    arm, of_user, hour = groups % len(ARMS), groups // len(ARMS) % count, groups // len(ARMS) // count
+    after = _running(of_user * len(ARMS) + arm, sums)
     before = after - sums
     row_before, row_after = (_rows(measures, each) for each in (before, after))
     left, right = measures.pair_sides
@@ -138,13 +145,10 @@ def _changes(measures: Measures, lists: Lists, hours: int) -> list[_Change]:
     matters = gained.any(axis=1)
     users_of = _by(hours, hour[matters], arm[matters], came[of_user[matters]], gained[matters])
     cross = _cross(measures, hours, (of_user, arm, hour), sums)
-    first = np.zeros((hours, 2), dtype=np.int64)
+    first = np.zeros((hours, len(ARMS)), dtype=np.int64)
     seen, at = np.unique(users, return_index=True)  # lists are in order of hours
     np.add.at(first, (came[seen], arms[at]), 1)
-    return [
-        _Change(totals[each], by_day[each], users_of[each], cross[each], (int(first[each, 0]), int(first[each, 1])))
-        for each in range(hours)
-    ]
+    return [_Change(totals[each], by_day[each], users_of[each], cross[each], first[each].tolist()) for each in range(hours)]
 
 
 def _running(key: Ints, sums: Ints) -> Ints:
@@ -161,18 +165,20 @@ def _running(key: Ints, sums: Ints) -> Ints:
 def _rows(measures: Measures, totals: Ints) -> Ints:
     """Return users' rows; those of a user without lists are 0."""
     hits = [(totals[:, [place - 1]] > 0).astype(np.int64) for place in measures.hits]
-    return np.concatenate([(totals[:, :1] > 0).astype(np.int64), totals, *hits], axis=1)
+    plain, covariates = totals[:, : measures.totals_width], totals[:, measures.totals_width :]
+    has = [(covariates[:, :1] > 0).astype(np.int64)] if measures.covariates else []
+    return np.concatenate([(totals[:, :1] > 0).astype(np.int64), plain, *hits, *has, covariates], axis=1)
 
 
 def _by(hours: int, hour: Ints, arm: Ints, entry: Ints, values: Ints) -> list[list[tuple[int, int, list[int]]]]:
     """Return for each hour the sums of values by arm and entry."""
-    keys, inverse = np.unique((hour * 2 + arm) * (hours + 1) + entry, return_inverse=True)
+    keys, inverse = np.unique((hour * len(ARMS) + arm) * (hours + 1) + entry, return_inverse=True)
     sums = np.zeros((len(keys), values.shape[1]), dtype=np.int64)
     np.add.at(sums, inverse, values)
     found: list[list[tuple[int, int, list[int]]]] = [[] for _ in range(hours)]
     for key, each in zip(keys.tolist(), sums.tolist(), strict=True):
         place, entry_of_key = divmod(key, hours + 1)
-        found[place // 2].append((place % 2, entry_of_key, each))
+        found[place // len(ARMS)].append((place % len(ARMS), entry_of_key, each))
     return found
 
 

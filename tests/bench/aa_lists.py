@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from streammetrics.experiments.measures import COVARIATE_BITS
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Activity: TypeAlias = Literal["log-normal", "pareto"]
@@ -36,8 +38,9 @@ class Regime:
     tide: of the share, by the time of day. by_hour: a share of its own in each hour. unit: what is assigned; "hash": the users below a
     threshold have the treatment, and the threshold follows the steps. devices: the share of users with two devices and two arms.
     outage: begin and length of the time in which the treatment logs nothing, as shares of all hours; outage_part: of its lists.
-    items: whether a list has several items. bots: users without clicks who make 200 lists each.
-    effect: the true lift; several: in equal parts of the time, at the steps.
+    items: whether a list has several items. bots: users without clicks who make 200 lists each. arms: the control, and treatments that have
+    the share together. several: whether several measures decide. earlier: how many lists each user had before the experiment (CUPED).
+    effect: the true lift; of several, each for an equal part of the time, at the steps.
     """
 
     name: str
@@ -67,6 +70,9 @@ class Regime:
     control_first: float = 1.0
     items: bool = False
     bots: int = 0
+    arms: int = 2
+    several: bool = False
+    earlier: int = 0
     effect: Sequence[float] = field(default=(0.0,))
 
     @property
@@ -76,13 +82,17 @@ class Regime:
 
 
 class Lists(NamedTuple):
-    """Lists in the order of their hours: the user, hour, arm (1: treatment) and items of each, and how many are clicked."""
+    """Lists in the order of their hours: the user, hour, arm (0: control) and items of each, and how many are clicked.
+
+    earlier: the mean of the user's lists before the experiment, in units of a covariate.
+    """
 
     users: Ints
     hours: Ints
     arms: Ints
     items: Ints
     clicks: Ints
+    earlier: Ints
 
 
 def draw(regime: Regime, random: np.random.Generator) -> Lists:
@@ -103,13 +113,16 @@ def draw(regime: Regime, random: np.random.Generator) -> Lists:
         first = int(hours * regime.outage[0])
         end = first + max(1, int(hours * regime.outage[1]))
         within = (when >= first) & (when < end)
-        silent = within & (arms == 1) & (random.random(len(users)) < regime.outage_part)
+        silent = within & (arms > 0) & (random.random(len(users)) < regime.outage_part)
         chance *= np.where(within, (1 - regime.bad) * regime.control_first, 1)
     effect = np.array(regime.effect)[np.minimum(when // regime.step_hours, len(regime.effect) - 1)]
-    chance = np.clip(chance * (1 + effect * arms), 0, 0.999)
+    chance = np.clip(chance * (1 + effect * (arms > 0)), 0, 0.999)
     items = random.integers(4, 11, len(users)) if regime.items else np.ones(len(users), dtype=np.int64)
     clicks = random.binomial(items, chance / 3 if regime.items else chance)
-    lists = Lists(users[~silent], when[~silent], arms[~silent], items[~silent], clicks[~silent])
+    earlier = np.zeros(count, dtype=np.int64)
+    if regime.earlier:
+        earlier += np.round(random.binomial(regime.earlier, taste) / regime.earlier * 2**COVARIATE_BITS).astype(np.int64)
+    lists = Lists(*(column[~silent] for column in (users, when, arms, items, clicks, earlier[users])))
     if regime.bots:
         lists = _with_bots(regime, random, lists)
     order = np.argsort(lists.hours, kind="stable")
@@ -150,7 +163,10 @@ def _arms(regime: Regime, random: np.random.Generator, came: Ints, users: Ints, 
         return (random.random(len(users)) < share_at(regime, random, when)).astype(np.int64)
     if regime.unit == "hash":
         return (drawn[users] < share_at(regime, random, when)).astype(np.int64)
-    arms: Ints = (drawn < share_at(regime, random, came)).astype(np.int64)[users]
+    of_users: Ints = (drawn < share_at(regime, random, came)).astype(np.int64)
+    if regime.arms > 2:
+        of_users *= random.integers(1, regime.arms, regime.users)
+    arms = of_users[users]
     if regime.devices:
         two, other = random.random(regime.users) < regime.devices, (random.random(regime.users) < 0.5).astype(np.int64)
         arms = np.where(two[users] & (random.random(len(users)) < 0.5), other[users], arms)
@@ -163,5 +179,5 @@ def _with_bots(regime: Regime, random: np.random.Generator, lists: Lists) -> Lis
     when = np.minimum(random.integers(0, regime.hours, regime.bots)[bots] + random.integers(0, 60, len(bots)), regime.hours - 1)
     arms = (random.random(regime.bots) < 0.5).astype(np.int64)[bots]
     ones = np.ones(len(bots), dtype=np.int64)
-    more = (regime.users + bots, when, arms, ones, 0 * ones)
+    more = (regime.users + bots, when, arms, ones, 0 * ones, 0 * ones)
     return Lists(*(np.concatenate([known, extra]) for known, extra in zip(lists, more, strict=True)))

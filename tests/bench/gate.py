@@ -54,7 +54,7 @@ def ask(name: str, number: int, every: int) -> Answers:
     lists = draw(regime, np.random.default_rng([SEED, number, *name.encode()]))
     policy, scales = Policy(paging=(OF_LISTS.names[0],)), dict[str, float]()
     passes, fail, found = [math.inf] * len(SHARES), math.inf, math.inf
-    for look, stored in enumerate(looks(lists, regime.hours, every)):
+    for look, stored in enumerate(looks(OF_LISTS, lists, regime.hours, every)):
         hour = (look + 1) * every
         scales |= choose_scales(OF_LISTS, policy, stored, scales)
         if not scales:

@@ -11,7 +11,7 @@ from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
 from streammetrics.experiments.moments import of_users
 from tests.bench.aa import REGIMES, judge, line_of, wrong_regimes
-from tests.bench.aa_feed import ARMS, BOTH, OF_ITEMS, OF_LISTS, looks
+from tests.bench.aa_feed import ARMS, BOTH, looks, measures_of
 from tests.bench.aa_lists import Lists, Regime, draw
 from tests.experiments.samples import at_most
 from tests.oracle.cells import RawList, compare
@@ -21,6 +21,7 @@ SMALL = (
     Regime(name="small ramp", users=150, hours=60, rate=0.2, steps=(0.1, 0.5)),
     Regime(name="small, by list", users=60, hours=40, rate=0.3, unit="list"),
     Regime(name="small, items, 130 hours", users=120, hours=130, rate=0.1, items=True),
+    Regime(name="small, three arms, CUPED", users=90, hours=40, rate=0.2, arms=3, earlier=4),
 )
 SAMPLE = ("ramp 2 → 50 %, season", "silent for 15 %, users came before, bad hours", "90:10, season", "by list, 5 → 50 %")
 
@@ -32,9 +33,9 @@ def small(regime: Regime) -> Lists:
 @for_each(SMALL)
 def test_the_estimate_from_the_sums_is_that_of_the_oracle(regime: Regime) -> None:
     lists = small(regime)
-    measures = OF_ITEMS if regime.items else OF_LISTS
-    raw = [RawList(f"u{user}", hour, ARMS[arm], y, d) for user, hour, arm, d, y in zip(*(each.tolist() for each in lists), strict=True)]
-    *_, stored = looks(lists, regime.hours)
+    measures = measures_of(regime)
+    raw = [RawList(f"u{user}", hour, ARMS[arm], y, d) for user, hour, arm, d, y in zip(*(each.tolist() for each in lists[:5]), strict=True)]
+    *_, stored = looks(measures, lists, regime.hours)
     found, wanted = Pair(measures, stored, "treatment", "control").combined(measures.all[0]), compare(raw, "treatment", "control")
     assert found is not None
     assert wanted is not None
@@ -47,16 +48,18 @@ def test_the_estimate_from_the_sums_is_that_of_the_oracle(regime: Regime) -> Non
 @for_each(SMALL)
 def test_the_moments_are_those_of_the_users(regime: Regime) -> None:
     lists = small(regime)
-    measures = OF_ITEMS if regime.items else OF_LISTS
-    *_, stored = looks(lists, regime.hours)
+    measures = measures_of(regime)
+    *_, stored = looks(measures, lists, regime.hours)
     count = int(lists.users.max()) + 1
     columns = [np.ones(len(lists.users), dtype=np.int64), lists.clicks] + ([lists.items] if regime.items else [])
     totals = [
         np.stack([np.bincount(lists.users, column * (lists.arms == arm), count).astype(np.int64) for column in columns], axis=1)
-        for arm in (0, 1)
+        for arm in range(regime.arms)
     ]
-    for arm, name in enumerate(ARMS):
-        assert stored.moments[name] == of_users(measures, totals[arm])
+    earlier = np.zeros((count, 2), dtype=np.int64)
+    earlier[lists.users] = np.stack([np.ones_like(lists.earlier), lists.earlier], axis=1)
+    for arm, name in enumerate(ARMS[: regime.arms]):
+        assert stored.moments[name] == of_users(measures, totals[arm], earlier if regime.earlier else ())
         assert stored.first_exposures[name] <= stored.moments[name][0]
     if regime.unit == "list":
         assert stored.pairs[BOTH] == cross_of_users(CovarianceLayout(measures), totals[0], totals[1])

@@ -93,7 +93,7 @@ def test_a_certain_drop_in_the_step_alone_fails() -> None:
 def ramp(effect: tuple[float, ...], users: int = 6_000, hours: int = 48) -> Iterator[Stored]:
     """A ramp 10 → 50 % with the step at half time, in which each user keeps their arm."""
     regime = Regime(name="ramp", users=users, hours=hours, steps=(0.1, 0.5), effect=effect, rate=0.1)
-    return looks(draw(regime, np.random.default_rng(11)), hours, 4)
+    return looks(OF_LISTS, draw(regime, np.random.default_rng(11)), hours, 4)
 
 
 def gates(effect: tuple[float, ...], since_ms: int | None = None) -> list[GateDecision | None]:

@@ -326,7 +326,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Stored):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Hours | HourRow | EntrySums):
-        return {name: plain(getattr(value, name)) for name in value.__slots__}
+        return {name: plain(getattr(value, name)) for name in value.__slots__ if name != "computed"}
     return value
 
 
