@@ -14,10 +14,10 @@ from streammetrics.experiments.measures import USERS_AT, Measure, Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.running_step import StepMeasure
 from streammetrics.experiments.scales import scale_of
-from streammetrics.experiments.silent_arms import SilentHours, silent_hours, silent_words
+from streammetrics.experiments.silent_arms import SilentHours, silent_hours, silent_warning
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import waiting
-from streammetrics.experiments.words import measure_name, named, say
+from streammetrics.experiments.words import DataWarning, measure_name, named, say
 
 
 class Compared(NamedTuple):
@@ -109,10 +109,10 @@ class Arms:
             tuple(StepMeasure(measure, pair.combined(measure), scale_of(measure, self.scales)) for measure in deciding) for pair in pairs
         )
 
-    def silence(self, variant: str, control: str) -> str | None:
+    def silence(self, variant: str, control: str) -> DataWarning | None:
         """Say in which hours one of two arms was silent; None if neither was."""
         silent = self._pairs_of(variant, control).silent
-        return silent_words(self.policy, self.stored.experiment, silent, control, variant) if silent else None
+        return silent_warning(self.policy, self.stored.experiment, silent, control, variant) if silent else None
 
     def weight_of_users(self, measure: Measure, variant: str) -> tuple[float, float]:
         """Return an arm's effective users, and the largest share of its lists that one user can have; 0 without users."""

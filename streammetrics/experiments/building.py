@@ -25,7 +25,7 @@ from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.segment_shares import uneven_shares
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
-from streammetrics.experiments.words import advice, counted_words, join, named, percent, say, utc
+from streammetrics.experiments.words import DataWarning, Words, advice, counted_words, join, named, percent, say, utc
 from streammetrics.experiments.worst_first import judged, verdict_of_all
 
 BOTH_ARMS_MIN: Final = 0.01
@@ -53,11 +53,12 @@ def build_report(
     control = policy.control_of(list(stored.moments))
     treatments = policy.treatments(control, stored.first_exposures)
     state, arms = health_of(policy, stored), Arms(measures, policy, stored, control, scales)
-    arms.not_compared = {name: reason for name in treatments if (reason := _not_compared(arms, name, control)) is not None}
-    state = replace(state, notes=(*state.notes, *_notes_of_times(stored), *_notes(arms, control, treatments)))
+    losses = [warning for name in treatments if (warning := _loss(arms, name, control)) is not None]
+    arms.not_compared = {each.variant: Words(each.parts) for each in losses}
+    state = replace(state, notes=(*state.notes, *_notes_of_times(stored)))
     signs = _signs(arms, control, treatments)
     arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
-    state = replace(state, notes=(*state.notes, *(note for each in signs.values() for note in each.notes)))
+    warnings = (*losses, *_warnings(arms, control, treatments), *(sign for each in signs.values() for sign in each.warnings))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
     known = {*stored.moments, *stored.first_exposures, *stored.exposed}
@@ -85,14 +86,18 @@ def build_report(
         minimum_lift=policy.minimum_lift,
         treatments=max(1, len(treatments)),
         step_ms=max((hour * HOUR_MS for hour in steps.values()), default=None),
+        warnings=warnings,
     )
 
 
-def _not_compared(arms: Arms, treatment: str, control: str | None) -> str | None:
-    """Say that one of two arms loses users, or has other users; None if neither is certain."""
+def _loss(arms: Arms, treatment: str, control: str | None) -> DataWarning | None:
+    """Say that one of two arms loses users, or has other users, so that they are not compared; None if neither is certain."""
     if control is None:
         return None
-    return losses_of(arms.policy, arms.stored, treatment, control) or uneven_shares(arms.stored.run_hours, treatment, control)
+    if (lost := losses_of(arms.policy, arms.stored, treatment, control)) is not None:
+        return DataWarning("losses", lost, variant=treatment)
+    uneven = uneven_shares(arms.stored.run_hours, treatment, control)
+    return None if uneven is None else DataWarning("uneven shares", uneven, variant=treatment)
 
 
 def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, int]:
@@ -121,7 +126,7 @@ def _notes_of_times(stored: Stored) -> Iterator[str]:
         )
 
 
-def _notes(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterator[str]:
+def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterator[DataWarning]:
     """Yield what bends a comparison, although it is no reason to leave it out: hours without an arm, and users in both arms."""
     for treatment in treatments if control is not None else ():
         assert control is not None
@@ -132,13 +137,14 @@ def _notes(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterat
         both = arms.stored.pairs.get((one, other), (0,))[USERS_AT]
         users = sum(arms.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in arms.stored.moments) - both
         if arms.policy.unit == "user" and both > BOTH_ARMS_MIN * users:
-            yield say(
+            said = say(
                 "{share} of the users have lists of both {treatment} and {control}: all count in the variant that they show, so the arms"
                 " differ less than two rankers would",
                 share=percent(both / users),
                 treatment=named(treatment),
                 control=named(control),
             )
+            yield DataWarning("users in both arms", said, variant=treatment)
 
 
 def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[str, ListSigns]:

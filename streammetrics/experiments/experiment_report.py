@@ -13,6 +13,7 @@ from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.preferences import PreferenceReport
 from streammetrics.experiments.verdict import Verdict
+from streammetrics.experiments.words import DataWarning
 
 SINCE_START, THIS_DAY = "start", "day"
 """The scopes of an experiment: since its start, and the latest UTC day with final lists."""
@@ -161,6 +162,7 @@ class ExperimentReport:
     unit: what is assigned to a variant, "user" or "list".
     minimum_lift: the relative effect to detect. treatments: the number of treatments that share alpha.
     step_ms: event time from which on lists are of the running step of a rollout (see `running_step`); None if the share never rose.
+    warnings: what bends these numbers, or withholds a verdict.
     """
 
     experiment: str
@@ -181,3 +183,4 @@ class ExperimentReport:
     minimum_lift: float = 0.1
     treatments: int = 1
     step_ms: int | None = None
+    warnings: tuple[DataWarning, ...] = ()

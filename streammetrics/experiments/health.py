@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy, probable_control
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.stored import Joined, Stored
-from streammetrics.experiments.words import Part, Words, advice, chance, join, named, parts_of, percent, say
+from streammetrics.experiments.words import Part, advice, chance, join, named, parts_of, percent, say
 
 STRAYS_MAX: Final = 0.01
 """The share of users, or lists, of variants without a configured share from which the experiment is invalid."""
@@ -24,7 +24,7 @@ class Health:
 
     sample_ratio_p: p-value of the split; None if no shares are configured, so that the split is not checked.
     troubles: sentences; any of them makes every verdict invalid.
-    notes: sentences about checks that were not made, and signs of what bends the numbers (see `list_signs`).
+    notes: sentences about checks that were not made, and about lists that are not in the numbers.
     trouble_parts, note_parts: the parts of these sentences, in a report.
     split_holds: whether no trouble is about the split.
     """
@@ -37,15 +37,14 @@ class Health:
     note_parts: tuple[tuple[Part, ...], ...] = ()
     split_holds: bool = True
 
-    def told(self, notes: Iterable[str] = ()) -> Health:
-        """Return the same with plain sentences, and with their parts beside them. `notes` are further ones."""
-        notes = (*(Words(each) for each in self.note_parts or map(parts_of, self.notes)), *notes)
+    def told(self) -> Health:
+        """Return the same with plain sentences, and with their parts beside them."""
         return replace(
             self,
             troubles=tuple(map(str, self.troubles)),
-            notes=tuple(map(str, notes)),
-            trouble_parts=self.trouble_parts or tuple(map(parts_of, self.troubles)),
-            note_parts=tuple(map(parts_of, notes)),
+            notes=tuple(map(str, self.notes)),
+            trouble_parts=tuple(map(parts_of, self.troubles)),
+            note_parts=tuple(map(parts_of, self.notes)),
         )
 
 

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from streammetrics.experiments.floors import effective_users
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, Measure, Measures
-from streammetrics.experiments.words import Words, measure_name, named, percent, say
+from streammetrics.experiments.words import DataWarning, Words, measure_name, named, percent, say
 
 ITEMS_MIN: Final = 0.02
 """The smallest difference of items per list that is reported."""
@@ -79,13 +79,13 @@ class LikeLists(NamedTuple):
 class ListSigns(NamedTuple):
     """The signs of a treatment. fewer_items: why its item_hit_rate may not be called improved; None if it may."""
 
-    notes: tuple[str, ...] = ()
+    warnings: tuple[DataWarning, ...] = ()
     fewer_items: str | None = None
 
 
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
-    notes, fewer, (treatment, control, by_user) = list[str](), None, lists
+    warnings, fewer, (treatment, control, by_user) = list[DataWarning](), None, lists
     by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
     by_lists = next((each for each in measures if each.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
@@ -94,7 +94,8 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
             more = "rises" if shown[0].mean < shown[1].mean else "falls"
             told = _compared(lists, "shows {own:.3g} items per list", shown)
             bent = "{told}: {by_items} is per item shown and {more} by that alone"
-            notes.append(say(bent, told=told, by_items=measure_name(str(by_items)), more=more))
+            said = say(bent, told=told, by_items=measure_name(str(by_items)), more=more)
+            warnings.append(DataWarning("items per list", said, variant=treatment.name))
             fewer = told if more == "rises" else None
     if by_lists is not None and by_user:
         visits = _of_days(lists, lambda moments: _lists_per_user(measures, by_lists, moments))
@@ -103,9 +104,10 @@ def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
             more = "fewer" if visits[0].mean < visits[1].mean else "more"
             apart = say("{share} {more}", share=percent(abs(visits[0].mean / visits[1].mean - 1)), more=more)
             cause = "users come back more or less often, or a crawler or client makes new ids in one arm, which bends every verdict"
-            notes.append(say("{told}, {apart}: {cause}", told=told, apart=apart, cause=cause))
-        notes += _late_reactions(measures, by_lists, treatment, control)
-    return ListSigns(tuple(notes), fewer)
+            said = say("{told}, {apart}: {cause}", told=told, apart=apart, cause=cause)
+            warnings.append(DataWarning("lists per user", said, variant=treatment.name))
+        warnings += _late_reactions(measures, by_lists, treatment, control)
+    return ListSigns(tuple(warnings), fewer)
 
 
 def _compared(lists: LikeLists, has: str, means: Sequence[_Mean]) -> Words:
@@ -143,8 +145,8 @@ def _differ(means: Sequence[_Mean], least: float) -> bool:
     return against.mean > 0 and apart > max(least * against.mean, ERRORS * math.sqrt(own.variance + against.variance))
 
 
-def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[str]:
-    """Return the sentence about reactions that come later in one of two arms; empty without such a sign."""
+def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[DataWarning]:
+    """Return the warning about reactions that come later in one of two arms; empty without such a sign."""
     arms = treatment, control
     if not all(each.reactions.total for each in arms):
         return []
@@ -163,7 +165,8 @@ def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, 
         earlies=percent(shares[early]),
     )
     cause = "reactions come later there, so some may come too late to count"
-    return [say("{told}: {cause}. Compare the senders of both arms, or raise join.attribution_ms", told=told, cause=cause)]
+    fix = "compare the senders of both arms, or raise join.attribution_ms"
+    return [DataWarning("late reactions", say("{told}: {cause}", told=told, cause=cause), fix, treatment.name)]
 
 
 def _effective_reactions(measures: Measures, by_lists: Measure, arm: ArmLists) -> float:

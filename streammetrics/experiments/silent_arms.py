@@ -19,7 +19,7 @@ from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.stored import Stored
-from streammetrics.experiments.words import advice, counted_words, join, named, say, utc
+from streammetrics.experiments.words import DataWarning, counted_words, join, named, say, utc
 
 VISITS_MIN: Final = 20.0
 """Expected visits (lists, divided as above) after which an arm without any is silent: e**-20."""
@@ -80,22 +80,22 @@ def _spans(hours: Hours, arm: str, own: dict[int, int], others: dict[int, int], 
             first, missed = -1, 0
 
 
-def silent_words(policy: Policy, experiment: str, silent: Sequence[SilentHours], control: str, treatment: str) -> str:
+def silent_warning(policy: Policy, experiment: str, silent: Sequence[SilentHours], control: str, treatment: str) -> DataWarning:
     """Say when an arm was silent, and which setting leaves these times out."""
     times = join((_time_words(each) for each in silent[:3]), ", ")
     more = say(" and in {count} more times", count=len(silent) - 3) if len(silent) > 3 else ""
     last = silent[-1]
     setting = policy.settings_text(experiment, {"start": last.span.end * HOUR_MS})
-    return say(
+    said = say(
         "{times}{more}, while the other arm had {lists}: these hours are not compared, and a verdict on {treatment} against {control} needs"
-        " the lists of the same hours to agree, whenever their users came.{how}",
+        " the lists of the same hours to agree, whenever their users came",
         times=times,
         more=more,
         lists=counted_words(sum(span.others_lists for span in silent), "list"),
         treatment=named(treatment),
         control=named(control),
-        how=advice(f" To compare all lists after it, set {setting}"),
     )
+    return DataWarning("silent arm", said, f"to compare all lists after it, set {setting}", treatment)
 
 
 def _time_words(silent: SilentHours) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from string import Formatter
 from typing import Final, Literal, NamedTuple
@@ -73,6 +74,32 @@ class Reasoned:
         return Words(self.parts)
 
 
+@dataclass(frozen=True, slots=True)
+class DataWarning:
+    """What makes numbers doubtful: what is wrong and how often, and what to change.
+
+    key: a few words that stay the same while counts grow. text, fix: sentences without their end. variant: the treatment whose verdict
+    is doubtful; empty for all. parts: those of the text.
+
+    >>> print(DataWarning("grades", "No feedback has a grade", "name the actions in join.grades"))
+    No feedback has a grade. Name the actions in join.grades.
+    """
+
+    key: str
+    text: str
+    fix: str = ""
+    variant: str = ""
+    parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", self.parts or parts_of(self.text))
+        object.__setattr__(self, "text", str(self.text))
+
+    def __str__(self) -> str:
+        """Return both as sentences."""
+        return f"{self.text}. {self.fix[:1].upper()}{self.fix[1:]}." if self.fix else self.text
+
+
 def named(text: str) -> Words:
     """Return a name: of a variant, a team, an experiment or a segment."""
     return Words([Part("name", text)])
@@ -101,10 +128,10 @@ def say(template: str, /, **values: str | float) -> Words:
     ('50 % of 1,000 users saw new', ['number', 'text', 'number', 'text', 'name'])
     """
     parts: list[Part] = []
-    for text, field, spec, _ in Formatter().parse(template):
+    for text, name, spec, _ in Formatter().parse(template):
         parts.append(Part("text", text))
-        if field is not None:
-            value = values[field]
+        if name is not None:
+            value = values[name]
             parts += parts_of(value) if isinstance(value, str) else [Part("number", format(value, spec or ""))]
     return Words(parts)
 

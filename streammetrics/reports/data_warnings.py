@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import UNMATCHED
 from streammetrics.events.unknown_names import ACTION, TYPE
+from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.time_text import second_text, span_text
 from streammetrics.reports.unknown_names import UnknownName
@@ -39,22 +40,6 @@ _ADVICE: Final = {
     "out_of_list": "out of list means that the list does not show the item: compare the item ids in lists and feedback",
     "too_old": "too old means more than join.attribution_ms after the list",
 }
-
-
-class DataWarning(NamedTuple):
-    """What makes the numbers doubtful: what is wrong and how often, and what to change. `key` stays the same while counts grow."""
-
-    key: str
-    text: str
-    fix: str = ""
-
-    def __str__(self) -> str:
-        """Return both as sentences.
-
-        >>> print(DataWarning("grades", "No feedback has a grade", "name the actions in join.grades"))
-        No feedback has a grade. Name the actions in join.grades.
-        """
-        return f"{self.text}. {self.fix[:1].upper()}{self.fix[1:]}." if self.fix else self.text
 
 
 def share_text(part: int, whole: int) -> str:

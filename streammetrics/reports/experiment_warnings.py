@@ -5,11 +5,13 @@ The stream and samples of it share them. Each is about numbers of lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.reports.data_warnings import CONFLICT_SHARE_MAX, NAMES_MAX, DataWarning
+from streammetrics.experiments.words import DataWarning
+from streammetrics.reports.data_warnings import CONFLICT_SHARE_MAX, NAMES_MAX
 from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.unknown_names import UnknownName
 
@@ -105,7 +107,7 @@ that of the person.
     """
     if users == lists:
         text = f"Each of the {counted(users, 'user')} of {of_what} has exactly one list{example}"
-        yield DataWarning(f"one list {of_what}", text, "if user_id is the id of a session, a request or a list, yield that of the person")
+        yield DataWarning("one list per user", text, "if user_id is the id of a session, a request or a list, yield that of the person")
 
 
 def label_warnings(topics: Mapping[str, Mapping[str, int]]) -> Iterator[DataWarning]:
@@ -177,8 +179,8 @@ def spelling_warnings(arms: Iterable[tuple[str, str]]) -> Iterator[DataWarning]:
                 yield DataWarning(f"spelling {kind} {spelling}", text, "send one spelling")
 
 
-def user_warnings(counts: Sequence[tuple[str, int, int]]) -> Iterator[DataWarning]:
-    """Yield those about experiments whose users have one list each. `counts`: experiment, users and lists."""
-    for experiment, users, lists in counts:
-        if users >= USERS_MIN:
-            yield from one_list_warnings(f"experiment {isolated(experiment)}", users, lists)
+def user_warnings(report: ExperimentReport) -> Iterator[DataWarning]:
+    """Yield one if the users of an experiment have one list each."""
+    users, lists = (sum(counts) for counts in zip(*((each.first_exposures, each.lists) for each in report.variants), strict=True))
+    if users >= USERS_MIN and report.unit == "user":
+        yield from one_list_warnings(f"experiment {isolated(report.experiment)}", users, lists)

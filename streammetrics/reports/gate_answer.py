@@ -17,7 +17,7 @@ from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.reports.text import fit
-from streammetrics.reports.verdict_lines import VerdictLine, lines_of
+from streammetrics.reports.verdict_lines import VerdictLine, further_warnings, lines_of, warnings_of
 
 
 class UnknownExperimentError(StreammetricsError):
@@ -38,7 +38,7 @@ class GateAnswer:
     users: users so far, of all variants.
     up_to_ms: the event time up to which the numbers are complete; None: unknown.
     answered_ms: the clock (epoch ms) when the answer was made.
-    warnings: sentences about the whole report.
+    warnings: sentences about what bends these numbers, then about the whole report.
     """
 
     experiment: str
@@ -114,7 +114,7 @@ def answer_gate(
         up_to_ms=up_to_ms,
         answered_ms=answered_ms,
         step_ms=experiment.step_ms,
-        warnings=tuple(warnings),
+        warnings=(*map(str, further_warnings(warnings_of(experiment, variant or ""), decision.reason)), *warnings),
     )
     return as_stale(answer, stale) if stale else answer
 

@@ -11,7 +11,8 @@ import msgspec
 from streammetrics.engine.lateness import Lateness, median_ms
 from streammetrics.engine.task_state import ControlRecord
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER, seems_seconds
-from streammetrics.reports.data_warnings import MILLISECONDS, DataWarning
+from streammetrics.experiments.words import DataWarning
+from streammetrics.reports.data_warnings import MILLISECONDS
 from streammetrics.reports.text import counted, isolated
 from streammetrics.reports.time_text import second_text, span_text
 

@@ -29,8 +29,9 @@ from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.same_people import same_people
-from streammetrics.experiments.words import join, named, say
+from streammetrics.experiments.words import DataWarning, join, named, say
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.experiment_warnings import user_warnings
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import SinceReports
 from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
@@ -44,10 +45,14 @@ class JudgedInput(NamedTuple):
     policy: Policy
     stored: Stored
     scales: Mapping[str, float]
+    warnings: Sequence[DataWarning]
+    """Those that come from other experiments."""
 
     def report(self, since_ms: int | None = None) -> ExperimentReport:
         """Return the report. since_ms: see `build_report`."""
-        return build_report(self.measures, self.policy, self.stored, self.scales, since_ms=since_ms)
+        report = build_report(self.measures, self.policy, self.stored, self.scales, since_ms=since_ms)
+        of_users = user_warnings(report) if report.scope == SINCE_START else ()
+        return replace(report, warnings=(*report.warnings, *self.warnings, *of_users))
 
 
 class MergedExperiments:
@@ -241,13 +246,12 @@ class MergedExperiments:
         all_stored = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         self._inputs = {
-            (name, stored.scope): JudgedInput(view.measures_of(stored), view.policy(name), stored, scales[name])
-            for (name, _), stored in all_stored.items()
+            (name, stored.scope): JudgedInput(
+                view.measures_of(stored), view.policy(name), stored, scales[name], twins.get(name, []) if day == WHOLE else []
+            )
+            for (name, day), stored in all_stored.items()
         }
-        for (name, day), stored in all_stored.items():
-            report = self._inputs[name, stored.scope].report()
-            notes = twins.get(name, []) if day == WHOLE else []
-            yield replace(report, health=report.health.told(notes))
+        yield from (each.report() for each in self._inputs.values())
 
     def open_lists(self, tasks: int) -> dict[str, int]:
         """Return by experiment the lists that do not count, because the input ended before all their time for feedback."""
@@ -269,9 +273,9 @@ class MergedExperiments:
         return since
 
 
-def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[str]]:
-    """Return for each experiment the sentences about others whose arms have the same users."""
-    notes: dict[str, list[str]] = {}
+def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[DataWarning]]:
+    """Return for each experiment the warnings about others whose arms have the same users."""
+    found: dict[str, list[DataWarning]] = {}
     min_users = {name: view.policy(name).min_users for name in stored}
     for one, other in combinations(stored, 2):
         twins = same_people(stored[one], stored[other], min_users[one])
@@ -279,10 +283,9 @@ def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str
             for name, apart, pairs in ((one, other, twins.items()), (other, one, [(twin, arm) for arm, twin in twins.items()])):
                 arms = join((say("{arm} as {twin}", arm=named(arm), twin=named(twin)) for arm, twin in pairs), ", ")
                 told = say(
-                    "its arms have the same users as those of {apart} ({arms}), so their effects cannot be told apart: give each experiment"
-                    " a salt of its own",
+                    "its arms have the same users as those of {apart} ({arms}), so their effects cannot be told apart",
                     apart=named(apart),
                     arms=arms,
                 )
-                notes.setdefault(name, []).append(told)
-    return notes
+                found.setdefault(name, []).append(DataWarning("same users", told, "give each experiment a salt of its own"))
+    return found

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeAlias
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.outcomes import NOT_REFUSED
 from streammetrics.events.unknown_names import NULL_VARIANT
-from streammetrics.experiments import SINCE_START, ExperimentReport
+from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict
 from streammetrics.reports.data_warnings import (
-    DataWarning,
     by_topic,
     duplicate_warnings,
     feedback_warnings,
@@ -36,7 +36,6 @@ from streammetrics.reports.experiment_warnings import (
     null_warnings,
     open_list_warnings,
     spelling_warnings,
-    user_warnings,
 )
 from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
 from streammetrics.reports.recent_lists import RecentLists
@@ -221,6 +220,3 @@ class Report:
             yield from experiment_warnings(of_experiments, lists, self.settings, ended=self.ended)
         shown = {each.experiment for each in self.experiments}
         yield from open_list_warnings({name: count for name, count in self.open_lists.items() if name not in shown})
-        by_user = [each for each in self.experiments if each.scope == SINCE_START and each.unit == "user"]
-        counts = ((each.experiment, [(own.first_exposures, own.lists) for own in each.variants]) for each in by_user)
-        yield from user_warnings([(name, sum(users for users, _ in own), sum(lists for _, lists in own)) for name, own in counts])

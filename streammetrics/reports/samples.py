@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 from streammetrics.events.event_time import seems_seconds
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.events.unknown_names import ACTION, NULL_NOTE, NULL_VARIANT
+from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.data_warnings import (
     MILLISECONDS,
-    DataWarning,
     feedback_warnings,
     list_id_warnings,
     record_time_warnings,

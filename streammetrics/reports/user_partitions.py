@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from streammetrics.reports.data_warnings import DataWarning
+from streammetrics.experiments.words import DataWarning
 
 SHARE_MAX: Final = 0.01
 """A larger share of users on several partitions is a problem. A few shared ids, such as "anonymous", are not."""

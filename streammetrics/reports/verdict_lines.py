@@ -14,7 +14,7 @@ from streammetrics.experiments.experiment_report import VariantReport
 from streammetrics.experiments.gate import GATE_WORST_FIRST, GateDecision, GateWord, does
 from streammetrics.experiments.needed import needed_sentences, rounded
 from streammetrics.experiments.verdict import Verdict, Word
-from streammetrics.experiments.words import Part, Words, join, parts_of, say
+from streammetrics.experiments.words import DataWarning, Part, Words, join, parts_of, say
 from streammetrics.experiments.worst_first import deciding_measure, judged, worst_first
 from streammetrics.reports.report import Report
 
@@ -36,6 +36,7 @@ class VerdictLine:
         experiment is the worst one.
     gate, gate_reason: the decision of the gate; None and empty without one. gate_parts: what of it the verdict does not say.
     needed: what undecided treatments still need until a verdict.
+    warnings: what bends the numbers of this variant, or withholds its verdict. The line of a whole experiment has those of all variants.
     users: of the variant, or of all of them.
     since_ms: the earliest event time of a report on this run or day. up_to_ms: the event time up to which lists count.
     """
@@ -56,6 +57,7 @@ class VerdictLine:
     gate_reason: str
     gate_parts: tuple[Part, ...]
     needed: tuple[tuple[Part, ...], ...]
+    warnings: tuple[DataWarning, ...]
     users: int
     since_ms: int | None
     up_to_ms: int | None
@@ -107,10 +109,21 @@ def _line(
         gate_reason="" if gate is None else gate.reason,
         gate_parts=() if gate is None else parts_of(_gate_words(gate, verdict, [each for each in arms if each.gate is not None])),
         needed=tuple(each.parts for each in needed_sentences(replace(experiment, variants=arms))[:NEEDS_MAX]),
+        warnings=warnings_of(experiment, variant),
         users=sum(each.users for each in arms),
         since_ms=experiment.known_from_ms,
         up_to_ms=up_to_ms,
     )
+
+
+def warnings_of(experiment: ExperimentReport, variant: str = "") -> tuple[DataWarning, ...]:
+    """Return the warnings about a variant, with those about all; without a variant, all of an experiment."""
+    return tuple(each for each in experiment.warnings if not variant or each.variant in ("", variant))
+
+
+def further_warnings(warnings: Iterable[DataWarning], reason: str) -> list[DataWarning]:
+    """Return the warnings that the reason of a verdict does not say already, for readers of both."""
+    return [each for each in warnings if each.text not in reason]
 
 
 def _gate_words(gate: GateDecision, verdict: Verdict | None, decided: list[VariantReport]) -> str:
@@ -131,10 +144,10 @@ def _counted(decided: list[VariantReport]) -> Words:
 
 
 class ChangedVerdicts:
-    """Finds the lines since the start whose verdict has changed since the last report, and all of those that it did not have."""
+    """Finds the lines since the start whose verdict, or what it is warned of, has changed since the last report. At first: all."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], Word | None] = {}
+        self._known: dict[tuple[str, str, str], tuple[Word | None, list[tuple[str, str]]]] = {}
 
     def of(self, report: Report) -> list[VerdictLine]:
         """Return the changed lines of the next report."""
@@ -142,5 +155,5 @@ class ChangedVerdicts:
             return []
         since_start = [each for each in report.experiments if each.scope == SINCE_START]
         lines = [line for line in verdict_lines(since_start, report.entered_ms) if line.verdict is not None]
-        before, self._known = self._known, {line.about: line.verdict for line in lines}
-        return [line for line in lines if before.get(line.about) != line.verdict]
+        before, self._known = self._known, {line.about: (line.verdict, [(w.key, w.variant) for w in line.warnings]) for line in lines}
+        return [line for line in lines if before.get(line.about) != self._known[line.about]]

@@ -235,6 +235,28 @@ RANKING = (
     ),
     Case(
         "StreammetricsRankingRegressed",
+        "with what bends the numbers of this variant",
+        {
+            **verdict(-1),
+            **verdict(-1, *NDCG),
+            **judged("-0.03"),
+            **paging(),
+            **{
+                one("streammetrics_experiment_warning", **EXPERIMENT, variant=variant, warning=warning): "1+0x60"
+                for variant, warning in (("treatment", "lists per user"), ("other", "losses"), ("", "same users"))
+            },
+        },
+        "5m",
+        (
+            regressed(
+                "warning",
+                "ndcg@10 since the experiment began: -12.3 % against control, certainly worse by 3 %. ",
+                f"Warnings about these numbers: lists per user, same users. {SINCE}",
+            ),
+        ),
+    ),
+    Case(
+        "StreammetricsRankingRegressed",
         "not for a measure that does not page",
         {**verdict(0), **verdict(-1, *NDCG), **judged("-0.07"), **paging("mrr")},
         "30m",

@@ -16,14 +16,13 @@ ARMS = "control", "treatment"
 
 
 class Answers(NamedTuple):
-    """What a report says about a treatment, its lift, the word of the gate, and the report's warnings."""
+    """What a report says about a treatment, with the warnings by key, its lift, and the word of the gate."""
 
     verdict: str
     reason: str
-    notes: str
+    warnings: dict[str, str]
     lift: float | None
     gate: str
-    warnings: list[str]
 
 
 def visit(user: str, ts: int, variant: str | None, *, clicked: bool, country: str = "") -> Iterator[dict[str, Any]]:
@@ -56,15 +55,15 @@ def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> A
     report = next(experiment for experiment in whole["experiments"] if experiment["scope"] == "start")
     lifts = [measure["lift"] for arm in report["variants"] if arm["variant"] == "treatment" for measure in arm["measures"]]
     gate = json.loads(called("gate", "ranker", path, "--json").stdout)["gate"]
-    notes = "; ".join(report["health"]["notes"])
-    return Answers(report["verdict"]["word"], report["verdict"]["reason"], notes, lifts[0], gate, whole["warnings"])
+    warnings = {warning["key"]: warning["text"] for warning in report["warnings"]}
+    return Answers(report["verdict"]["word"], report["verdict"]["reason"], warnings, lifts[0], gate)
 
 
 def test_without_a_fault_the_same_clicks_give_a_verdict(tmp_path: Path) -> None:
     better = [*visits("c", "control", 1_000, range(10), 2), *visits("t", "treatment", 1_000, range(10), 4)]
     found = answers(tmp_path, better)
     assert (found.verdict, found.gate) == ("improved", "pass")
-    assert ["Each of the 2,000 users of experiment ranker has exactly one list" in warning for warning in found.warnings] == [True]
+    assert found.warnings == {"one list per user": "Each of the 2,000 users of experiment ranker has exactly one list"}
 
 
 def test_exposures_that_come_after_the_first_list_of_one_arm(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_users_of_one_arm_who_get_lists_of_the_other(tmp_path: Path) -> None:
     found = answers(tmp_path, events)
     assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
     assert "20 users went from treatment to control, and 0 from control to treatment. If users are meant to change" in found.reason
-    assert found.warnings == []
+    assert found.warnings["losses"] == found.reason.removeprefix("treatment: ")
     meant = answers(tmp_path, events, 'experiments.named={"ranker": {"unit": "list"}}')
     assert meant.lift is not None
     assert "went from" not in meant.reason
@@ -132,7 +131,10 @@ def test_an_hour_with_the_control_only(tmp_path: Path) -> None:
         events += visits(arm, arm, 1_000, range(1, 11), 2)
     found = answers(tmp_path, events)
     assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", 0.0)
-    assert "treatment had no list from 2026-03-01 00:00 UTC to 2026-03-01 01:00 UTC, while the other arm had 300 lists" in found.notes
+    assert (
+        "treatment had no list from 2026-03-01 00:00 UTC to 2026-03-01 01:00 UTC, while the other arm had 300 lists"
+        in found.warnings["silent arm"]
+    )
 
 
 def test_an_outage_of_one_arm_in_front_of_users_who_came_before(tmp_path: Path) -> None:
@@ -147,4 +149,4 @@ def test_an_outage_of_one_arm_in_front_of_users_who_came_before(tmp_path: Path) 
                     events += visit(f"{arm}{number}", ts, arm, clicked=number % 10 < (2 if visited else 8))
     found = answers(tmp_path, events)
     assert (found.verdict, found.gate) == ("inconclusive", "wait")
-    assert "treatment had no list from 2026-03-01 01:00 UTC to 2026-03-01 05:00 UTC" in found.notes
+    assert "treatment had no list from 2026-03-01 01:00 UTC to 2026-03-01 05:00 UTC" in found.warnings["silent arm"]

@@ -565,7 +565,7 @@ def test_lists_of_the_same_hour_are_compared_if_an_arm_joins_late_and_hours_with
     found = report_of(Policy(paging=("ndcg@10",)), replace(kept, hours=hours, run_hours=hours))
     treatment = found.variants[1]
     assert treatment.measures[0].lift == pytest.approx(0.0, abs=0.02)
-    (note,) = [each for each in found.health.notes if "had no list" in each]
+    (note,) = [str(each) for each in found.warnings if each.key == "silent arm"]
     assert note.startswith("late had no list from 2024-10-03 23:00 UTC to 2024-10-04 00:00 UTC, while the other arm had ")
     assert "under [experiments.named.ranker]: start = 2024-10-04T00:00:00Z" in note
 
@@ -616,6 +616,5 @@ def test_with_fewer_items_item_hit_rate_is_never_called_improved_and_the_gate_wa
     assert rate.within_gate_margin is False
     assert found.gate is not None
     assert found.gate.word == "wait"
-    assert (
-        "treatment shows 4 items per list and control 10: item_hit_rate@10 is per item shown and rises by that alone" in found.health.notes
-    )
+    told = "treatment shows 4 items per list and control 10: item_hit_rate@10 is per item shown and rises by that alone"
+    assert told in [each.text for each in found.warnings if each.variant == "treatment"]

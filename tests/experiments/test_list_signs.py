@@ -48,13 +48,13 @@ def test_fewer_items_are_told_with_what_they_do() -> None:
     found = signs(arm(1, items=4), arm(2))
     assert found.fewer_items is not None
     assert found.fewer_items.startswith("new shows 3.8")
-    assert found.notes == (f"{found.fewer_items}: item_hit_rate@10 is per item shown and rises by that alone",)
+    assert [*map(str, found.warnings)] == [f"{found.fewer_items}: item_hit_rate@10 is per item shown and rises by that alone"]
 
 
 def test_more_items_are_told_and_hold_nothing_back() -> None:
     found = signs(arm(1), arm(2, items=4))
     assert found.fewer_items is None
-    assert found.notes[0].endswith("item_hit_rate@10 is per item shown and falls by that alone")
+    assert found.warnings[0].text.endswith("item_hit_rate@10 is per item shown and falls by that alone")
 
 
 def test_nine_of_ten_items_are_always_found() -> None:
@@ -62,14 +62,14 @@ def test_nine_of_ten_items_are_always_found() -> None:
 
 
 def test_a_crawler_with_an_id_for_each_request_is_told() -> None:
-    (note,) = signs(arm(1, crawler=0.06), arm(2)).notes
-    assert note.startswith("new has 4.")
-    assert " fewer: users come back more or less often, or a crawler or client makes new ids in one arm" in note
+    (note,) = signs(arm(1, crawler=0.06), arm(2)).warnings
+    assert note.text.startswith("new has 4.")
+    assert " fewer: users come back more or less often, or a crawler or client makes new ids in one arm" in note.text
 
 
 @pytest.mark.parametrize("tail", [0.0, 1.5])
 def test_alike_arms_have_hardly_ever_a_sign(tail: float) -> None:
-    assert sum(bool(signs(arm(2 * seed, tail=tail), arm(2 * seed + 1, tail=tail)).notes) for seed in range(300)) <= 3
+    assert sum(bool(signs(arm(2 * seed, tail=tail), arm(2 * seed + 1, tail=tail)).warnings) for seed in range(300)) <= 3
 
 
 def test_a_difference_of_a_hundredth_of_the_items_is_not_told_however_certain() -> None:
@@ -78,7 +78,7 @@ def test_a_difference_of_a_hundredth_of_the_items_is_not_told_however_certain() 
     rows[:, place] = 10
     control = of_users(MEASURES, rows)
     rows[: rows.shape[0] // 10, place] = 9
-    assert signs(of_users(MEASURES, rows), control).notes == ()
+    assert signs(of_users(MEASURES, rows), control).warnings == ()
 
 
 def test_measures_without_items_have_no_sign_of_them() -> None:
@@ -100,7 +100,7 @@ def reacting(name: str, seed: int, late: float, *, users: int = 2_000, tail: flo
 
 
 def late_signs(treatment: ArmLists, control: ArmLists) -> list[str]:
-    return [note for note in list_signs(MEASURES, LikeLists(treatment, control)).notes if "last tenth" in note]
+    return [each.text for each in list_signs(MEASURES, LikeLists(treatment, control)).warnings if each.key == "late reactions"]
 
 
 def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None:
@@ -108,13 +108,13 @@ def test_reactions_that_come_later_in_one_arm_are_told_whichever_it_is() -> None
     rows[:, 0] = 1
     moments = of_users(MEASURES, rows)
     later, other = Reactions(1_000, 1_000, 140), Reactions(1_000, 1_000, 30)
-    (note,) = list_signs(MEASURES, LikeLists(of_one_day("new", moments, later), of_one_day("old", moments, other))).notes
-    assert note == (
+    (note,) = list_signs(MEASURES, LikeLists(of_one_day("new", moments, later), of_one_day("old", moments, other))).warnings
+    assert str(note) == (
         "new has 14 % of its reactions in the last tenth of join.attribution_ms and old 3 %: reactions come later there, so some may come "
-        "too late to count. Compare the senders of both arms, or raise join.attribution_ms"
+        "too late to count. Compare the senders of both arms, or raise join.attribution_ms."
     )
-    (note,) = list_signs(MEASURES, LikeLists(of_one_day("new", moments, other), of_one_day("old", moments, later))).notes
-    assert note.startswith("old has 14 % of its reactions in the last tenth of join.attribution_ms and new 3 %: ")
+    (note,) = list_signs(MEASURES, LikeLists(of_one_day("new", moments, other), of_one_day("old", moments, later))).warnings
+    assert note.text.startswith("old has 14 % of its reactions in the last tenth of join.attribution_ms and new 3 %: ")
 
 
 def test_three_times_as_many_late_reactions_are_always_found() -> None:
@@ -150,11 +150,11 @@ def test_a_report_says_that_reactions_come_later_in_one_arm() -> None:
     reactions = {"control": Reactions(4_000, 8_000, 120), "treatment": Reactions(4_000, 8_000, 560)}
     kept = replace(stored({"control": 0.5, "treatment": 0.5}), reactions=reactions)
     policy = Policy(paging=("ndcg@10",))
-    notes = build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept, {})).health.notes
+    notes = build_report(COLUMNS, policy, kept, choose_scales(COLUMNS, policy, kept, {})).warnings
     told = "treatment has 14 % of its reactions in the last tenth of join.attribution_ms and control 3 %"
-    assert any(note.startswith(told) for note in notes), notes
+    assert [note.key for note in notes if note.text.startswith(told)] == ["late reactions"], notes
     alike = replace(kept, reactions=dict.fromkeys(reactions, Reactions(4_000, 8_000, 120)))
-    assert "attribution_ms" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept, {})).health.notes)
+    assert "late reactions" not in str(build_report(COLUMNS, policy, alike, choose_scales(COLUMNS, policy, kept, {})).warnings)
 
 
 def test_users_of_one_day_are_compared_with_users_of_the_same_day() -> None:
@@ -167,12 +167,12 @@ def test_users_of_one_day_are_compared_with_users_of_the_same_day() -> None:
     for name, of_day in days.items():
         moments = {day: of_users(MEASURES, users) for day, users in of_day.items()}
         arms.append(ArmLists(name, moments, add(moments[0], moments[1])))
-    assert list_signs(MEASURES, LikeLists(*arms)).notes == ()
-    (note,) = list_signs(MEASURES, LikeLists(*(of_one_day(each.name, each.moments) for each in arms))).notes
-    assert "lists per user" in note
+    assert list_signs(MEASURES, LikeLists(*arms)).warnings == ()
+    (note,) = list_signs(MEASURES, LikeLists(*(of_one_day(each.name, each.moments) for each in arms))).warnings
+    assert note.key == "lists per user"
 
 
 def test_lists_per_user_are_no_sign_where_each_list_is_assigned() -> None:
     treatment, control = arm(1, crawler=0.06), arm(2)
     lists = LikeLists(of_one_day("new", treatment), of_one_day("old", control), by_user=False)
-    assert list_signs(MEASURES, lists).notes == ()
+    assert list_signs(MEASURES, lists).warnings == ()

@@ -130,10 +130,10 @@ def test_the_evidence_of_two_estimates_is_the_smaller_one() -> None:
 
 def test_the_note_names_the_hours_and_the_start_that_leaves_them_out() -> None:
     found = report_of(kept([300, 300, 300], [300, 0, 300]), Policy(paging=("ndcg@10",)))
-    (note,) = [each for each in found.health.notes if "had no list" in each]
-    assert note == (
+    (note,) = [each for each in found.warnings if each.key == "silent arm"]
+    assert str(note) == (
         "treatment had no list from 2024-10-04 01:00 UTC to 2024-10-04 02:00 UTC, while the other arm had 300 lists: these hours are not"
         " compared, and a verdict on treatment against control needs the lists of the same hours to agree, whenever their users came. To"
-        " compare all lists after it, set start of ranker"
+        " compare all lists after it, set start of ranker."
     )
     assert isinstance(silent_hours(MEASURES, kept([300, 300, 300], [300, 0, 300]), "treatment", "control")[0], SilentHours)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streammetrics.reports.experiment_warnings import USERS_MIN, user_warnings
+from tests.experiments.samples import experiment
 
 
 @pytest.mark.parametrize(
     ("users", "lists", "warned"), [(USERS_MIN, USERS_MIN, True), (USERS_MIN - 1, USERS_MIN - 1, False), (USERS_MIN, USERS_MIN + 1, False)]
 )
 def test_users_with_exactly_one_list_each_are_named_when_they_are_many(users: int, lists: int, warned: bool) -> None:
-    found = [each.text for each in user_warnings([("ranker", users, lists)])]
+    report = experiment({"control": 0.5, "new": 0.5}, name="ranker")
+    one, other = report.variants
+    arms = replace(one, first_exposures=users - 9, lists=lists - 9), replace(other, first_exposures=9, lists=9)
+    found = [each.text for each in user_warnings(replace(report, variants=arms))]
     assert found == [f"Each of the {users:,} users of experiment ranker has exactly one list"] * warned

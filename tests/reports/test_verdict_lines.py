@@ -103,7 +103,7 @@ def test_every_name_of_a_variant_in_a_reason_is_a_part_of_its_own() -> None:
         names = {each.variant for each in report.variants}
         sentences = [report.verdict.parts, *(each.verdict.parts for each in report.variants if each.verdict)]
         sentences += [each.gate.parts for each in report.variants if each.gate]
-        sentences += [*report.health.note_parts, *report.health.trouble_parts]
+        sentences += [*report.health.note_parts, *(each.parts for each in report.warnings), *report.health.trouble_parts]
         for parts in sentences:
             in_text = {word.strip("(),.:;") for each in parts if each.kind == "text" for word in each.text.split()}
             assert not names & in_text

@@ -13,6 +13,7 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Event, Feedback, Impression
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.words import DataWarning
 from streammetrics.exporters.http.server import HttpServer
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.exporters.prometheus.exposition import Exposition, ExpositionLimits
@@ -162,4 +163,6 @@ def with_experiments(report: Report, *found: ExperimentReport) -> Report:
 
 def ranker(name: str = "ranker", compared_with: str | None = None) -> ExperimentReport:
     """Return an experiment with a worse treatment and all possible rows."""
-    return experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)
+    report = experiment({"control": 0.5, "treatment": 0.4}, name=name, control=compared_with, whole=True)
+    warning = DataWarning("lists per user", "treatment has 4 lists per user and control 2", variant="treatment")
+    return replace(report, warnings=(warning,))

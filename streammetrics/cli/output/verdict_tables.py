@@ -28,6 +28,7 @@ from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
+from streammetrics.reports.verdict_lines import further_warnings
 
 NEEDED_MAX = 5
 """Lines about what undecided variants need."""
@@ -52,6 +53,8 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
         yield _verdict_line(experiment.verdict)
         for each in others:
             yield Text.assemble(f"{_scope_words(each)}: ", _verdict_line(each.verdict))
+            yield from _warnings(each, "")
+        yield from _warnings(experiment, "")
         yield from _needed(experiment, "", None if all_measures else NEEDED_MAX)
         whole = [each for each in results.explanations if experiment.scope == SINCE_START and each.experiment == experiment.experiment]
         yield from why_lines(experiment, whole)
@@ -72,7 +75,14 @@ def verdict_summary(experiments: Iterable[ExperimentReport]) -> Iterator[Text]:
             continue
         word, reason = experiment.verdict.word, fit(experiment.verdict.reason)
         yield Text.assemble(f"{'verdict':<10}{fit(experiment.experiment)}: ", (word, STYLES[word]), f" ({reason})")
+        yield from _warnings(experiment, f"{'':<10}")
         yield from _needed(experiment, f"{'':<10}", NEEDED_MAX)
+
+
+def _warnings(experiment: ExperimentReport, indent: str) -> Iterator[Text]:
+    """Yield what bends the numbers of an experiment, without what its verdict says already."""
+    for each in further_warnings(experiment.warnings, experiment.verdict.reason):
+        yield Text(f"{indent}warning: {fit(str(each))}")
 
 
 def _needed(experiment: ExperimentReport, indent: str, most: int | None) -> Iterator[Text]:

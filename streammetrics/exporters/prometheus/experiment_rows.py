@@ -19,6 +19,7 @@ class MeasureRow(NamedTuple):
     k: str
     scope: str
     value: float
+    warning: str = ""
 
 
 class PreferenceRow(NamedTuple):
@@ -43,6 +44,8 @@ def measure_rows(report: ExperimentReport) -> Iterator[MeasureRow]:
     yield _row(report, "verdict", report.verdict.code)
     if report.gate is not None:
         yield _row(report, "gate", report.gate.code)
+    for key, name in dict.fromkeys((each.key, each.variant) for each in report.warnings):
+        yield MeasureRow("warning", report.experiment, name, "", "", report.scope, 1, key)
     for metric, k in dict.fromkeys((each.metric, each.k) for variant in report.variants for each in variant.measures if each.paging):
         yield _row(report, "paging", 1, metric=metric, k=str(k or ""))
     for variant in report.variants:

@@ -56,6 +56,14 @@ def _user_gauges() -> Iterator[Series]:
         "variant",
         "scope",
     )
+    yield gauge(
+        "experiment_warning",
+        "1 for each thing that bends the numbers of an experiment or withholds its verdict. The page says it in a sentence.",
+        "experiment",
+        "variant",
+        "scope",
+        "warning",
+    )
     yield gauge("experiment_users", "Users who saw this variant.", "experiment", "variant", "scope")
     yield gauge(
         "experiment_exposed_users",

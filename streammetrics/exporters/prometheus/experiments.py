@@ -96,5 +96,12 @@ def _credited(row: PreferenceRow, groups: Mapping[Group, ShownGroup]) -> tuple[s
 
 def _labelled(row: MeasureRow, shown: ShownGroup) -> tuple[str, tuple[str, ...], float]:
     series = SERIES[f"streammetrics_experiment_{row.series}"]
-    values = {"experiment": shown.experiment, "variant": shown.variant, "metric": row.metric, "k": row.k, "scope": row.scope}
+    values = {
+        "experiment": shown.experiment,
+        "variant": shown.variant,
+        "metric": row.metric,
+        "k": row.k,
+        "scope": row.scope,
+        "warning": row.warning,
+    }
     return series.name, tuple(values[label] for label in series.labels), row.value

@@ -22,7 +22,7 @@ from streammetrics.reports.text import counted
 
 _VALUES: Final = ("lists", "lists_with_feedback", "metric", "k", "value", "value_with_feedback")
 _DECIDED: Final = ("treatment", "metric", "k", "lift", "lift_lower", "lift_upper", "users")
-_VERDICT: Final = ("experiment", "scope", "verdict", "reason", "gate", *_DECIDED)
+_VERDICT: Final = ("experiment", "scope", "verdict", "reason", "gate", *_DECIDED, "warnings")
 _COMPARED: Final = ("mean", "error", "difference", "lift", "lift_lower", "lift_upper", "p_value", "alpha", "paging", "verdict", "reason")
 READ_SECONDS: Final = 30
 
@@ -54,8 +54,9 @@ class ReportTables:
 
     @property
     def verdicts(self) -> DataTable:
-        """The verdict on each experiment and scope, worst first, with its reason: one row per experiment and scope."""
-        return DataTable.of_rows(_VERDICT, (line for line in self.report.get("verdicts", ()) if not line["variant"]))
+        """The verdict on each experiment and scope, worst first, with its reason and warnings: one row per experiment and scope."""
+        lines = (line for line in self.report.get("verdicts", ()) if not line["variant"])
+        return DataTable.of_rows(_VERDICT, ({**line, "warnings": "; ".join(_further(line))} for line in lines))
 
     @property
     def history(self) -> DataTable:
@@ -80,7 +81,7 @@ class ReportTables:
     def _verdict_lines(self) -> list[str]:
         """The verdict on each experiment since its start, worst first."""
         rows = [row for row in self.verdicts.rows() if row["scope"] == SINCE_START]
-        return [f"{row['experiment']}: {row['verdict']}, {row['reason']}" for row in rows]
+        return [f"{row['experiment']}: {row['verdict']}, {'; '.join(filter(None, (row['reason'], row['warnings'])))}" for row in rows]
 
     def _warnings(self) -> list[str]:
         return [f"warning: {sentence}" for sentence in self.report.get("warnings", ())]
@@ -113,6 +114,11 @@ class ReportTables:
             place = {"experiment": series["experiment"], "scope": series["scope"]}
             for end_ms, (*_, points) in series["looks"]["kept"]:
                 yield from ({**place, "end_ms": end_ms, **dict(zip(names, point, strict=True))} for point in points)
+
+
+def _further(line: Mapping[str, Any]) -> Iterator[str]:
+    """What bends the numbers of a verdict, without what its reason says already."""
+    yield from (each["text"] for each in line["warnings"] if each["text"] not in line["reason"])
 
 
 def _values(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -15,8 +15,8 @@ import structlog
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import Store
 from streammetrics.errors import StateError, StoreError
+from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.builder import ReportBuilder
-from streammetrics.reports.data_warnings import DataWarning
 from streammetrics.reports.report import Report
 from streammetrics.reports.text import counted
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
@@ -53,7 +53,7 @@ class Publisher:
         self._last: Report | None = None
         """The report of the last read, which stays the same object while nothing is committed."""
         self._nodes_seconds: float | None = None
-        self._warned: dict[str, DataWarning] = {}
+        self._warned: dict[tuple[str, str, str], DataWarning] = {}
         """The warnings of the last report, by key."""
 
     def publish(self) -> Report | None:
@@ -86,11 +86,13 @@ class Publisher:
         return replace(report, earlier_windows=self._builder.earlier_windows(report))
 
     def _log_warnings(self, report: Report) -> None:
-        """Log each warning of the report when it appears, and when it is over."""
-        current = {warning.key: warning for warning in report.warnings()}
+        """Log each warning of the report and of its experiments when it appears, and when it is over."""
+        current = {("", "", warning.key): warning for warning in report.warnings()}
+        for experiment in report.experiments:
+            current |= {(experiment.experiment, warning.variant, warning.key): warning for warning in experiment.warnings}
         for key, warning in current.items():
             if key not in self._warned:
-                log.warning(warning.text, fix=warning.fix)
+                log.warning(warning.text, fix=warning.fix, **({"experiment": key[0]} if key[0] else {}))
         for key, former in self._warned.items():
             if key not in current:
                 log.info("a warning is over", warning=former.text)

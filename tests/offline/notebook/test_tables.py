@@ -59,7 +59,7 @@ def test_the_verdict_comes_first(result: Replayed) -> None:
     (report,) = (each for each in result.report["experiments"] if each["scope"] == "start")
     assert (start["verdict"], start["reason"]) == (report["verdict"]["word"], report["verdict"]["reason"])
     assert (start["treatment"], start["users"]) == ("treatment", sum(each["users"] for each in report["variants"]))
-    first = f"{start['experiment']}: {start['verdict']}, {start['reason']}"
+    first = f"{start['experiment']}: {start['verdict']}, {start['reason']}" + (f"; {start['warnings']}" if start["warnings"] else "")
     assert repr(result).splitlines()[0] == first
     assert result._repr_html_().startswith(f"<p>{html.escape(first)}</p>")
 
@@ -109,15 +109,23 @@ def test_experiments_have_lifts_verdicts_and_a_history(result: Replayed) -> None
 
 
 NAMED = {"experiment": "<i>", "scope": "start", "variants": []}
-VERDICT = {"experiment": "<i>", "scope": "start", "variant": "", "verdict": "safe", "reason": "<u> is fine"}
+VERDICT = {
+    "experiment": "<i>",
+    "scope": "start",
+    "variant": "",
+    "verdict": "safe",
+    "reason": "<u> is fine",
+    "warnings": [{"text": "<b> bends"}, {"text": "is fine"}],
+}
 
 
 def test_the_warnings_and_names_of_a_report_are_shown_and_are_no_markup() -> None:
     report = {"warnings": ["<b> is refused"], "counters": {"events": 2}, "totals": [], "experiments": [NAMED], "verdicts": [VERDICT]}
     shown = ReportTables(report)
-    assert repr(shown).splitlines()[:3] == ["<i>: safe, <u> is fine", "2 events, experiments <i>", "warning: <b> is refused"]
+    assert repr(shown).splitlines()[:3] == ["<i>: safe, <u> is fine; <b> bends", "2 events, experiments <i>", "warning: <b> is refused"]
     assert shown._repr_html_().startswith(
-        "<p>&lt;i&gt;: safe, &lt;u&gt; is fine</p><p>2 events, experiments &lt;i&gt;</p><p>warning: &lt;b&gt; is refused</p>"
+        "<p>&lt;i&gt;: safe, &lt;u&gt; is fine; &lt;b&gt; bends</p><p>2 events, experiments &lt;i&gt;</p>"
+        "<p>warning: &lt;b&gt; is refused</p>"
     )
 
 

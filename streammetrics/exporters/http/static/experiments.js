@@ -144,9 +144,16 @@ function verdict(view, experiment, line, stats) {
   return make("div", { class: `verdict ${known(word)}` },
     make("p", { class: "word" }, sign(word)),
     make("div", {}, make("p", { class: "reason" }, finding(parts)),
-      gate(line) ? make("p", { class: "gate" }, gate(line)) : null, needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
+      gate(line) ? make("p", { class: "gate" }, gate(line)) : null, warnings(line), needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
       word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
       make("p", { class: "fine" }, shared)));
+}
+
+/** What bends the numbers of a verdict, without what its reason says already. */
+function warnings(line) {
+  return line.warnings.filter((each) => !line.reason.includes(each.text))
+    .map((each) => make("p", { class: "doubt" }, make("strong", {}, "Warning: "), finding(each.parts), adviceOf(each.parts).map((text) => ` ${text}`),
+      each.fix ? [" ", finding([["text", each.fix]])] : null));
 }
 
 /** The settings that settle what the verdict says, and what was not checked, such as a split without configured shares. */
