@@ -1,9 +1,9 @@
 """The cells of two arms: lists of the same hours, of users who came at the same time. Rows of hours in, arrays out. Pure.
 
-A cell has at least `CELL_LISTS` lists of both arms together, if there are that many: the hours of one entry are joined from the first on,
-and the last cell counts as it is. Users keep their arm, so the share of an arm among the users of one entry is the same in all hours. Two
-entries may have any shares, so entries are not joined. There is one exception: an entry with fewer lists is counted with the block of 8
-hours, and such a block with its day. The rule knows neither arms nor values, so it cannot favour one.
+A cell has at least `CELL_LISTS` lists of both arms together, if there are that many. The hours of one entry are joined from the first on,
+and the last cell counts as it is: users keep their arm, so the share of an arm among the users of one entry is the same in all hours. Two
+entries may have any shares, so they are joined only where traffic is thin: those of one length and day, one after the other, until they
+have so many lists. The rules know neither arms nor values, so they cannot favour one.
 
 In a cell the arms are exchangeable. With lists D and values Y of the treatment t and the control c, and
 
@@ -156,22 +156,27 @@ def _joined(entries: Iterable[Entry], steps: Iterable[int], sums: _Floats, parte
     of_pieces = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     lists = sums[:, :, 0].sum(axis=1)
     if parted:
-        joined = _thin_entries(dict(zip(numbers, np.bincount(of_pieces, weights=lists).tolist(), strict=True))) if of_pieces else {}
-        longer: dict[Entry, int] = {}
-        renumbered = [longer.setdefault(joined.get(entry, entry), len(longer)) for entry in numbers]
-        numbers, of_pieces = longer, [renumbered[number] for number in of_pieces]
+        of_entries = np.bincount(of_pieces, weights=lists, minlength=len(numbers)).tolist() if of_pieces else []
+        joined = _joined_entries(dict(zip(numbers, of_entries, strict=True)))
+        groups: dict[Entry, int] = {}
+        renumbered = [groups.setdefault(joined[entry], len(groups)) for entry in numbers]
+        numbers, of_pieces = groups, [renumbered[number] for number in of_pieces]
     cells = _cells_of(of_pieces if parted else [0] * len(of_pieces), steps, lists.tolist())
     return PairCells(cells, [*numbers], of_pieces, sums)
 
 
-def _thin_entries(lists: dict[Entry, float]) -> Mapping[Entry, Entry]:
-    """Return the entries that have too few lists alone, and those that they are counted with."""
+def _joined_entries(lists: Mapping[Entry, float]) -> dict[Entry, Entry]:
+    """Return for each entry the first one of those that it is joined with.
+
+    >>> _joined_entries({Entry(1, 5): 30, Entry(1, 6): 10, Entry(1, 7): 90, Entry(1, 24): 5, Entry(24, 0): 9})[Entry(1, 6)]
+    Entry(hours=1, block=5)
+    """
     found: dict[Entry, Entry] = {}
-    for hours, longer in ((1, 8), (8, 24)):
-        thin = {entry: entry.in_blocks(longer) for entry, count in lists.items() if entry.hours == hours and count < CELL_LISTS}
-        for entry, block in thin.items():
-            lists[block] = lists.get(block, 0.0) + lists[entry]
-        found = {entry: thin.get(block, block) for entry, block in found.items()} | thin
+    first, held = None, 0.0
+    for entry in sorted(lists):
+        if first is None or held >= CELL_LISTS or entry.hours != first.hours or entry.in_blocks(24) != first.in_blocks(24):
+            first, held = entry, 0.0
+        found[entry], held = first, held + lists[entry]
     return found
 
 

@@ -16,13 +16,14 @@ ARMS = "control", "treatment"
 
 
 class Answers(NamedTuple):
-    """What a report says about a treatment, with the warnings by key, its lift, and the word of the gate."""
+    """What a report says about a treatment, with the warnings by key, its lift, the word of the gate, and notes."""
 
     verdict: str
     reason: str
     warnings: dict[str, str]
     lift: float | None
     gate: str
+    notes: str
 
 
 def visit(user: str, ts: int, variant: str | None, *, clicked: bool, country: str = "") -> Iterator[dict[str, Any]]:
@@ -56,7 +57,7 @@ def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> A
     lifts = [measure["lift"] for arm in report["variants"] if arm["variant"] == "treatment" for measure in arm["measures"]]
     gate = json.loads(called("gate", "ranker", path, "--json").stdout)["gate"]
     warnings = {warning["key"]: warning["text"] for warning in report["warnings"]}
-    return Answers(report["verdict"]["word"], report["verdict"]["reason"], warnings, lifts[0], gate)
+    return Answers(report["verdict"]["word"], report["verdict"]["reason"], warnings, lifts[0], gate, "; ".join(report["health"]["notes"]))
 
 
 def test_without_a_fault_the_same_clicks_give_a_verdict(tmp_path: Path) -> None:
@@ -150,3 +151,16 @@ def test_an_outage_of_one_arm_in_front_of_users_who_came_before(tmp_path: Path) 
     found = answers(tmp_path, events)
     assert (found.verdict, found.gate) == ("inconclusive", "wait")
     assert "treatment had no list from 2026-03-01 01:00 UTC to 2026-03-01 05:00 UTC" in found.warnings["silent arm"]
+
+
+def test_a_run_that_began_again_after_a_pause_has_only_its_lists_and_says_so(tmp_path: Path) -> None:
+    """The first run under the name ended after a day without lists. Its treatment was better; that of the second one is not."""
+    first = [*visits("c", "control", 1_000, range(10), 2), *visits("t", "treatment", 1_000, range(10), 4)]
+    pause = list(visits("p", "control", 40, range(10, 60), 2))
+    for event in pause:
+        event.pop("experiments", None)
+    again = [*visits("d", "control", 1_000, range(60, 70), 2), *visits("u", "treatment", 1_000, range(60, 70), 2)]
+    found = answers(tmp_path, [*first, *pause, *again], "experiments.idle_days=1")
+    assert (found.verdict, found.lift) == ("inconclusive", 0.0)
+    assert "an earlier run under this name is not in these numbers: its last list was at 2026-03-01 09:5" in found.notes
+    assert "and this run began at 2026-03-03 12:00" in found.notes

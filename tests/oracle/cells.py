@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -103,12 +102,15 @@ def compare(
 
 
 def _entries(in_use: Sequence[RawList], first: Mapping[str, int], length: int, by_entry: bool) -> list[Block]:
-    """Return the entry of each list. Thin entries are longer ones."""
+    """Return the entry of each list. Those of one length and day are joined until they have 40 lists: all have the first one's name."""
     entries = [entry(first[each.user], each.hour, length) for each in in_use]
-    for hours, longer in ((1, 8), (8, 24)) if by_entry else ():
-        counts = Counter(entries)
-        entries = [wider(block, longer) if block[0] == hours and counts[block] < 40 else block for block in entries]
-    return entries
+    names = {block: block for block in entries}
+    for hours, day in {(block[0], wider(block, 24)) for block in entries if block[0] < 24} if by_entry else ():
+        group, count = None, 0
+        for block in sorted(block for block in names if block[0] == hours and wider(block, 24) == day):
+            group, count = (group, count) if group is not None and count < 40 else (block, 0)
+            names[block], count = group, count + entries.count(block)
+    return [names[block] for block in entries]
 
 
 def _cells(in_use: Sequence[RawList], entries: Sequence[Block], length: int, by_entry: bool) -> list[tuple[Block | None, int]]:

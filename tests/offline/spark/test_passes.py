@@ -36,6 +36,7 @@ def test_any_shards_slices_and_blocks_write_what_one_process_writes(shards: int,
     report, own_panes = passed(settings, files, tmp_path, shards=shards, size=size, blocks=blocks)
     assert whole["history"]
     assert whole["counters"]["late"]
+    assert "at the end of the input do not count" in json.dumps(whole["experiments"]), "no list is open at the end"
     assert differing(report, whole) == []
     assert own_panes == panes
 
