@@ -46,7 +46,7 @@ class Rejected(NamedTuple):
 
 
 class TimeMove(NamedTuple):
-    """A move of an input's time by a row of events. `start` is NEVER if the time begins."""
+    """A move of an input's time by a queue of events. `start` is NEVER if the time begins."""
 
     start: int
     end: int
@@ -65,7 +65,7 @@ class Outlier(NamedTuple):
 class BatchResult(NamedTuple):
     """The rejected events of a batch, and the number of its events that show that the input goes on: the time is near them.
 
-    `outlier` is the last of the first events that others contradicted. `moves` are the moves by a row over more than events may be late.
+    `outlier` is the last of the first events that others contradicted. `moves` are the moves by a queue over more than events may be late.
     """
 
     refused: list[Rejected]

@@ -1,6 +1,6 @@
 """The loop: the events of one input, in the order of its log -> admission -> the user -> the user's session -> its lists.
 
-The steps are those of "The outcome of one event" in the README of the package. What most events do is written in straight lines. What is
+The steps are those of "The outcome of one event" on the page of this room. What most events do is written in straight lines. What is
 rare is a function: a time that is far ahead, labels that are new, an event that does not simply extend the user's only session.
 """
 
@@ -189,15 +189,15 @@ class Loop:
         Counts the events that this one has contradicted. The result has the first that is known.
         """
         supported = self.state.progress.supported[topic]
-        supported.time, row = time, supported.row
+        supported.time, open_events = time, supported.open_events
         self.timed -= not supported.take(event.user_id, event.ts)  # beside the time
         if supported.outliers:
             self.counts["ahead", topic] += supported.outliers
             if self.outlier is None and supported.outlier is not None:
                 self.outlier = Outlier(*supported.outlier)
             supported.outliers, supported.outlier = 0, None
-        if row and supported.time > time + supported.run_ms:
-            self.moves.append(TimeMove(time, supported.time, row + 1, supported.users))
+        if open_events and supported.time > time + supported.span_ms:
+            self.moves.append(TimeMove(time, supported.time, open_events + 1, supported.users))
         return event.ts > supported.refused_from
 
     def _fitted(self, event: Impression, topic: int) -> tuple[Impression, LabelSetEntry]:

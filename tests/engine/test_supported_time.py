@@ -1,4 +1,4 @@
-"""When a time is supported: a small jump by one event, a larger one by a row whose middle runs on."""
+"""When a time is supported: a small jump by one event, a larger one by a queue whose middle runs on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streammetrics.engine.supported_time import StoredSupport, SupportedTime, Su
 from streammetrics.events.event_time import FOREVER, NEVER
 from tests.oracle import Settings
 from tests.oracle.supported_time import SupportedTime as ExpectedTime
+from tests.support.paths import ROOT
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 NOW = 1_772_359_200_000
@@ -340,3 +341,17 @@ def test_a_long_user_id_is_kept_as_a_hash() -> None:
     source.send("u" * 500, 0)
     ((user, _),) = source.real.recent
     assert len(user) == 16
+
+
+def test_the_example_of_the_page() -> None:
+    lines = (ROOT / "streammetrics" / "engine" / "README.md").read_text(encoding="utf-8").splitlines()
+    begin = lines.index("| event | user | time | T | why |") + 2
+    table = [line.split("|")[2:5] for line in lines[begin : lines.index("", begin)]]
+    real, expected = both(SupportRules(users=2))
+    real.restore(StoredSupport(), 0)
+    expected.t_ms, expected.users = 0, ["x", "y", "z"]
+    for user, ts, time in table:
+        for support in (real, expected):
+            support.take(user.strip(), int(ts) * SECOND)
+        assert real.time == expected.t_ms == int(time) * SECOND
+    assert (len(table), real.outliers, expected.contradicted) == (11, 1, 1)

@@ -34,8 +34,8 @@ Where the written semantics leave room, these are the choices made:
 8. "Greatest id" compares strings by code point.
 9. `unknown_action` and `duplicate` are counted at once, for the sessions as they are then.
 10. After a flush W and F are infinite. The windows of both views end with the pane of the newest admitted event, or of the greatest
-    time of any input if that is earlier. The time of an input at its end is its supported time. If its row has its users, it is the
-    middle of the row, and on from there through the users' times without a gap of more than a run. An input without a supported time
+    time of any input if that is earlier. The time of an input at its end is its supported time. If its queue has its users, it is the
+    middle of the queue, and on from there through the users' times without a gap of more than a span. An input without a supported time
     has that of its newest remembered event which no gap of more than `support_far_ms` separates from the middle. Without an admitted
     event, or with W at minus infinity, a window has no end (None) and no groups.
 11. Fragments with more than `items_max` items together form no list. Each that counts is `too_many_items`.

@@ -23,7 +23,7 @@ FIRST_OFFSET = 1
 class SliceStart(NamedTuple):
     """The state of an input before a slice: its supported time, and the event that set it.
 
-    `base` is added to the offsets of the slice. `support` is the row of events that are ahead; None: there is none, and no user is still
+    `base` is added to the offsets of the slice. `support` is the queue of events that are ahead; None: there is none, and no user is still
     counted. `has_movers` says that the slice has its own list of movers for each shard.
     """
 

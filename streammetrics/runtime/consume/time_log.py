@@ -30,7 +30,7 @@ class TimeLog:
         if result.moves:
             first, last = result.moves[0], result.moves[-1]
             log.info(
-                "the time of an input begins" if first.start == NEVER else "a row of events has moved the time of an input",
+                "the time of an input begins" if first.start == NEVER else "a queue of events has moved the time of an input",
                 **where,
                 from_ms=None if first.start == NEVER else first.start,
                 to_ms=last.end,
