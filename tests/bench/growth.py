@@ -178,10 +178,14 @@ def aof_bytes(client: redis.Redis | None) -> int:
 
 
 def check(timed: Timed, events: list[tuple[int, int, Event]], settings: Settings) -> int:
-    """Compare users and lists of every variant with plain counting. Returns how many numbers are equal."""
+    """Compare users and lists of every variant with plain counting. Returns how many numbers are equal.
+
+    Lists whose time for feedback is open at the end of the input do not count.
+    """
     if not settings.experiments.enabled:
         return 0
-    shown = [event for _, _, event in events if isinstance(event, Impression)]
+    last_ms = events[-1][0] - JOIN["attribution_ms"]
+    shown = [event for ts, _, event in events if isinstance(event, Impression) and ts <= last_ms]
     lists = Counter(label for event in shown for label in event.experiments)
     users = Counter(label for label, _ in {(label, event.user_id) for event in shown for label in event.experiments})
     checked = 0
