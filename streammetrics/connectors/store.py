@@ -229,3 +229,15 @@ class BlobStore(Protocol):
     def write(self, value: bytes) -> None: ...
 
     def close(self) -> None: ...
+
+
+class FieldStore(Protocol):
+    """Named values that processes show each other, never an input of a result. May raise StoreError and StateError."""
+
+    def read(self) -> Mapping[str, bytes]:
+        """Return all values by name."""
+        ...
+
+    def change(self, changes: Mapping[str, bytes | None]) -> None:
+        """Write values. None removes one."""
+        ...

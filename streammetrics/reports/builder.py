@@ -16,12 +16,13 @@ from streammetrics.engine.user_sample import SampledTasks
 from streammetrics.enrolment.feedback_days import FEEDBACK_DAYS
 from streammetrics.enrolment.scopes import EXPERIMENTS
 from streammetrics.errors import UnfitStateError
-from streammetrics.events.event_time import FOREVER, NEVER, final_bound
+from streammetrics.events.event_time import FOREVER, NEVER, final_bound, pane_start
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.experiments.name_order import group_order
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import AwaitedVerdict, awaited_verdicts
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.first_numbers import FirstNumber, first_numbers
 from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.late_events import late_inputs
 from streammetrics.reports.merged_experiments import MergedExperiments
@@ -149,9 +150,16 @@ class ReportBuilder:
         windows = tuple(
             self.aggregator.window(window_ms, view, shown, oldest_kept, newest) for window_ms in self.rules.windows_ms for view in VIEWS
         )
+        open_end = None if missing else self._open_end(controls, windows)
+        if open_end is not None:
+            windows = tuple(
+                self.aggregator.window_until(window.window_ms, "live", open_end, oldest_kept) if window.view == "live" else window
+                for window in windows
+            )
         self._count_withheld(windows)
         experiments = self.experiments.reports(tasks, newest) if whole else ()
         final = final_bound(shown, self.rules.lateness_ms, self.rules.attribution_ms)
+        awaited = tuple(self._awaited(windows, {each.experiment for each in experiments}, final)) if whole else ()
         counts: Counter[tuple[str, str]] = Counter()
         for control in controls:
             for reason, topic, count in control.progress.counts:
@@ -176,15 +184,38 @@ class ReportBuilder:
             experiments=experiments,
             open_lists=self.experiments.open_lists(tasks),
             since=self.experiments.since_reports(),
-            awaited=tuple(self._awaited(windows, {each.experiment for each in experiments}, final)) if whole else (),
+            awaited=awaited,
             entered_ms=_shown(min(control.enrolment.enrolled_before for control in controls)) if whole else None,
             user_windows=tuple(self._user_windows(controls, newest)) if whole else (),
             recent=self._recent.read(shown, oldest_kept, newest) if whole and self._recent is not None else None,
             user_partitions=self._user_partitions(tasks),
             has_lists=bool(self.aggregator.starts()),
+            first_numbers=() if missing else tuple(self._first_numbers(awaited, watermark, newest)),
             unknown_names=tuple(each for each in names if each.kind != IGNORED),
             ignored=tuple(each for each in names if each.kind == IGNORED),
         )
+
+    def _open_end(self, controls: Sequence[ControlRecord], windows: Sequence[Window]) -> int | None:
+        """Return the end (ms) of live windows while no pane with lists has ended: that of the pane that is open in the slowest task.
+
+        None if a pane has ended, if there are no lists, and if lists may still get labels.
+        """
+        starts, pane_ms = self.aggregator.starts(), self.rules.pane_ms
+        live_end = next((window.end_ms for window in windows if window.view == "live"), None)
+        if not starts or self.rules.live_wait_ms or (live_end is not None and live_end > starts[0]):
+            return None
+        newest = [time for time in (newest_shown([control]) for control in controls) if time != NEVER]
+        return max(pane_start(min(newest, default=NEVER), pane_ms), starts[0]) + pane_ms
+
+    def _first_numbers(self, awaited: Iterable[AwaitedVerdict], watermark: int, newest: int) -> Iterator[FirstNumber]:
+        """Yield what a young stream still waits for, from its first list on."""
+        starts = self.aggregator.starts()
+        if not starts or watermark == FOREVER:
+            return
+        verdicts = [verdict_ms for verdict_ms in (verdict.shown().first_verdict_ms for verdict in awaited) if verdict_ms is not None]
+        if watermark == NEVER:  # it comes when the inputs agree on a time, or after idle_ms
+            watermark = newest - int(self.settings.get("idle_ms", 0)) - int(self.settings.get("out_of_orderness_ms", 0))
+        yield from first_numbers(starts[0], watermark, self.rules, min(verdicts, default=None))
 
     def _awaited(self, windows: Sequence[Window], known: Collection[str], final_ms: int) -> Iterator[AwaitedVerdict]:
         """Yield the experiments without a verdict. None of their lists is final and counted, so their first pane is not long ago."""

@@ -42,6 +42,8 @@ class FirstEvents:
         commits = f"{report.tasks_committed} of {report.tasks} tasks have committed."
         verdict = "" if self.verdict is None else self.verdict.sentence()
         numbers = f"Numbers appear when every task has read events. {commits}"
+        if report.first_numbers:
+            numbers = "Live numbers have the lists so far. They end with whole panes once every task has read events."
         return tuple(filter(None, (numbers, self._missing(report), _read(report), verdict)))
 
     def advice(self) -> tuple[str, ...]:

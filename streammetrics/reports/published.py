@@ -18,6 +18,7 @@ from streammetrics.metrics import TallyLayout
 from streammetrics.reports.awaited_verdicts import Awaited
 from streammetrics.reports.explanation import explanations
 from streammetrics.reports.explanation_values import Explanation
+from streammetrics.reports.first_numbers import FirstNumber
 from streammetrics.reports.history import History, HistorySeries
 from streammetrics.reports.late_events import LateInput, SortedInput
 from streammetrics.reports.outlook import with_outlook
@@ -117,6 +118,7 @@ class ReportState(Published, frozen=True):
     ignored: tuple[UnknownName, ...]
     user_partitions: UserPartitions | None
     awaited: tuple[Awaited, ...]
+    first_numbers: tuple[FirstNumber, ...]
 
 
 class PublishedReport(ReportState, frozen=True):
@@ -176,6 +178,7 @@ def report_state(report: Report) -> ReportState:
         ignored=report.ignored,
         user_partitions=report.user_partitions,
         awaited=tuple(each.shown() for each in report.awaited),
+        first_numbers=report.first_numbers,
     )
 
 

@@ -37,8 +37,10 @@ from streammetrics.reports.experiment_warnings import (
     open_list_warnings,
     spelling_warnings,
 )
+from streammetrics.reports.first_numbers import FirstNumber
 from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
 from streammetrics.reports.recent_lists import RecentLists
+from streammetrics.reports.standstills import StandstillNote
 from streammetrics.reports.text import isolated
 from streammetrics.reports.time_text import span_text
 from streammetrics.reports.unknown_names import UnknownName
@@ -142,6 +144,10 @@ class Report:
     """The files of a replay that were sorted by time."""
     has_lists: bool = False
     """Whether any pane has lists, also one that has not ended."""
+    first_numbers: tuple[FirstNumber, ...] = ()
+    """What a young stream still waits for."""
+    standstills: tuple[StandstillNote, ...] = ()
+    """The partitions that have records and do not move. They are warnings, and not part of the JSON."""
     earlier_windows: tuple[Window, ...] = field(default=(), compare=False)
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
     open_lists: Mapping[str, int] = field(default_factory=dict)
@@ -160,6 +166,7 @@ class Report:
         """Return what makes the numbers doubtful. One that is about missing lists waits until they can be missed."""
         topics, reasons = by_topic(self.counts), counts_by_reason(self.counts)
         return [
+            *(note.warning() for note in self.standstills),
             *sorted_warnings(self.sorted_inputs),
             *late_warnings(self.late_inputs),
             *seconds_warnings((f"events of {isolated(each.topic)}", each.known_ms) for each in self.inputs),

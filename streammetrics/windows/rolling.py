@@ -154,13 +154,17 @@ class WindowAggregator:
         end = self._end(view, watermark_ms, newest_ms)
         if end is None:
             return Window(window_ms, view, None, True, ())
+        final_end = self._end("final", watermark_ms, newest_ms)
+        self._final_end = NEVER if final_end is None else final_end
+        return self.window_until(window_ms, view, end, oldest_kept_ms)
+
+    def window_until(self, window_ms: int, view: WindowView, end: int, oldest_kept_ms: int) -> Window:
+        """Return the window that ends at `end` (ms), a pane boundary that may lie after the watermark."""
         start = end - window_ms
         if start < oldest_kept_ms:
             return Window(window_ms, view, end, False, ())
         shown = self._shown.get((window_ms, view))
         if shown is None or shown.end_ms != end:
-            final_end = self._end("final", watermark_ms, newest_ms)
-            self._final_end = NEVER if final_end is None else final_end
             tallies = self._tallies(window_ms, view, start, end)
             shown = Window(window_ms, view, end, True, tuple(self.values(group, tallies[group]) for group in sorted(tallies)))
             self._shown[window_ms, view] = shown

@@ -60,6 +60,8 @@ def test_a_healthy_setup_has_only_ok_findings(kafka_broker: KafkaBroker, redis_u
         "appendonly yes, appendfsync ",
         "the namespace is new",
         "the clocks of this machine and of Redis differ by ",
+        "Live numbers come with the first lists, final ones 31 min to 32 min after them",
+        "A first verdict comes 31 min to 41 min after the first lists",
         "no problem found",
     ):
         assert text in done.stdout

@@ -15,7 +15,7 @@ import pytest
 
 from streammetrics.connectors.kafka.sink import KafkaSink
 from streammetrics.connectors.simulated import Traffic, generate
-from streammetrics.events.model import Feedback
+from streammetrics.events.model import Feedback, Impression
 from tests.oracle import Group, Tick
 from tests.oracle.users import users_of_tasks
 from tests.servers.kafka import KafkaBroker
@@ -226,6 +226,24 @@ def hand_made_case() -> UbiCase:
         event("c2", "q2", "click", "e", 11),
     )
     return UbiCase(documents, {"lists": 2, "matched": 4, "repeated": 1, "out_of_list": 1, "orphan": 1})
+
+
+def test_the_first_list_of_new_topics_has_live_gauges_before_the_inputs_have_a_time(
+    kafka_broker: KafkaBroker, redis_url: str, topic_name: str
+) -> None:
+    join = {"support_users": 5, "idle_ms": HOUR_MS}  # so the inputs have no time as long as the test runs
+    pipeline = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"], join=join)
+    now_ms = time.time_ns() // 1_000_000
+    with pipeline.service() as service:
+        with pipeline.producer() as producer:
+            shown = Impression("r-1", "u7", now_ms, ("a", "b"), experiments=((EXPERIMENT, "control"),))
+            for topic, event in zip(pipeline.topics, (shown, Feedback("u7", now_ms + 1, "a", "click", None, "r-1")), strict=True):
+                producer.send(topic, native_json(event), key=b"u7", timestamp_ms=event.ts)
+        wait_until(lambda: (EXPERIMENT, "control") in ndcg_of(service, "streammetrics_live_ndcg"), what="there is a live gauge")
+        report = service.report()
+        assert (report["watermark_ms"], report["final_ms"], report["warnings"]) == (None, None, [])
+        assert [each["number"] for each in report["first_numbers"]] == ["live", "final"]
+        assert ndcg_of(service, "streammetrics_ndcg") == {}
 
 
 class TestUbi:

@@ -110,6 +110,30 @@ def test_after_a_flush_windows_end_with_the_newest_event_of_all_tasks() -> None:
     assert {window.end_ms for window in (*report.windows, *report.user_windows)} == {9}
 
 
+def test_until_a_pane_with_lists_ends_live_windows_have_the_open_pane_of_the_slowest_task() -> None:
+    def live(*tasks: tuple[int, ...]) -> tuple[int | None, int]:
+        builder = builder_of()
+        for task, times in enumerate(tasks):
+            update_task(builder, task, *times)
+        report = builder.report(len(tasks))
+        final, window = report.windows
+        assert final.groups == ()
+        assert [each.number for each in report.first_numbers] == (["live", "final"] if report.watermark_ms == 3 else ["final"])
+        return window.end_ms, sum(each.lists for each in window.groups)
+
+    assert live((3,), (9,)) == (4, 1)
+    assert live((3,), (3,)) == (4, 2)
+    assert live((3, 4), (3, 4)) == (4, 2), "a whole pane: the open one does not count any more"
+
+
+def test_no_open_pane_is_shown_before_all_tasks_have_committed() -> None:
+    builder = builder_of()
+    update_task(builder, 0, 3)
+    report = builder.report(2)
+    assert [window.end_ms for window in report.windows] == [None, None]
+    assert report.first_numbers == ()
+
+
 @pytest.mark.parametrize("fault", ["rules", "measures"])
 def test_state_of_other_rules_or_measures_is_rejected(fault: str) -> None:
     mine, others = (engine_of(SETTINGS, experiments=ExperimentRules(metrics=metrics)) for metrics in (("mrr@1",), ("mrr@3",)))

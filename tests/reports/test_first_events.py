@@ -34,7 +34,7 @@ def test_before_any_commit_the_topics_are_named() -> None:
 def test_after_a_commit_the_inputs_without_events_are_named() -> None:
     report = Pipeline().feed("impressions", Impression("r", "u", 1_732_183_200_000, ("a",))).report()
     assert FirstEvents(TOPICS).sentences(report) == (
-        "Numbers appear when every task has read events. 1 of 1 tasks have committed.",
+        "Live numbers have the lists so far. They end with whole panes once every task has read events.",
         "No events yet on feedback 0.",
         "1 record so far.",
     )

@@ -64,6 +64,7 @@ def test_each_value_of_a_report_has_its_own_name() -> None:
             "None of 14 events is a list. Let the inputs hold the lists that users saw, too.",
         ],
         "awaited": [],
+        "first_numbers": [],
         "late_inputs": [],
         "sorted_inputs": [],
         "version": __version__,

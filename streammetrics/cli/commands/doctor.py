@@ -22,6 +22,7 @@ from streammetrics.cli.common_options import configured, load_settings
 from streammetrics.cli.doctor.checks import (
     DoctorContext,
     agreement_findings,
+    first_number_findings,
     kafka_findings,
     port_findings,
     redis_findings,
@@ -32,7 +33,6 @@ from streammetrics.errors import ConfigError, StreammetricsError
 from streammetrics.reports.text import counted, fit
 from streammetrics.version import __version__
 from streammetrics.wiring.logs import configure_logs
-from streammetrics.wiring.reports import first_verdict_wait
 
 DoctorCheck: TypeAlias = Callable[[], Iterator[DoctorFinding]]
 """Yields findings. A StreammetricsError that it raises becomes a finding too."""
@@ -62,8 +62,7 @@ def _checks(settings: Settings, context: DoctorContext) -> Iterator[tuple[str, D
     yield f"Kafka at {', '.join(kafka.bootstrap_servers)} ({kafka.security_protocol})", partial(kafka_findings, settings, context)
     title = f"Redis at {redis.url}{', a cluster' if redis.cluster else ''}, namespace {redis.namespace}"
     yield title, partial(redis_findings, settings, context)
-    if (wait := first_verdict_wait(settings)) is not None:
-        yield "Verdicts", lambda: iter((DoctorFinding("ok", wait.sentence()),))
+    yield "Numbers", partial(first_number_findings, settings)
     yield f"HTTP port {settings.http.port} on {settings.http.host}", partial(port_findings, settings)
 
 

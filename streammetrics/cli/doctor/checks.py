@@ -26,10 +26,12 @@ from streammetrics.errors import ConfigError, UnfitStateError
 from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
+from streammetrics.reports.time_text import span_text
 from streammetrics.reports.user_partitions import FIX, UserPartitions
 from streammetrics.runtime.consume.rival_groups import group_of_token
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.http import http_rules, http_users
+from streammetrics.wiring.reports import first_verdict_wait
 
 REDIS_ANSWER_MS = 2_000
 CONNECT_SECONDS = 2.0
@@ -224,6 +226,19 @@ def _clock_findings(store: RedisStore) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "warn", message, "synchronize both with NTP: with a wrong clock, events are refused as future, or final results are late"
         )
+
+
+def first_number_findings(settings: Settings) -> Iterator[DoctorFinding]:
+    """Say when the first numbers of new topics come."""
+    join, pane_ms = settings.join, settings.windows.pane_ms
+    final_ms = join.attribution_ms + join.lateness_ms + join.out_of_orderness_ms
+    live = "with the first lists"
+    if settings.exposures.enabled:  # their labels come later
+        live = f"{span_text(join.lateness_ms)} to {span_text(join.lateness_ms + pane_ms)} after the first lists"
+    final = f"final ones {span_text(final_ms)} to {span_text(final_ms + pane_ms)} after them"
+    yield DoctorFinding("ok", f"Live numbers come {live}, {final} (windows.pane_ms).")
+    if (wait := first_verdict_wait(settings)) is not None:
+        yield DoctorFinding("ok", wait.sentence())
 
 
 def port_findings(settings: Settings) -> Iterator[DoctorFinding]:

@@ -23,6 +23,7 @@ from streammetrics.connectors.kafka.partitioner import misplaced_keys
 from streammetrics.connectors.kafka.results import KafkaResults
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.blob import RedisBlobStore
+from streammetrics.connectors.redis.fields import RedisFields
 from streammetrics.connectors.redis.namespaces import client_name
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.engine.engine import Engine
@@ -30,6 +31,7 @@ from streammetrics.reports.history import History
 from streammetrics.reports.report import Report
 from streammetrics.runtime.consume.consumer import Worker
 from streammetrics.runtime.consume.refusal_log import log_first_refusal
+from streammetrics.runtime.consume.standstill_notes import StandstillNotes
 from streammetrics.runtime.consume.task_runner import TaskRunner
 from streammetrics.runtime.publish.history_store import HISTORY_KEY, HistoryStore
 from streammetrics.runtime.publish.publisher import Publisher
@@ -116,8 +118,14 @@ class _Process:
             status=status,
             on_report=take,
             retry_seconds_max=settings.worker.retry_seconds_max,
+            standstills=self._standstill_fields(stack),
         )
         self.start("publisher", publisher.run, stack)
+
+    def _standstill_fields(self, stack: contextlib.ExitStack) -> RedisFields:
+        fields = RedisFields(self.store.settings, "standstills")
+        stack.callback(fields.close)
+        return fields
 
     def _source(self) -> KafkaSource:
         settings = self.settings
@@ -155,6 +163,7 @@ class _Process:
                     logs=source.logs,
                 )
             )
+            self.start("standstills", StandstillNotes(self.status, self.clock, self._standstill_fields(stack)).run, stack)
             worker.run(self.stop)
 
     def _count_lost(self, letter: DeadLetter) -> None:

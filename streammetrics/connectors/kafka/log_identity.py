@@ -23,6 +23,11 @@ class LogIdentity:
         self._settings, self._logs, self._partitions = settings, logs, partitions
         self._gone_since: dict[str, float] = {}
 
+    @property
+    def missing(self) -> list[str]:
+        """The topics that the brokers do not list at the moment."""
+        return sorted(self._gone_since)
+
     def check(self, cluster: Any, now: float) -> None:
         """Compare the client's metadata (at most ten seconds old) with start-up. Sends no request.
 

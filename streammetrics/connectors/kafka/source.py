@@ -36,7 +36,7 @@ from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.kafka.patches import fast_fetch, fencing, parked_records
 from streammetrics.connectors.kafka.start_offsets import StartOffsets
 from streammetrics.connectors.kafka.topics import require_copartitioned
-from streammetrics.connectors.source import Input, InputRecord, LogIds, PollResult, SourceHealth
+from streammetrics.connectors.source import START_AGAIN, Input, InputRecord, LogIds, PollResult, SourceHealth
 from streammetrics.errors import GaveUp, SourceError
 
 log = structlog.get_logger("streammetrics.kafka")
@@ -186,6 +186,9 @@ class KafkaSource:
         health = self._monitor.health
         if not split:
             return health
+        if missing := self._identity.missing:  # the group gives away what is left of the tasks
+            cause = f"Kafka does not list topic {', '.join(missing)}, so no process can read its tasks"
+            return replace(health, conflict=f"{cause}; if it was deleted, create it again and {START_AGAIN}")
         tasks = f"task {split[0]}" if len(split) == 1 else f"tasks {', '.join(map(str, split))}"
         conflict = (
             f"another member of consumer group {group!r} reads some of the topics of {tasks}, but one process must read all of them; "

@@ -13,16 +13,19 @@ from dataclasses import replace
 import structlog
 
 from streammetrics.connectors.clock import Clock
-from streammetrics.connectors.store import Store
+from streammetrics.connectors.store import FieldStore, Store
 from streammetrics.errors import StateError, StoreError
 from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
+from streammetrics.reports.standstills import StandstillNote, current_notes, decode_notes
 from streammetrics.reports.text import counted
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
+NOTES_SECONDS = 5.0
+"""Time between two looks for partitions that stand still."""
 NODES_SECONDS = 10.0
 """Time between requests for the status of the store's servers. In a cluster each server is asked several times."""
 
@@ -31,6 +34,8 @@ log = structlog.get_logger("streammetrics.runtime.publish.publisher")
 
 class Publisher:
     """One reader of the store. `on_report` is called with each new report, in the publisher's thread.
+
+    `standstills` has what workers note of partitions that do not move.
 
     It gives up with the last error if the store has failed for longer than `retry_seconds_max`; 0 means never.
     """
@@ -45,6 +50,7 @@ class Publisher:
         status: ProcessStatus,
         on_report: Callable[[Report], None],
         retry_seconds_max: float = 0.0,
+        standstills: FieldStore | None = None,
     ) -> None:
         self._builder, self._store, self._clock, self._status, self._on_report = builder, store, clock, status, on_report
         self._publish_seconds, self._retry_seconds_max = publish_ms / 1_000, retry_seconds_max
@@ -53,6 +59,9 @@ class Publisher:
         self._last: Report | None = None
         """The report of the last read, which stays the same object while nothing is committed."""
         self._nodes_seconds: float | None = None
+        self._standstills = standstills
+        self._notes: tuple[StandstillNote, ...] = ()
+        self._notes_seconds: float | None = None
         self._warned: dict[tuple[str, str, str], DataWarning] = {}
         """The warnings of the last report, by key."""
 
@@ -72,18 +81,30 @@ class Publisher:
         if tasks is None:
             return None
         self._tasks = tasks
-        last, self._last = self._last, None  # an error may come after a part was read
+        before = last = self._last
+        self._last = None  # an error may come after a part was read
         if read_committed(self._store, self._builder, tasks) or last is None:
             freeze_due_scales(self._store, self._builder, tasks)
             last = self._newest(tasks)
-            self._log_warnings(last)
-        self._last = report = last
+        report = self._with_standstills(last)
+        if report is not before:
+            self._log_warnings(report)
+        self._last = report
         self._on_report(report)
         return report
 
     def _newest(self, tasks: int) -> Report:
         report = self._builder.report(tasks)
         return replace(report, earlier_windows=self._builder.earlier_windows(report))
+
+    def _with_standstills(self, report: Report) -> Report:
+        """Return the report with the standstills that workers note. They are read at most every NOTES_SECONDS."""
+        now = self._clock.monotonic()
+        if self._standstills is not None and (self._notes_seconds is None or now - self._notes_seconds >= NOTES_SECONDS):
+            self._notes_seconds, self._notes = now, tuple(decode_notes(self._standstills.read()))
+        offsets = {(place.topic, place.partition): place.offset or 0 for place in report.inputs}
+        standstills = current_notes(self._notes, offsets)
+        return report if standstills == report.standstills else replace(report, standstills=standstills, earlier_windows=())
 
     def _log_warnings(self, report: Report) -> None:
         """Log each warning of the report and of its experiments when it appears, and when it is over."""
