@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+import re
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 OTHER_MEASURES = (
     "set experiments.metrics back; or run all workers once with experiments.enabled = false, which deletes users' totals and keeps "
     "windows, and then with the new metrics; or start a new redis.namespace"
 )
 """What to do about stored state that measures users by other metrics."""
+
+SETTINGS: Final = {
+    "topics": "kafka.topics",
+    "grades": "join.grades",
+    "gap": "join.gap_ms",
+    "attribution": "join.attribution_ms",
+    "session_events": "join.session_events_max",
+    "lists_open": "join.lists_open_max",
+    "items": "events.items_max",
+    "out_of_orderness": "join.out_of_orderness_ms",
+    "lateness": "join.lateness_ms",
+    "future": "join.future_ms",
+    "support": "join.support_jump_ms, support_users and support_far_ms",
+    "pane": "windows.pane_ms",
+    "segments": "windows.segments",
+    "events": "events",
+    "spec": "metrics (gain, discount, ideal and the other rules)",
+    "metrics": "metrics.names and metrics.cutoffs",
+    "experiments": "experiments.metrics",
+}
+"""The settings by the names of rules in a signature. Rules without one are named as they are."""
+_RULE: Final = re.compile(r"(\w+)(?:\[(.*?)\](?= |$)|=(\S*))")
 
 Fit: TypeAlias = Literal["same", "switched", "measures", "other"]
 
@@ -46,27 +69,34 @@ def fit_of(stored: Signature, now: Signature) -> Fit:
     return "switched" if None in (stored.measures, now.measures) else "measures"
 
 
-def differing(stored: str, now: str) -> tuple[str, str]:
-    """Return the rules that appear in only one of two lines: first those of `stored`, then those of `now`.
+def differing(stored: str, now: str) -> str:
+    """Return a line for each setting that two lines of rules do not share: its name, and of its items those that only one line has.
 
-    >>> differing("grades[click=1, skip=0] gap=5 pane=9", "grades[click=2, skip=0] gap=5 pane=9 segments[app]")
-    ('grades[click=1, skip=0]', 'grades[click=2, skip=0] segments[app]')
-    >>> differing("gap=5 pane=9", "gap=5")
-    ('pane=9', 'nothing')
+    >>> print(differing("grades[click=1, skip=0] gap=5 pane=9", "grades[click=2, skip=0] gap=5 pane=8 segments[app]"))
+    join.grades: stored click=1; now click=2
+    windows.pane_ms: stored 9; now 8
+    windows.segments: now app
     """
     ours, theirs = _rules(stored), _rules(now)
-    one, other = ([rule for rule in these if rule not in those] for these, those in ((ours, theirs), (theirs, ours)))
-    return " ".join(one) or "nothing", " ".join(other) or "nothing"
+    lines = []
+    for name in dict.fromkeys((*ours, *theirs)):
+        one, other = ours.get(name, []), theirs.get(name, [])
+        if one != other:
+            before, after = [item for item in one if item not in other], [item for item in other if item not in one]
+            if not (before or after):  # only the order differs
+                before, after = one, other
+            sides = [f"{when} {', '.join(items)}" for when, items in (("stored", before), ("now", after)) if items]
+            lines.append(f"{SETTINGS.get(name, name)}: {'; '.join(sides)}")
+    return "\n".join(lines)
 
 
-def _rules(line: str) -> list[str]:
-    """Split a line into rules at the blanks outside of brackets."""
-    rules: list[str] = []
-    depth = 0
-    for word in line.split(" "):
-        if depth > 0:
-            rules[-1] += f" {word}"
-        else:
-            rules.append(word)
-        depth += word.count("[") - word.count("]")
+def _rules(line: str) -> dict[str, list[str]]:
+    """Split a line into the items of each rule: at the blanks outside of brackets, then at blanks and commas.
+
+    >>> _rules("grades[watch>=30=2, skip=0] gap=5 segments[]")
+    {'grades': ['watch>=30=2', 'skip=0'], 'gap': ['5'], 'segments': []}
+    """
+    rules: dict[str, list[str]] = {}
+    for name, listed, value in _RULE.findall(line):
+        rules[name] = [item for item in re.split(r"[, ]+", listed) if item] if not value else [value]
     return rules

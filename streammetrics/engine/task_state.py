@@ -215,8 +215,8 @@ class TaskState:
 
 def _check_rules(stored: ControlRecord, rules: EngineRules, signature: Signature) -> None:
     fit = fit_of(stored.signature, signature)
-    then, now = differing(f"topics={stored.topics} {stored.signature}", f"topics={list(rules.topics)} {signature}")
-    differs = f"\n  stored: {then}\n  now:    {now}"
+    differs = differing(f"topics[{','.join(stored.topics)}] {stored.signature}", f"topics[{','.join(rules.topics)}] {signature}")
+    differs = "".join(f"\n  {line}" for line in differs.splitlines())
     if fit == "other" or stored.topics != list(rules.topics):
         raise UnfitStateError(
             f"the store holds state of other rules, and state of different rules is never merged: use a new redis.namespace{differs}"

@@ -94,9 +94,9 @@ class ReportBuilder:
         """
         control = decode_control(view.control)
         if fit_of(control.signature, self.signature) in ("measures", "other"):
-            then, now = differing(str(control.signature), str(self.signature))
             why = f"the state of task {task} was made by other rules than this process has; use the same configuration for both"
-            raise UnfitStateError(f"{why}\n  stored: {then}\n  now:    {now}")
+            differs = differing(str(control.signature), str(self.signature)).splitlines()
+            raise UnfitStateError("\n  ".join((why, *differs)))
         panes, user_counts = ({int(start): row for start, row in view.table(name).items()} for name in (PANES, UNIQUE_USERS))
         self.aggregator.update(task, panes, None if view.is_snapshot else self.rows_from(task).get(PANES), control.panes.oldest_kept)
         self.user_windows.update(task, user_counts, control.panes.oldest_kept, view.is_snapshot)

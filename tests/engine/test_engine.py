@@ -291,7 +291,7 @@ def test_state_of_other_topics_is_rejected_even_if_their_number_is_equal() -> No
     machine.commit()
     with pytest.raises(StateError, match="state of other rules") as refused:
         Machine(engine_of(other), other, machine.store)
-    assert refused.value.message.endswith(f"\n  stored: topics={list(ONE_INPUT.inputs)}\n  now:    topics=['others']")
+    assert refused.value.message.endswith(f"\n  kafka.topics: stored {', '.join(ONE_INPUT.inputs)}; now others")
 
 
 def test_the_totals_of_a_forgotten_group_are_dropped() -> None:

@@ -135,7 +135,7 @@ def test_state_of_other_settings_is_a_failure(kafka_broker: KafkaBroker, redis_u
     other = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, join__gap_ms="1"))
     assert other.returncode == 1
     assert "the stored state was made with other settings" in other.stdout
-    assert "\n          stored gap=1800000\n          now    gap=1\n" in other.stdout
+    assert "\n          join.gap_ms: stored 1800000; now 1\n" in other.stdout
     off = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__enabled="false"))
     assert off.returncode == 0, off.stdout
     assert "experiments are off, but the state was stored with experiments on" in off.stdout

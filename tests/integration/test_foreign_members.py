@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from confluent_kafka import Consumer
 
@@ -35,6 +37,28 @@ def test_a_worker_that_can_read_nothing_is_not_ready_and_doctor_names_who_takes_
             service.close()
     finally:
         other.close()
+
+
+def test_while_a_topic_is_missing_nobody_is_advised_to_change_the_group(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    pipeline = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
+    service = pipeline.service()
+    service.launch()
+    try:
+        wait_until(lambda: answers(service, "/readyz", 200, "tasks have committed"), what="it is ready")
+        kafka_broker.delete_topic(pipeline.topics[1])
+        lines = set[str]()
+
+        def ended() -> bool:
+            with contextlib.suppress(OSError):
+                lines.update(service.get("/readyz").text.splitlines())
+            return not service.alive
+
+        wait_until(ended, what="the worker stops: a topic of its state is gone", deadline_seconds=60)
+        missing = f"worker: Kafka does not list topic {pipeline.topics[1]}, so no process can read its tasks; if it was deleted, create it"
+        assert [line for line in lines if line.startswith(missing)]
+        assert not [line for line in lines if "another member" in line]
+    finally:
+        service.close()
 
 
 def answers(service: Service, path: str, status: int, word: str) -> bool:

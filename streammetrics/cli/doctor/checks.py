@@ -204,10 +204,8 @@ def _rules_findings(stored: Iterable[Signature], current: Signature, experiments
         )
     for fit, fix in (("measures", OTHER_MEASURES), ("other", OTHER_RULES)):
         if fit in by_fit:
-            before, now = differing(str(by_fit[fit]), str(current))
-            yield DoctorFinding(
-                "fail", f"the stored state was made with other settings:\n          stored {before}\n          now    {now}", fix
-            )
+            differs = differing(str(by_fit[fit]), str(current)).splitlines()
+            yield DoctorFinding("fail", "\n          ".join(("the stored state was made with other settings:", *differs)), fix)
 
 
 def _clock_findings(store: RedisStore) -> Iterator[DoctorFinding]:

@@ -12,7 +12,7 @@ log = structlog.get_logger("streammetrics.runtime.consume.time_log")
 
 
 class TimeLog:
-    """Warns once per input of an event that is ahead, and logs one line for a batch with moves."""
+    """Warns once per input of an event that is ahead, and has one debug line for a batch with moves."""
 
     def __init__(self) -> None:
         self._warned: set[Input] = set()
@@ -29,7 +29,7 @@ class TimeLog:
             )
         if result.moves:
             first, last = result.moves[0], result.moves[-1]
-            log.info(
+            log.debug(
                 "the time of an input begins" if first.start == NEVER else "a queue of events has moved the time of an input",
                 **where,
                 from_ms=None if first.start == NEVER else first.start,

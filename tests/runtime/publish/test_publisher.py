@@ -314,9 +314,10 @@ def test_feedback_in_the_oldest_pane_that_may_change_is_seen() -> None:
 def test_state_made_by_other_rules_is_refused() -> None:
     store = MemoryStore()
     committed(store)
+    other = Signature(ENGINE.signature.rules.replace("grades[", "grades[sign_up=2, "), ENGINE.signature.measures)
     with pytest.raises(StateError, match="other rules") as refused:
-        publisher_of(store, [], signature=Signature("another", None))[0].publish()
-    assert refused.value.message.splitlines()[2] == "  now:    another"
+        publisher_of(store, [], signature=other)[0].publish()
+    assert refused.value.message.splitlines()[1:] == ["  join.grades: now sign_up=2"]
 
 
 def plain(value: Any) -> Any:
