@@ -202,10 +202,10 @@ class ReportBuilder:
         """
         starts, pane_ms = self.aggregator.starts(), self.rules.pane_ms
         live_end = next((window.end_ms for window in windows if window.view == "live"), None)
-        if not starts or self.rules.live_wait_ms or (live_end is not None and live_end > starts[0]):
+        if not starts or self.rules.live_wait_ms is not None or (live_end is not None and live_end > starts[0]):
             return None
         newest = [time for time in (newest_shown([control]) for control in controls) if time != NEVER]
-        return max(pane_start(min(newest, default=NEVER), pane_ms), starts[0]) + pane_ms
+        return max(pane_start(min(newest, default=starts[0]), pane_ms), starts[0]) + pane_ms
 
     def _first_numbers(self, awaited: Iterable[AwaitedVerdict], watermark: int, newest: int) -> Iterator[FirstNumber]:
         """Yield what a young stream still waits for, from its first list on."""

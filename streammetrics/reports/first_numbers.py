@@ -34,7 +34,7 @@ def first_numbers(first_ms: int, watermark_ms: int, rules: WindowRules, verdict_
     >>> [*first_numbers(0, 1_920_000, rules, None)]
     []
     """
-    live_ms = first_ms + rules.pane_ms + rules.live_wait_ms
+    live_ms = first_ms + rules.pane_ms + (rules.live_wait_ms or 0)
     final_ms = first_ms + rules.pane_ms + rules.lateness_ms + rules.attribution_ms
     if watermark_ms < live_ms:
         yield FirstNumber("live", live_ms, (live_ms - watermark_ms) / 1_000)

@@ -152,13 +152,14 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class WindowRules:
-    """The rules of windows, all in milliseconds. `live_wait_ms`: how far live windows end before the watermark."""
+    """The rules of windows, all in milliseconds. `live_wait_ms`: how far live windows end before the watermark, until lists have
+    their labels; None: they bring them."""
 
     pane_ms: int
     windows_ms: tuple[int, ...]
     lateness_ms: int
     attribution_ms: int
-    live_wait_ms: int = 0
+    live_wait_ms: int | None = None
 
 
 _read = reader(msgspec.json.Decoder(tuple[int, list[tuple[str, str, str, str, list[int]]]]).decode, plain_json, "a pane")

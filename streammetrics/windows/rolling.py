@@ -224,7 +224,7 @@ class WindowAggregator:
         if view == "final":
             bound = final_bound(watermark_ms, rules.lateness_ms, rules.attribution_ms)
         else:
-            bound = close_bound(watermark_ms, rules.live_wait_ms)
+            bound = close_bound(watermark_ms, rules.live_wait_ms or 0)
         return window_end(bound, newest_ms, rules.pane_ms)
 
     def final_span(self, length_ms: int, watermark_ms: int, oldest_kept_ms: int, newest_ms: int) -> tuple[int, int] | None:

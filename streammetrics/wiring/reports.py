@@ -27,7 +27,7 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
         windows_ms=tuple(window.ms for window in settings.windows.windows),
         lateness_ms=settings.join.lateness_ms,
         attribution_ms=settings.join.attribution_ms,
-        live_wait_ms=settings.join.lateness_ms if settings.exposures.enabled else 0,
+        live_wait_ms=settings.join.lateness_ms if settings.exposures.enabled else None,
     )
     view = None
     if engine.user_totals is not None:

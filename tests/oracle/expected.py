@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from streammetrics.events.model import Exposure, Impression
 from tests.oracle.admission import Admission, admit
@@ -41,6 +41,8 @@ def expected_result(
     panes = merge_panes(task.panes for task in tasks.values())
     live_ms = w_ms if settings.validity_ms is None else w_ms - settings.lateness_ms  # until then, all lists have their variants
     ends = {view: window_end(bound, newest_ts, settings.pane_ms) for view, bound in (("final", f_ms), ("live", live_ms))}
+    if settings.validity_ms is None:
+        ends["live"] = _live_end(ends["live"], min((start for start, _ in panes), default=None), tasks.values(), settings.pane_ms)
     counters: Counter[tuple[str, str]] = Counter()
     for task in tasks.values():
         counters.update(task.counters)
@@ -54,6 +56,18 @@ def expected_result(
         panes=panes,
         windows={(window, view): window_over(panes, end, window) for window in settings.windows_ms for view, end in ends.items()},
     )
+
+
+def _live_end(end_ms: int | None, first_ms: int | None, tasks: Iterable[TaskResult], pane_ms: int) -> int | None:
+    """Return where live windows end: while no pane with lists has ended, with the pane that is open in the slowest task."""
+    if first_ms is None or (end_ms is not None and end_ms > first_ms):
+        return end_ms
+    newest = [
+        task.newest_ts if task.supported_ts == -math.inf else int(min(task.newest_ts, task.supported_ts))
+        for task in tasks
+        if task.newest_ts is not None
+    ]
+    return max(min(newest) // pane_ms * pane_ms, first_ms) + pane_ms
 
 
 def _check(settings: Settings) -> None:

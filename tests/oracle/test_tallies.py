@@ -77,9 +77,16 @@ class TestWindows:
         window = expected_result([show("x", 0), feedback(103, "a")], ONE).windows[4, "live"]
         assert (window.end_ms, window.groups) == (100, {})
 
-    def test_windows_have_no_end_before_every_input_has_events(self) -> None:
-        result = expected_result([show("x", 0, at="impressions")], Settings())
-        assert (result.f_ms, result.windows[4, "live"].end_ms) == (-math.inf, None)
+    def test_before_every_input_has_events_live_windows_have_the_open_pane_and_final_ones_have_no_end(self) -> None:
+        trace = [show("x", 0, at="impressions"), show("y", 5, at="impressions")]
+        result = expected_result(trace, Settings(pane_ms=4, windows_ms=(4, 8)))
+        assert (result.f_ms, result.windows[4, "final"].end_ms, result.windows[4, "live"].end_ms) == (-math.inf, None, 8)
+        assert [result.windows[window_ms, "live"].groups[ALL].lists for window_ms in (4, 8)] == [1, 2]
+
+    def test_a_pane_that_is_open_counts_only_until_the_first_one_has_ended(self) -> None:
+        ends = [expected_result([show("x", 0), show("y", at)], ONE).windows[4, "live"].end_ms for at in (1, 3, 4, 5)]
+        assert ends == [4, 4, 4, 4]
+        assert expected_result([show("x", 0), show("y", 5)], ONE).windows[4, "live"].groups[ALL].lists == 1
 
     def test_after_a_flush_windows_end_with_the_newest_admitted_event(self) -> None:
         result = expected_result([*self.TRACE, feedback(24, "a", "stare")], ONE, flush=True)

@@ -241,7 +241,7 @@ class Machine:
             windows_ms=settings.windows_ms,
             lateness_ms=settings.lateness_ms,
             attribution_ms=settings.attribution_ms,
-            live_wait_ms=0 if settings.validity_ms is None else settings.lateness_ms,
+            live_wait_ms=None if settings.validity_ms is None else settings.lateness_ms,
         )
         builder = self.builder = ReportBuilder(self.engine.layout, rules, {}, self.engine.signature)
         for task, view in self.store.view([0], {}).items():
