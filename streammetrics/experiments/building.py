@@ -79,6 +79,7 @@ def build_report(
         variants=variants,
         preferences=preferences,
         preferences_by_action=by_action,
+        from_ms=stored.from_ms,
         known_from_ms=stored.known_from_ms,
         gate=_gate(verdict, variants, preferences, treatments),
         gate_margin=policy.gate_margin,

@@ -42,25 +42,32 @@ def _weight(variant: VariantReport) -> tuple[int, float, tuple[object, ...]]:
 
 
 def verdict_of_all(variants: Iterable[VariantReport]) -> Verdict | None:
-    """Return the verdict of the worst variant, with its name and how many others have which verdict; None if nothing is judged."""
-    found = judged(variants)
+    """Return the verdict of the worst variant, with its name and how many treatments have which verdict; None if nothing is judged."""
+    arms = [*variants]
+    found = judged(arms)
     if not found or found[0].verdict is None:
         return None
-    first, *others = found
-    said = say("{variant}: {reason}", variant=named(first.variant), reason=found[0].verdict.said)
-    return Verdict(found[0].verdict.word, join([said, others_words(others)], "; ") if others else said)
+    said = say("{variant}: {reason}", variant=named(found[0].variant), reason=found[0].verdict.said)
+    open_arms = sum(each.verdict is None and each.gate is not None for each in arms)
+    counted = counted_treatments(found, open_arms)
+    return Verdict(found[0].verdict.word, join([said, counted], "; ") if counted else said)
 
 
-def others_words(others: Sequence[VariantReport]) -> Words:
-    """Say which verdicts the variants after the first have."""
-    words = [each.verdict.word for each in others if each.verdict is not None]
-    if len(words) == 1:
-        return say("{variant} {is_}", variant=named(others[0].variant), is_=_ARE[words[0]][0])
+def counted_treatments(found: Sequence[VariantReport], open_arms: int) -> Words:
+    """Say which verdicts the other variants have, or if they differ, how many of all treatments have which. Empty for one treatment.
+
+    found: the variants with a verdict, the worst first. open_arms: how many treatments have none yet.
+    """
+    words = [each.verdict.word for each in found if each.verdict is not None]
+    if not open_arms and len(words) == 2:
+        return say("{variant} {is_}", variant=named(found[1].variant), is_=_ARE[words[1]][0])
+    if not open_arms and len({*words}) == 1:
+        return say("the {count} others {are}, too", count=len(words) - 1, are=_ARE[words[0]][1]) if len(words) > 1 else Words(())
     counts = [(words.count(word), word) for word in WORST_FIRST if word in words]
-    if len(counts) == 1:
-        return say("the {count} others {are}, too", count=len(words), are=_ARE[words[0]][1])
     told = [say("{count} {are}", count=count, are=_ARE[word][0 if count == 1 else 1]) for count, word in counts]
-    return say("of {count} others {told}", count=len(words), told=join(told, ", "))
+    if open_arms:
+        told.append(say("{count} {have} no verdict yet", count=open_arms, have="has" if open_arms == 1 else "have"))
+    return say("of {count} treatments {told}", count=len(words) + open_arms, told=join(told, ", "))
 
 
 def worst_first(experiments: Iterable[ExperimentReport]) -> list[ExperimentReport]:

@@ -33,7 +33,7 @@ from streammetrics.experiments.onset import change_point
 from streammetrics.experiments.words import parts_of
 from streammetrics.metrics import TallyLayout
 from streammetrics.reports.explanation_values import Explanation, Onset, RankContribution, SegmentContributions, SegmentValue
-from streammetrics.reports.explanation_words import summary_of
+from streammetrics.reports.explanation_words import summary_of, unknown_text
 from streammetrics.reports.measure_places import MeasurePlaces, rank_places
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.report import Report
@@ -122,7 +122,8 @@ def _explained(recent: RecentLists, layout: TallyLayout, case: _Case) -> Explana
         summary=(),
     )
     summary = tuple(summary_of(found))
-    return replace(found, summary=tuple(map(str, summary)), summary_parts=tuple(map(parts_of, summary)))
+    unknown = "" if summary else unknown_text(found)
+    return replace(found, summary=tuple(map(str, summary)), summary_parts=tuple(map(parts_of, summary)), unknown=unknown)
 
 
 def _ranks(

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from streammetrics.experiments.words import Part
-
-UNKNOWN: Final = "no value of a segment, no rank and no time of a change stands out"
-"""What is said of a difference if nothing about its cause is certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +77,7 @@ class Explanation:
     difference: of the means of these lists, all users included. The contributions of each segment add up to it.
     ranks_of: the family of the measure at the same cut-off whose difference the `ranks` add up to; None if none is tallied.
     onset: None if it is unknown. summary: sentences about what is certain; empty if nothing is. summary_parts: their parts.
+    unknown: the sentence in their place if nothing is certain, with the time that was looked at.
     """
 
     experiment: str
@@ -101,3 +98,4 @@ class Explanation:
     onset: Onset | None
     summary: tuple[str, ...]
     summary_parts: tuple[tuple[Part, ...], ...] = ()
+    unknown: str = ""

@@ -34,6 +34,12 @@ def summary_of(found: Explanation) -> Iterator[Words]:
         yield say(f"the difference changed at about {{at}}{between}", at=at, first=first, last=last)
 
 
+def unknown_text(found: Explanation) -> str:
+    """Say that nothing about a difference is certain, and where that was looked for."""
+    between = f"between {minute_text(found.from_ms)} and {minute_text(found.end_ms)}"
+    return f"no value of a segment, no rank and no time of a change stands out in the lists {between}"
+
+
 def _effects(found: Explanation, segment: SegmentContributions, direction: str) -> Iterator[Words]:
     """Say which values differ from all others: first how much of the difference they have, then those that go the other way."""
     for each in segment.values:

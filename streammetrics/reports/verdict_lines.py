@@ -38,7 +38,7 @@ class VerdictLine:
     needed: what undecided treatments still need until a verdict.
     warnings: what bends the numbers of this variant, or withholds its verdict. The line of a whole experiment has those of all variants.
     users: of the variant, or of all of them.
-    since_ms: the earliest event time of a report on this run or day. up_to_ms: the event time up to which lists count.
+    since_ms: the event time at which the run of the experiment, or this day of it, began. up_to_ms: that up to which lists count.
     """
 
     experiment: str
@@ -111,7 +111,7 @@ def _line(
         needed=tuple(each.parts for each in needed_sentences(replace(experiment, variants=arms))[:NEEDS_MAX]),
         warnings=warnings_of(experiment, variant),
         users=sum(each.users for each in arms),
-        since_ms=experiment.known_from_ms,
+        since_ms=experiment.from_ms,
         up_to_ms=up_to_ms,
     )
 

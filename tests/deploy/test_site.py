@@ -18,7 +18,7 @@ from tests.deploy.tools import run
 from tests.support.paths import ROOT
 
 DOCS = ROOT / ".github" / "docs"
-TERMS_MAX = 45
+TERMS_MAX = 56
 BUILD_SECONDS_MAX = 900
 """A build takes half a minute on a quiet machine, and many times that beside other tests."""
 TUPLES = {"SINCE_START", "THIS_DAY"}
@@ -101,4 +101,5 @@ def test_the_glossary_is_short_and_sorted_and_its_terms_are_used() -> None:
         ROOT / "deploy" / "streammetrics.toml",
     ]
     elsewhere = "\n".join(path.read_text(encoding="utf-8") for path in pages)
-    assert [term for term in terms if not re.search(rf"\b{re.escape(term)}", elsewhere, re.IGNORECASE)] == []
+    written = {term: re.escape(term).replace("\\ ", "[ _]") for term in terms}  # a metric is written with underscores, too
+    assert [term for term, pattern in written.items() if not re.search(rf"\b{pattern}", elsewhere, re.IGNORECASE)] == []

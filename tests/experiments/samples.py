@@ -22,6 +22,7 @@ from streammetrics.experiments import (
     choose_scales,
     of_users,
 )
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measures import LISTS, LISTS_AT, USERS_AT, Measures
 from tests.experiments.columns import MEASURES, ONE, WITH_COVARIATES
 
@@ -92,6 +93,7 @@ def stored(
         exposed=counts if whole else {},
         joined=Joined(900, 100),
         credits=credits(USERS, -0.2) if whole else {},
+        from_ms=480_000 * HOUR_MS,
         **in_one_hour(WITH_COVARIATES if whole else MEASURES, moments),
     )
 
@@ -104,12 +106,13 @@ def experiment(
     users: int | Mapping[str, int] = USERS,
     paging: tuple[str, ...] = ("ndcg@10",),
     control: str | None = None,
+    shares: Mapping[str, float] | None = None,
     whole: bool = False,
 ) -> ExperimentReport:
-    """The report of such an experiment at its first look."""
+    """The report of such an experiment at its first look. Its arms have equal shares, if no others are given."""
     kept = stored(chances, name=name, scope=scope, users=users, whole=whole)
-    shares = dict.fromkeys(chances, 1.0) if len(chances) > 1 and (control is None or control in chances) else None
-    policy = Policy(paging=paging, control=control, shares=shares, settings_text=settings_text)
+    equal = dict.fromkeys(chances, 1.0) if len(chances) > 1 and (control is None or control in chances) else None
+    policy = Policy(paging=paging, control=control, shares=shares or equal, settings_text=settings_text)
     measures = WITH_COVARIATES if whole else MEASURES
     return build_report(measures, policy, kept, choose_scales(measures, policy, kept, {}))
 

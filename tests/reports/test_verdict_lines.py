@@ -29,12 +29,12 @@ def test_the_worst_variant_is_named_and_the_others_are_counted() -> None:
     found = whole(experiment(SIX))
     assert (found.verdict, found.treatment, found.metric, found.k) == ("regressed", "popularity", "ndcg", 10)
     assert text(found.parts).startswith("popularity: ")
-    assert text(found.parts).endswith("; of 4 others 2 regressed, 1 is inconclusive, 1 improved")
+    assert text(found.parts).endswith("; of 5 treatments 3 regressed, 1 is inconclusive, 1 improved")
     assert text(found.gate_parts) == "3 fail, 1 waits, 1 passes"
 
 
 def test_the_lines_of_variants_follow_that_of_the_whole_with_the_same_numbers() -> None:
-    report = replace(experiment(SIX), known_from_ms=3)
+    report = replace(experiment(SIX), from_ms=3)
     first, *others = verdict_lines([report], 5)
     assert [line.about for line in (first, others[0])] == [(report.experiment, "start", name) for name in ("", "popularity")]
     words = [line.verdict for line in others]
@@ -69,6 +69,13 @@ def test_one_other_variant_is_named() -> None:
 def test_others_with_one_verdict_are_counted_at_once() -> None:
     found = whole(experiment({"control": 0.5, "a": 0.2, "b": 0.25, "c": 0.3}))
     assert text(found.parts).endswith("; the 2 others regressed, too")
+
+
+def test_treatments_without_a_verdict_are_counted_too() -> None:
+    few = {"control": 2_000, "old": 2_000, "new": 2_000, "young": 60, "younger": 40}
+    found = whole(experiment({"control": 0.5, "old": 0.3, "new": 0.7, "young": 0.5, "younger": 0.5}, users=few, shares=few))
+    assert text(found.parts).endswith("; of 4 treatments 1 regressed, 1 improved, 2 have no verdict yet")
+    assert text(found.gate_parts) == "1 fails, 2 wait, 1 passes"
 
 
 def test_the_gate_does_not_repeat_the_verdict() -> None:

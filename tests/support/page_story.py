@@ -45,6 +45,7 @@ class SimulatedUsers:
 
     layout: TallyLayout
     chances: Mapping[str, float]
+    from_ms: int = 0
     seed: int = 1
     counts: dict[str, int] = field(default_factory=dict)
     moments: dict[str, list[int]] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class SimulatedUsers:
             scope=scope,
             first_exposures=self.counts,
             joined=joined,
+            from_ms=self.from_ms,
             **in_one_hour(measures, self.moments),
         )
         self.scales |= choose_scales(measures, policy, stored, self.scales)
@@ -123,8 +125,8 @@ class Story:
 def make_story(ends_ms: int, *, minutes: int = MINUTES, treatment: float = 0.78) -> tuple[Story, list[Report]]:
     """Return a story that ends at the last full minute before `ends_ms`, and its reports."""
     pipeline = Pipeline(segments=("surface",))
-    users = SimulatedUsers(pipeline.engine.layout, {"control": 0.85, "treatment": treatment})
     begins_ms = ends_ms // MINUTE_MS * MINUTE_MS - minutes * MINUTE_MS
+    users = SimulatedUsers(pipeline.engine.layout, {"control": 0.85, "treatment": treatment}, begins_ms)
     story = Story(pipeline, users, Policy(paging=("ndcg@10",), settings_text=settings_text), begins_ms, random.Random(7))
     return story, list(_reports(story, minutes))
 

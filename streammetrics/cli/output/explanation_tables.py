@@ -11,7 +11,7 @@ from streammetrics.cli.output.report_reader import interval_text, lift_text, sha
 from streammetrics.cli.output.terminal import FittingTable
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.measures import measure_text
-from streammetrics.reports.explanation_values import UNKNOWN, Explanation
+from streammetrics.reports.explanation_values import Explanation
 from streammetrics.reports.text import fit
 from streammetrics.reports.time_text import minute_text
 
@@ -24,7 +24,7 @@ def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation])
 
     Variants without a certain finding share one short line.
     """
-    unknown: list[str] = []
+    unknown: list[Explanation] = []
     for variant in experiment.variants:
         if variant.verdict is None or variant.verdict.word not in _CLEAR:
             continue
@@ -32,12 +32,12 @@ def why_lines(experiment: ExperimentReport, explanations: Sequence[Explanation])
         about = [each for each in explanations if each.variant == variant.variant and (each.metric, each.k) in names]
         found = [each for each in about if each.summary]
         if about and not found:
-            unknown.append(variant.variant)
+            unknown.append(about[0])
         for each in found[:1]:
             when = f"exploratory, lists from {minute_text(each.from_ms)} to {minute_text(each.end_ms)}"
             yield Text(fit(f"why {each.variant} ({measure_text(each.metric, each.k)}; {when}): {'; '.join(each.summary)}"))
     if unknown:
-        yield Text(fit(f"why {', '.join(unknown)}: {UNKNOWN}"))
+        yield Text(fit(f"why {', '.join(each.variant for each in unknown)}: {unknown[0].unknown}"))
 
 
 def contribution_tables(explanations: Sequence[Explanation]) -> Iterator[RenderableType]:

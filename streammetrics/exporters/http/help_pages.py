@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from html import escape
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from markdown_it import MarkdownIt
@@ -19,18 +20,45 @@ from streammetrics.exporters.http.etag import REVALIDATE, tagged
 from streammetrics.exporters.package_files import package_file
 
 _REPOSITORY: Final = "https://github.com/streammetrics/streammetrics/blob/main/"
+_GLOSSARY: Final = ".github/docs"
+_RUNBOOKS: Final = "deploy/runbooks"
 _ROW: Final = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \|$", re.MULTILINE)
-_LINK: Final = re.compile(r"(\]\()(?!https?://|#)([^)\s]+\))")
+_LINK: Final = re.compile(r"(\]\()(?!https?://|#)([^)\s]+)\)")
+_END_LINK: Final = re.compile(r" \[([^\]]+)\]\(([^)\s]+)\)$")
 
 
-def glossary() -> Mapping[str, str]:
+class Term(NamedTuple):
+    """What a term means, and the name and the address of the page that says more; both empty without one."""
+
+    meaning: str
+    page: str = ""
+    address: str = ""
+
+
+def glossary() -> Mapping[str, Term]:
     """Return the text of each term.
 
     >>> glossary()["control"]
-    'The variant that all others are compared with.'
+    Term(meaning='The variant that all others are compared with.', page='', address='')
+    >>> glossary()["mixed"].page, glossary()["mixed"].address
+    ('Runbook', '/help/StreammetricsVerdictMixed')
     """
     (_, *rows) = _ROW.findall(package_file("glossary.md").read_text(encoding="utf-8"))
-    return dict(rows)
+    return {term: _term(text) for term, text in rows}
+
+
+def _term(text: str) -> Term:
+    link = _END_LINK.search(text)
+    return Term(text) if link is None else Term(text[: link.start()], link[1], _address(link[2], _GLOSSARY))
+
+
+def _address(link: str, folder: str) -> str:
+    """Return where a link of a page in a folder leads: to a page of this server, or to the repository."""
+    path, mark, anchor = link.partition("#")
+    place = posixpath.normpath(posixpath.join(folder, path))
+    is_served = place == f"{_GLOSSARY}/glossary.md" or posixpath.dirname(place) == _RUNBOOKS
+    page = f"/help/{posixpath.basename(place).removesuffix('.md')}" if is_served else f"{_REPOSITORY}{place}"
+    return f"{page}{mark}{anchor}"
 
 
 def with_glossary(page: str) -> str:
@@ -41,21 +69,22 @@ def with_glossary(page: str) -> str:
 def help_routes() -> list[Route]:
     """Return the routes of the glossary and of each runbook: `/help/glossary` and `/help/ALERT`."""
     runbooks = [each for each in package_file("runbooks").iterdir() if each.name.endswith(".md")]
-    pages = [package_file("glossary.md"), *sorted(runbooks, key=lambda each: each.name)]
-    return [Route(f"/help/{each.name.removesuffix('.md')}", _page(each)) for each in pages]
+    pages = [(package_file("glossary.md"), _GLOSSARY), *((each, _RUNBOOKS) for each in sorted(runbooks, key=lambda each: each.name))]
+    return [Route(f"/help/{each.name.removesuffix('.md')}", _page(each, folder)) for each, folder in pages]
 
 
-def _page(source: Traversable) -> Callable[[Request], Awaitable[Response]]:
+def _page(source: Traversable, folder: str) -> Callable[[Request], Awaitable[Response]]:
     async def serve(request: Request) -> Response:
-        return tagged(request, rendered(source.name.removesuffix(".md"), source.read_text(encoding="utf-8")), "text/html", REVALIDATE)
+        page = rendered(source.name.removesuffix(".md"), source.read_text(encoding="utf-8"), folder)
+        return tagged(request, page, "text/html", REVALIDATE)
 
     return serve
 
 
 @cache
-def rendered(title: str, markdown: str) -> bytes:
-    """Return a page of Markdown as HTML. Links to other files lead to the repository."""
-    linked = _LINK.sub(lambda found: f"{found[1]}{_REPOSITORY}deploy/runbooks/{found[2]}", markdown)
+def rendered(title: str, markdown: str, folder: str) -> bytes:
+    """Return a page of Markdown as HTML. Its links, written from its folder, lead to this server's runbooks or to the repository."""
+    linked = _LINK.sub(lambda found: f"{found[1]}{_address(found[2], folder)})", markdown)
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(linked)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

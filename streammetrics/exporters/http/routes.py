@@ -34,9 +34,11 @@ SCRIPTS = (
     "chart.js",
     "curves.js",
     "why.js",
+    "banner.js",
     "variants.js",
     "experiments.js",
     "pipeline.js",
+    "state.js",
     "page.js",
 )
 """The modules of the page. Each imports only from those before it."""

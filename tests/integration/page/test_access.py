@@ -8,6 +8,7 @@ from dataclasses import replace
 from playwright.sync_api import expect
 
 from streammetrics.experiments import Joined
+from streammetrics.exporters.http.help_pages import glossary
 from streammetrics.reports.report import Report
 from tests.integration.page.visits import EVERY_MS, FOCUSED, MINUS, Open, Served, clock, fetched, live
 from tests.support.committed_state import MINUTE_MS
@@ -39,7 +40,7 @@ class TestWithoutAMouse:
         live(page)
         expect(page.locator(".plot canvas")).to_have_count(3)
         reached = []
-        for _ in range(33):
+        for _ in range(38):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(FOCUSED))
         reached = [TABLE if each.startswith(TABLE) else each for each in reached]
@@ -52,13 +53,18 @@ class TestWithoutAMouse:
             "segment",
             "scope",
             f"Experiment {EXPERIMENT}",
-            "What is gate?",
+            "▼ Regressed",
+            "Gate: fail",
             TABLE,
             "What is NDCG?",
+            "What is mean?",
             "What is lift?",
-            "What is safe to check at any time?",
+            "What is interval?",
+            "What is users?",
             "What is verdict?",
+            "▼ Regressed",
             "Standard errors and effective users",
+            "What is contribution?",
             "Contributions by segment and rank",
             "treatment",
             "What is margin?",
@@ -102,7 +108,8 @@ class TestWithoutAMouse:
         box = page.locator("#term")
         expect(box).to_be_hidden()
         page.get_by_role("button", name="What is NDCG?").first.press("Enter")
-        expect(box).to_have_text("NDCGThe discounted gain of a list, divided by that of the best order of its items.")
+        expect(box.locator("p").first).to_have_text(glossary()["NDCG"].meaning)
+        expect(box.get_by_role("link", name="Metrics")).to_have_attribute("href", re.compile("^https://github.com/streammetrics/"))
         page.keyboard.press("Escape")
         expect(box).to_be_hidden()
         page.get_by_role("button", name="What is verdict?").click()
@@ -110,7 +117,22 @@ class TestWithoutAMouse:
         page.get_by_role("button", name="What is verdict?").click()
         expect(box).to_be_hidden()
         page.get_by_role("button", name="What is margin?").click()
-        expect(box).to_have_text("marginThe relative drop that is tolerated.")
+        expect(box).to_contain_text("marginThe relative drop that is tolerated.")
+
+    def test_a_verdict_and_the_gate_open_a_sentence_that_helps_to_decide_with_a_link(self, visit: Open, still: Served) -> None:
+        page = visit(still.base).page
+        live(page)
+        box = page.locator("#term")
+        for place in (".verdict", ".variants tbody"):
+            page.locator(place).get_by_role("button", name="Regressed").first.click()
+            expect(box).to_contain_text("Stop the rollout.")
+            page.keyboard.press("Escape")
+        page.get_by_role("button", name="Gate: fail").click()
+        expect(box).to_contain_text("Fail: stop it.")
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Regressed").first.click()
+        box.get_by_role("link", name="Runbook").click()
+        expect(page.locator("h1")).to_have_text("StreammetricsRankingRegressed")
 
     def test_the_glossary_and_the_runbook_of_a_banner_come_from_the_same_server(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]

@@ -40,7 +40,7 @@ class TestCurves:
         assert shown["x"][1] == reports[-1].entered_ms
         assert len(shown["ends"]) > 30
 
-    def test_a_change_of_the_verdict_has_a_letter_on_the_curve_and_its_text_below(
+    def test_a_change_of_the_verdict_has_its_sign_on_the_curve_and_its_text_below(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:
         story, reports = history
@@ -54,10 +54,10 @@ class TestCurves:
         found = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
         curves_are_drawn(found.page, chart)
-        expect(found.page.locator(f"#{chart} ul.marks li")).to_have_text([f"A {clock(at)}: verdict: regressed"])
+        expect(found.page.locator(f"#{chart} ul.marks li")).to_have_text([f"▼ {clock(at)}: verdict regressed"])
         shown = found.page.evaluate(DRAWN, chart)
-        assert shown["marks"] == [["A", at]]
-        (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, chart) if text == "A"]
+        assert shown["marks"] == [["▼", at]]
+        (height,) = [y for text, _, y in found.page.evaluate(WRITTEN, chart) if text == "▼"]
         assert height <= shown["box"]["top"]
 
     def test_axes_stay_within_the_range_of_the_metric(self, visit: Open, still: Served) -> None:
@@ -95,6 +95,18 @@ class TestCurves:
                }"""
         )
         assert digits == [3, 4, 3, 3, 2, 2, 1, 1, 0, 1, 0, 1, 0]
+
+    def test_an_axis_has_the_date_where_a_day_is_not_today(self, visit: Open, still: Served) -> None:
+        texts = visit(still.base).page.evaluate(
+            """async () => {
+                 const { tickTexts } = await import("/text.js");
+                 const at = (text) => Date.parse(`2026-03-${text}Z`);
+                 const now = at("02T12:00:00");
+                 return [["02T09:00:00", "02T10:00:00"], ["01T23:00:00", "02T00:00:00", "02T01:00:00"], ["01T09:00:00", "01T10:00:00"]]
+                   .map((times) => tickTexts(times.map(at), 3600000, now));
+               }"""
+        )
+        assert texts == [["09:00", "10:00"], ["23:00\n2026-03-01", "00:00\n2026-03-02", "01:00"], ["09:00\n2026-03-01", "10:00"]]
 
     def test_the_legend_switches_a_curve_off_and_on(self, visit: Open, still: Served) -> None:
         found = visit(still.base)

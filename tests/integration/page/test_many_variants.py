@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote_plus
@@ -16,7 +17,8 @@ from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.name_order import in_order
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
-from tests.integration.page.visits import MINUS, Open, Serve, Visit, fetched, live, open_all, violations
+from tests.integration.page.visits import MINUS, MISSING, Open, Serve, Visit, clock, fetched, live, open_all, violations
+from tests.support.committed_state import HOUR_MS
 from tests.support.page_story import (
     EXPERIMENT,
     SIX,
@@ -48,19 +50,56 @@ class TestManyVariants:
         six = experiment(SIX, name="six")
         found = show(six)
         lifts = {each.variant: one.lift or 0 for each in six.variants for one in each.measures if (one.metric, one.k) == ("ndcg", 10)}
-        fall, others = f"{MINUS}{-100 * lifts['popularity']:.1f}\u00a0%", "of 4 others 2 regressed, 1 is inconclusive, 1 improved"
+        fall, others = f"{MINUS}{-100 * lifts['popularity']:.1f}\u00a0%", "of 5 treatments 3 regressed, 1 is inconclusive, 1 improved"
         sure = "95\u00a0% confidence, safe to check at any time"
         banner = f"popularity: {fall.removeprefix(MINUS)} lower NDCG@10 than control; {sure}; {others}."
         expect(found.section("six").locator(".verdict .reason")).to_have_text(banner)
         line = found.page.locator("#overview li", has_text="six")
+        (low, high) = next(
+            (one.lift_lower or 0, one.lift_upper or 0)
+            for each in six.variants
+            for one in each.measures
+            if (each.variant, one.metric) == ("popularity", "ndcg")
+        )
         expect(line.locator(".line-lift")).to_have_text(fall)
+        expect(line.locator(".line-interval")).to_have_text(f"{MINUS}{-100 * low:.1f}\u00a0% to {MINUS}{-100 * high:.1f}\u00a0%")
         expect(line.locator(".line-text")).to_have_text(banner)
         rows = found.section("six").locator(".rows").first.locator("tbody tr")
         expect(rows.locator("th .variant")).to_have_text(["control", "popularity", "item-knn", "gru4rec", "sasrec", "two-tower"])
         expect(rows.locator("td:last-child")).to_have_text(
             ["", *[f"▼ Regressed{FAILS}"] * 3, "○ Inconclusivegate waits", "▲ Improvedgate passes: at most 5\u00a0% worse"]
         )
-        expect(found.section("six").locator(".verdict .gate")).to_have_text("Gate: fail?, 3 fail, 1 waits, 1 passes.")
+        expect(found.section("six").locator(".verdict .gate")).to_have_text("Gate: fail, 3 fail, 1 waits, 1 passes.")
+
+    def test_the_overview_and_the_card_say_since_when(
+        self, show: Callable[..., Visit], serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        began_ms = (history[1][-1].watermark_ms or 0) - 50 * HOUR_MS
+        found = show(replace(experiment(SIX, name="six"), from_ms=began_ms))
+        expect(found.page.locator("#overview li", has_text="six").locator(".line-age")).to_have_text("2\u00a0d 2\u00a0h old")
+        facts = found.section("six").locator(".facts")
+        expect(facts).to_contain_text(f"Started {clock(began_ms)}, 2\u00a0d 2\u00a0h ago. Final lists up to ")
+        expect(facts).to_contain_text("count. 12,000 users.")
+
+    def test_arms_with_few_users_say_so(self, show: Callable[..., Visit]) -> None:
+        few = {"control": 1_000, "treatment": 1_000, "young": 62, "unused": 0}
+        found = show(experiment(dict.fromkeys(few, 0.5), name="few", users=few, shares={"control": 9, "treatment": 9, "young": 1}))
+        expect(found.cell("Lift", "young", section="few")).to_have_text("62 of the 100 users that numbers need")
+        expect(found.cell("Lift", "unused", section="few")).to_have_text("no final list yet")
+        expect(found.cell("Verdict", "young", section="few")).to_have_text("no verdict yetgate waits")
+        expect(found.section("few").locator(".variants")).not_to_contain_text(MISSING)
+
+    def test_a_control_with_few_users_is_said_beside_each_treatment(self, show: Callable[..., Visit]) -> None:
+        found = show(
+            experiment(
+                {"control": 0.5, "treatment": 0.5},
+                name="few",
+                users={"control": 40, "treatment": 1_000},
+                shares={"control": 1, "treatment": 25},
+            )
+        )
+        expect(found.cell("Lift", "control", section="few")).to_have_text("the control, 40 of the 100 users that numbers need")
+        expect(found.cell("Lift", "treatment", section="few")).to_have_text("control has fewer than 100 users.")
 
     def test_six_variants_with_two_measures_fit_on_one_screen_with_the_verdict(self, show: Callable[..., Visit]) -> None:
         six = experiment(SIX, name=EXPERIMENT, paging=("ndcg@10", "hit_rate@5"))
@@ -121,7 +160,7 @@ class TestManyVariants:
             "fail": "stop the rollout.",
             "pass": "it may get more traffic.",
         }[word]
-        expect(shown).to_contain_text(f"Gate: {word}?, {says}")
+        expect(shown).to_contain_text(f"Gate: {word}, {says}")
         needed = rollout["variants"][1]["gate_needed"]
         assert (needed is not None) == (word == "wait")
         if needed:
@@ -166,7 +205,9 @@ class TestManyVariants:
     def test_a_mixed_variant_comes_after_worse_ones_and_is_explained(self, show: Callable[..., Visit]) -> None:
         found = show(mixed_experiment())
         section = found.section(EXPERIMENT)
-        expect(section.locator(".verdict .reason")).to_have_text(re.compile(r"^popularity: .*; of 2 others 1 is mixed, 1 improved\.$"))
+        expect(section.locator(".verdict .reason")).to_have_text(
+            re.compile(r"^popularity: .*; of 3 treatments 1 regressed, 1 is mixed, 1 improved\.$")
+        )
         expect(section.locator(".reasons")).to_contain_text("the measures contradict each other: choose which one counts")
         expect(section.locator(".rows").first.locator("tbody th .variant")).to_have_text(
             ["control", "popularity", "deep-list", "two-tower", "treatment"]
@@ -234,6 +275,9 @@ class TestManyVariants:
         expect(found.page.locator("#choices")).to_be_hidden()
         assert found.page.locator("summary").count() > 0
         expect(found.page.locator("summary:visible")).to_have_count(0)  # paper cannot be unfolded
+        times = re.findall(r"\S+ \d\d:\d\d:\d\d\sUTC", found.page.locator("section.card").first.inner_text())
+        assert times
+        assert [each for each in times if not re.match(r"\d{4}-\d\d-\d\d ", each)] == []  # paper is read on another day
         assert len(found.page.pdf()) > 20_000
         found.page.emulate_media(media="screen")
         expect(found.page.locator(".fold[aria-expanded=true]")).to_have_count(1)

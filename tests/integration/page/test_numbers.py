@@ -62,6 +62,10 @@ class TestNumbers:
             f"Variants side by side, final lists since the start to {clock(report['experiments_entered_ms'])}"
         )
         expect(found.cell("Users", "treatment")).to_have_text(f"{treatment['users']:,}")
+        arms = ", ".join(f"{each['variant']} {each['users']:,}" for each in start["variants"])
+        expect(found.section(EXPERIMENT).locator(".facts")).to_contain_text(
+            f"{sum(each['users'] for each in start['variants']):,} users: {arms}."
+        )
         found.page.get_by_text("Standard errors and effective users").click()
         exact = found.section(EXPERIMENT).locator("details", has_text="Standard errors").locator("tbody tr", has_text="treatment")
         expect(exact.locator("td")).to_have_text(

@@ -17,9 +17,9 @@ const switched = new Map(); // chart id -> keys of the lines that the reader swi
 /**
  * Make a figure from {id, title, note, waiting, lines, changing, references, bounds, format}. `waiting` stands for a curve without two points.
  * With `isReading` the points are being read, so nothing is drawn.
- * A line is {key, label, color, pattern, live, off, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
- * are hidden until the reader switches them on. Titles and labels are text or parts of text. `changing` is the event time after which
- * nothing is final. `marks` are moments: [{at, text}]. `references` are horizontal lines: [{value, label, dash, term}], with a term of the glossary or none. `bounds` are the least and greatest possible value, or null.
+ * A line is {key, label, color, pattern, live, off, stepped, points: [{end, value, low, high, stored}]}, with points in ascending order. Lines that are `off`
+ * are hidden until the reader switches them on. The values of `stepped` ones hold since the point before. Titles and labels are text or parts of text. `changing` is the event time after which
+ * nothing is final. `marks` are moments: [{at, sign, text}]. `references` are horizontal lines: [{value, label, dash, term}], with a term of the glossary or none. `bounds` are the least and greatest possible value, or null.
  */
 export function chart(given) {
   const all = [...new Set(given.lines.flatMap((line) => line.points.filter((point) => isNumber(point.value)).map((point) => point.end)))];
@@ -28,7 +28,7 @@ export function chart(given) {
   known.lines = given.lines.map((line) => ({ ...line, drawn: line.points, hidden: (switched.get(given.id)?.has(line.key) ?? false) !== (line.off ?? false) }));
   if (all.includes(cursors.get(given.id))) known.cursor = cursors.get(given.id);
   known.zoom = zoomOf(known);
-  known.marks = lettered(given.marks ?? [], all);
+  known.marks = drawnMarks(given.marks ?? [], all);
   charts.set(given.id, known);
   const drawable = all.length >= 2 && !given.isReading;
   return make("figure", { id: given.id, "aria-labelledby": `${given.id}-title` },
@@ -40,15 +40,14 @@ export function chart(given) {
     known.lines.length ? numbers(known) : null);
 }
 
-/** The newest MARKS_SHOWN marks between the first and the last point of a chart, each with a letter. */
-function lettered(marks, ends) {
-  const drawn = marks.filter(({ at }) => at >= ends[0] && at <= ends.at(-1)).sort((one, other) => one.at - other.at).slice(-MARKS_SHOWN);
-  return drawn.map((mark, index) => ({ ...mark, letter: String.fromCharCode(65 + index) }));
+/** The newest MARKS_SHOWN marks between the first and the last point of a chart. */
+function drawnMarks(marks, ends) {
+  return marks.filter(({ at }) => at >= ends[0] && at <= ends.at(-1)).sort((one, other) => one.at - other.at).slice(-MARKS_SHOWN);
 }
 
 function markList(marks) {
   return marks.length ? make("ul", { class: "marks fine", "aria-label": "Marks" }, marks.map((mark) => make("li", {},
-    make("strong", {}, mark.letter), ` ${timeText(mark.at)}: `, mark.text))) : [];
+    make("strong", {}, mark.sign), ` ${timeText(mark.at)}: `, mark.text))) : [];
 }
 
 /** Draw the charts that are on the page. `redraw` is called when the reader moved the cursor or zoomed. */

@@ -17,7 +17,7 @@ const KEPT = new Set(["open"]); // attributes that the reader changes
 export function make(tag, attributes = {}, ...children) {
   const element = SVG_TAGS.has(tag) ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    const isLink = name === "href" && /^(#|\/help\/)/.test(value); // to a part of this page, or a page of this server
+    const isLink = name === "href" && /^(#|\/help\/|https:\/\/github\.com\/streammetrics\/)/.test(value); // here, on this server, or a page of the project
     if (!ATTRIBUTES.has(name) && !name.startsWith("aria-") && !isLink) throw new Error(`attribute ${name} is not in ATTRIBUTES`);
     if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : isText(name) ? plain(value) : String(value));
   }

@@ -1,16 +1,17 @@
 // The cards of experiments and of all traffic: verdict, one row per variant, windows, charts, all metrics.
 
-import { liftChart, windowChart } from "./curves.js";
+import { banner } from "./banner.js";
+import { dayChart, liftChart, windowChart } from "./curves.js";
 import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
 import { experimentNames, groupOf, lineOf, linesOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
-  MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, roundCountText, scopeWords, segmentWords, shareText, timeText,
-  valueText,
+  MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, roundCountText, segmentWords, shareText,
+  timeText, valueText,
 } from "./text.js";
-import { adviceOf, badge, finding, gate, known, overview, sign } from "./verdicts.js";
-import { help, runbookLink } from "./terms.js";
-import { comparison, intervalText, variantHead } from "./variants.js";
+import { adviceOf, badge, finding, intervalText, overview } from "./verdicts.js";
+import { help } from "./terms.js";
+import { comparison, variantHead } from "./variants.js";
 import { chosenSegment, why } from "./why.js";
 
 const CARDS_OPEN = 3; // with more experiments, only the first card is open
@@ -27,7 +28,7 @@ function ranked(view) {
 /** The overview of several experiments; null for one, whose card says it all. */
 export function summary(view) {
   const found = ranked(view);
-  return found.length > 1 ? overview(found) : null;
+  return found.length > 1 ? overview(found, view) : null;
 }
 
 /** Make all cards. `view` has report, selection, tracks (of the history) and now. */
@@ -89,7 +90,7 @@ function card(view, experiment, line, isOpen) {
   const title = experiment ? [make("span", { class: "kind" }, "Experiment "), named(experiment)] : "All traffic";
   return make("section", { id, "aria-labelledby": `${id}-title`, class: open ? "card" : "card closed" },
     make("h2", { id: `${id}-title` }, make("button", { type: "button", class: "fold", name: "card", value: id, "aria-expanded": String(open) }, title)),
-    experiment ? verdict(view, experiment, line, stats) : null,
+    experiment ? banner(view, experiment, line, stats) : null,
     !open ? null : line && !stats ? make("p", { class: "note" }, "The page reads the numbers of an experiment when its card is opened. To print all cards, use the button of the overview.")
       : body(view, id, experiment, stats));
 }
@@ -106,7 +107,7 @@ function body(view, id, experiment, stats) {
     experiment ? why(view, id, experiment, stats) : null,
     preferences(stats),
     make("div", { class: "charts" },
-      lifted.length ? liftChart(view, id, stats, variants, lifted) : null,
+      ...(lifted.length ? [liftChart(view, id, stats, variants, lifted), dayChart(view, id, stats, variants, lifted)] : []),
       view.report.windows.length ? windowChart(view, id, experiment, variants, order, stats) : null),
     view.report.windows.length || view.report.user_windows.length ? windows(view, experiment, variants, order, stats, control) : null,
     folded(`${id}-every`, "All metrics", () => everyMetric(view, experiment, order, stats, control)),
@@ -131,29 +132,6 @@ function variantsOf(view, experiment, stats, control) {
   const grouped = view.report.windows.flatMap((window) => window.groups.filter((group) => group.experiment === experiment).map((group) => group.variant));
   const named = [...(stats?.variants ?? []).map((each) => each.variant), ...grouped];
   return inOrder(named, control ?? named.find((name) => CONTROLS.includes(name.toLowerCase())));
-}
-
-function verdict(view, experiment, line, stats) {
-  if (!line) {
-    const awaited = (view.report.awaited ?? []).find((each) => each.experiment === experiment)?.sentences ?? [];
-    return make("p", { class: "note" }, ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited].join(" "));
-  }
-  const end = experimentsEnd(view.report);
-  const { verdict: word, parts, needed } = line;
-  const shared = [`Final lists ${scopeWords(line.scope)}${isNumber(end) ? `, up to ${timeText(end, view.now)}` : ""}. Users: ${roundCountText(line.users)}.`];
-  return make("div", { class: `verdict ${known(word)}` },
-    make("p", { class: "word" }, sign(word)),
-    make("div", {}, make("p", { class: "reason" }, finding(parts)),
-      gate(line) ? make("p", { class: "gate" }, gate(line)) : null, warnings(line), needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
-      word === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
-      make("p", { class: "fine" }, shared)));
-}
-
-/** What bends the numbers of a verdict, without what its reason says already. */
-function warnings(line) {
-  return line.warnings.filter((each) => !line.reason.includes(each.text))
-    .map((each) => make("p", { class: "doubt" }, make("strong", {}, "Warning: "), finding(each.parts), adviceOf(each.parts).map((text) => ` ${text}`),
-      each.fix ? [" ", finding([["text", each.fix]])] : null));
 }
 
 /** The settings that settle what the verdict says, and what was not checked, such as a split without configured shares. */
@@ -192,7 +170,8 @@ function windowHead(view, kind) {
 
 function endText(view, window, problem) {
   if (!window || window.end_ms === null) return "not started";
-  return window.complete ? `to ${timeText(window.end_ms, view.now)}` : `not shown: ${problem}`;
+  if (!window.complete) return `not shown: ${problem}`;
+  return window.end_ms > view.report.watermark_ms && !view.report.ended ? `so far; ends ${timeText(window.end_ms, view.now)}` : `to ${timeText(window.end_ms, view.now)}`;
 }
 
 function windowCell(view, kind, experiment, variant) {

@@ -6,16 +6,14 @@ import { History, segmentName } from "./history.js";
 import { make, patchChildren } from "./elements.js";
 import { experimentNames, lineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
-import { explain, runbookLink } from "./terms.js";
-import { byName, isNumber, metricKey, metricName, named, plain, roundCountText, segmentWords, spanText, timeText, windowText, windowWords } from "./text.js";
+import { POLL_MS, header, stateOf } from "./state.js";
+import { explain } from "./terms.js";
+import { byName, isNumber, metricKey, metricName, named, plain, segmentWords, spanText, windowText, windowWords, writeForPaper } from "./text.js";
 import { spoken } from "./verdicts.js";
 
-const POLL_MS = 2000;
 const CHOICES_KNOWN = 1000;
 const TIMEOUT_MS = 10000;
 const PAUSE_MS = 10000; // after a longer pause the page loads the recent points again
-const REPORT_OLD_SECONDS = 30;
-const COMMIT_OLD_SECONDS = 50;
 const PROBLEMS = {
   TimeoutError: `does not respond within ${spanText(TIMEOUT_MS)}`,
   SyntaxError: "sent something else than a report",
@@ -23,7 +21,6 @@ const PROBLEMS = {
 };
 const READING = "Reading the report …";
 const ASKED = ["window", "segment", "scope", "experiment"]; // choices that another part of the report is read for
-const BEHIND_MS = 300000;
 const CLOCK_MS = 2000; // the Date header has whole seconds, so smaller differences are ignored
 
 const history = new History();
@@ -105,81 +102,14 @@ function choose(event) {
   askAgain();
 }
 
-// State of the page
-
-/** Sentences about problems of the input, which make numbers wrong or late although everything runs. */
-function inputProblems(report) {
-  return report?.warnings ?? [];
-}
-
-/** Return [kind, word, sentences, name of a runbook if the server can serve one] for the most important state. */
-function state() {
-  const { report, pulse } = now;
-  const last = now.answeredMs === null ? "" : ` The numbers below are from ${timeText(now.answeredMs, serverNow())}.`;
-  if (now.needsLogin) return ["login", "Log in", [`The server needs your login.${last}`]];
-  if (now.problem !== null) return ["stale", now.answeredMs === null ? "No answer" : "Stale", [`The server ${now.problem}. The page retries every ${spanText(POLL_MS)}.${last}`]];
-  if (report === null && pulse === null) return ["waiting", "Starting", []];
-  if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
-  if (now.unready) return ["unready", "Not ready", [`The server shows no numbers yet.${last}`, ...now.missing]];
-  const oldSeconds = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
-  if (pulse && (pulse.report_age_seconds > oldSeconds || now.missing.some((line) => line.startsWith("publisher:")))) {
-    return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing], "StreammetricsRedisDown"];
-  }
-  if (report.ended) return ["ended", "Ended", ["The input has ended. All numbers are final."]];
-  if (report.watermark_ms === null) return ["empty", "No data yet", [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
-  if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
-  if (pulse && pulse.commit_age_seconds > COMMIT_OLD_SECONDS) {
-    return ["behind", "Behind", [`No worker has committed anything for ${spanText(pulse.commit_age_seconds * 1000)}: no worker runs, or nothing is sent.`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
-  }
-  if (serverNow() - report.watermark_ms > BEHIND_MS) {
-    return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, serverNow())}, ${spanText(serverNow() - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
-  }
-  return ["live", "Live", []];
-}
-
-function waitingFor(report) {
-  const empty = report.inputs.filter((each) => each.watermark_ms === null && each.known_ms === null).map((each) => `${each.topic} ${each.partition}`);
-  const names = empty.length ? ` No events yet on ${empty.slice(0, 5).join(", ")}${empty.length > 5 ? ` and ${empty.length - 5} more` : ""}.` : "";
-  return `Numbers appear when every task has read events. ${report.tasks_committed} of ${report.tasks} tasks have committed.${names}`;
-}
-
-function slowestInput(report) {
-  const slowest = report.inputs.filter((each) => each.watermark_ms !== null).sort((one, other) => one.watermark_ms - other.watermark_ms)[0];
-  return slowest ? `The slowest input is ${slowest.topic} ${slowest.partition}.` : "";
-}
-
-/** Whether events are still read, which tells a backlog from an outage; empty while it is not known. */
-function whatIsRead(pulse) {
-  const rate = pulse?.events_per_second;
-  if (!isNumber(rate)) return "";
-  return rate > 0 ? `${roundCountText(Math.ceil(rate))} events per second are read, so the workers run.`
-    : "No events are read now: no worker runs, Kafka does not answer the workers, or nothing is sent. /readyz of a worker says which.";
-}
-
-function header([kind, word, sentences, runbook]) {
-  const { report, pulse } = now;
-  const problems = inputProblems(report);
-  const age = isNumber(pulse?.report_age_seconds) ? `report ${spanText(pulse.report_age_seconds * 1000 + (Date.now() - now.pulseMs))} old` : null;
-  const times = report && report.watermark_ms !== null
-    ? [`final up to ${timeText(report.final_ms, serverNow())}`, `live up to ${timeText(report.watermark_ms, serverNow())}`, age].filter(Boolean).join(" · ")
-    : "";
-  return [
-    make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, times)),
-    make("div", { class: `banner ${kind}`, hidden: !sentences.length }, sentences.map((text) => make(text.startsWith("{") ? "pre" : "p", {}, text)),
-      runbook ? make("p", {}, runbookLink(runbook)) : null,
-      kind === "login" ? make("button", { type: "button", "data-action": "reload" }, "Log in again") : null),
-    problems.length ? make("div", { class: "banner input-problem" }, problems.map((text) => make("p", {}, text))) : null,
-  ].filter(Boolean);
-}
-
 // Drawing
 
 function draw() {
   frame = null;
-  const found = state();
+  const found = stateOf(now, serverNow());
   document.title = found[0] === "live" ? "streammetrics" : `${found[1]} · streammetrics`;
   document.documentElement.className = `state-${found[0]}`;
-  patchChildren(find("state"), header(found));
+  patchChildren(find("state"), header(found, now, serverNow()));
   announce("state", found[0], found[0] === "live" ? "The numbers are live." : [`${found[1]}. `, found[2][0] ?? ""]);
   if (now.report === null) {
     showWaiting(found[0] === "waiting" ? READING : "No numbers yet.");
@@ -227,6 +157,7 @@ function choiceName(selection) {
 
 function printed(isPrinting) {
   unfoldAll(isPrinting);
+  writeForPaper(isPrinting);
   draw();
 }
 

@@ -1,6 +1,6 @@
 // Draws the curves of a chart with uPlot on a canvas: scales, bands, cursor and zoom. Text is only on the axes, never over a curve.
 
-import { isNumber, tickText } from "./text.js";
+import { isNumber, isPaper, tickTexts } from "./text.js";
 
 const HEIGHT = 230;
 const GAP_STEPS = 5; // a longer gap, in usual steps, breaks the curve
@@ -17,7 +17,7 @@ export function draw(known, moved) {
   const width = Math.max(240, Math.floor(holder.clientWidth));
   const data = columns(known);
   let shown = plots.get(known.id);
-  const key = JSON.stringify([known.lines.map((line) => [line.key, line.color, line.pattern, line.live, line.hidden]), colors(holder)]);
+  const key = JSON.stringify([known.lines.map((line) => [line.key, line.color, line.pattern, line.live, line.hidden]), colors(holder), isPaper()]);
   if (shown?.key !== key || shown.holder !== holder) {
     remove(known.id);
     shown = null;
@@ -56,7 +56,7 @@ export function drawn(id) {
   const { x, y } = u.scales;
   const ratio = globalThis.devicePixelRatio;
   const box = Object.fromEntries(Object.entries(u.bbox).map(([name, value]) => [name, value / ratio]));
-  return { marks: u.known.marks.map(({ at, letter }) => [letter, at]), ends: [...u.data[0]], series: u.data.slice(1).map((column) => [...column].map((value) => value ?? null)), x: [x.min, x.max], y: [y.min, y.max], box, known: u.known.id };
+  return { marks: u.known.marks.map(({ at, sign }) => [sign, at]), ends: [...u.data[0]], series: u.data.slice(1).map((column) => [...column].map((value) => value ?? null)), x: [x.min, x.max], y: [y.min, y.max], box, known: u.known.id };
 }
 
 function remove(id) {
@@ -123,7 +123,8 @@ function options(known, holder, width, moved) {
   const paint = colors(holder);
   const line = paint.lines;
   const series = known.lines.flatMap((each) => {
-    const common = { show: !each.hidden, points: { show: false } };
+    const steps = each.stepped ? { paths: globalThis.uPlot.paths.stepped({ align: -1 }) } : {}; // a value holds for the time before it
+    const common = { show: !each.hidden, points: { show: false }, ...steps };
     const stroke = line[each.color];
     const edge = { ...common, stroke: "transparent", width: 0 };
     return [{ ...common, stroke, width: each.live ? 1.5 : 2, dash: dashOf(each), points: { show: true, filter: lonely, size: 5, fill: stroke, stroke } }, edge, edge];
@@ -140,7 +141,7 @@ function options(known, holder, width, moved) {
     series: [{}, ...series],
     bands,
     axes: [
-      { ...axis, size: 28, space: 70, values: (u, ticks, _, __, step) => ticks.map((end) => tickText(end, step)) },
+      { ...axis, size: (_, texts) => (texts?.some((text) => text.includes("\n")) ? 42 : 28), space: 70, values: (u, ticks, _, __, step) => tickTexts(ticks, step) },
       { ...axis, size: 58, space: 36, values: (u, ticks, _, __, step) => ticks.map((value) => u.known.format(value, step)) },
     ],
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 7 }, bind: { dblclick: (u) => () => moved(u.known.id, null, null) } },
@@ -190,25 +191,25 @@ function shade(u, paint) {
   u.ctx.fillRect(from, top, left + width - from, height);
 }
 
-/** Draw a vertical line for each mark, with its letter above the curves. The list under the chart has their texts. */
+/** Draw a vertical line for each mark, with its sign above the curves. The list under the chart has their texts. */
 function markers(u, paint) {
   const { left, top, width, height } = u.bbox;
   const ratio = globalThis.devicePixelRatio;
   u.ctx.save();
   u.ctx.strokeStyle = u.ctx.fillStyle = paint.soft;
   u.ctx.lineWidth = ratio;
-  u.ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  u.ctx.font = `${12 * ratio}px system-ui, sans-serif`;
   u.ctx.textAlign = "center";
   u.ctx.textBaseline = "bottom";
   u.ctx.setLineDash([2 * ratio, 3 * ratio]);
-  for (const { at, letter } of u.known.marks) {
+  for (const { at, sign } of u.known.marks) {
     const x = u.valToPos(at, "x", true);
     if (x < left || x > left + width) continue;
     u.ctx.beginPath();
     u.ctx.moveTo(x, top);
     u.ctx.lineTo(x, top + height);
     u.ctx.stroke();
-    u.ctx.fillText(letter, x, top - 2 * ratio);
+    u.ctx.fillText(sign, x, top - 2 * ratio);
   }
   u.ctx.restore();
 }

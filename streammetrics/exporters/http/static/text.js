@@ -10,7 +10,8 @@ export class Name {
 const UNFIT = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]/gu; // the same rule as in reports/text.py
 const [ISOLATE, END] = ["\u2068", "\u2069"];
 export const MISSING = "–";
-const UNITS = [["d", 86400000], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
+export const DAY_MS = 86400000;
+const UNITS = [["d", DAY_MS], ["h", 3600000], ["m", 60000], ["s", 1000], ["ms", 1]];
 const METRICS = {
   ndcg: "NDCG", ndcg_exp: "NDCG (exponential)", dcg: "DCG", dcg_exp: "DCG (exponential)", cg: "CG", mrr: "MRR", map: "MAP", recall: "Recall",
   precision: "Precision", hit_rate: "Hit rate", item_hit_rate: "Item hit rate", user_hit_rate: "User hit rate",
@@ -141,18 +142,35 @@ export function spanText(ms) {
   return hours < 48 ? `${hours}\u00a0h ${minutes % 60}\u00a0min` : `${whole.format(Math.floor(hours / 24))}\u00a0d ${hours % 24}\u00a0h`;
 }
 
+let onPaper = false; // what is printed is read on another day
+
+/** Write times with their dates, as on paper, or as on the screen. */
+export function writeForPaper(isPaper) {
+  onPaper = isPaper;
+}
+
+export const isPaper = () => onPaper;
+
+/** Whether a time needs no date: it is on the day (UTC) of `now`, and not on paper. */
+function isToday(ms, now) {
+  return !onPaper && dayText(ms) === dayText(now);
+}
+
+export const dayText = (ms) => new Date(ms).toISOString().slice(0, 10);
+
 /** A time in UTC, with its date unless it is the day of `now`. */
 export function timeText(ms, now = Date.now()) {
   if (!isNumber(ms)) return MISSING;
-  const text = new Date(ms).toISOString();
-  const day = text.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? "" : `${text.slice(0, 10)} `;
-  return `${day}${text.slice(11, 19)}\u00a0UTC`;
+  return `${isToday(ms, now) ? "" : `${dayText(ms)} `}${new Date(ms).toISOString().slice(11, 19)}\u00a0UTC`;
 }
 
-/** A time on an axis, as short as the step allows. */
-export function tickText(ms, step) {
-  const text = new Date(ms).toISOString();
-  return step >= 86400000 ? text.slice(5, 10) : step >= 60000 ? text.slice(11, 16) : text.slice(11, 19);
+/** The times of an axis, as short as their step allows. The first one of a day that is not today's has its date below. */
+export function tickTexts(times, step, now = Date.now()) {
+  return times.map((ms, at) => {
+    if (step >= DAY_MS) return dayText(ms).slice(5);
+    const begins = at === 0 ? !times.every((each) => isToday(each, now)) : dayText(ms) !== dayText(times[at - 1]);
+    return `${new Date(ms).toISOString().slice(11, step >= 60000 ? 16 : 19)}${begins ? `\n${dayText(ms)}` : ""}`;
+  });
 }
 
 export function scopeWords(scope) {

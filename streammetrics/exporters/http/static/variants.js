@@ -4,10 +4,10 @@ import { fine, folded, make, table } from "./elements.js";
 import { axisOf, bar, scale } from "./intervals.js";
 import { confidence, linesOf, look, measureOf } from "./lookup.js";
 import {
-  MISSING, countText, countedText, isNumber, liftText, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText, words,
+  MISSING, countText, countedText, dayText, isNumber, liftText, metricText, named, percentText, roundCountText, scopeWords, segmentWords, shareText, timeText, valueText, words,
 } from "./text.js";
-import { help } from "./terms.js";
-import { badge, gateWords, known, measured } from "./verdicts.js";
+import { help, termButton } from "./terms.js";
+import { badge, finding, gateWords, intervalText, known, measured } from "./verdicts.js";
 
 const GROUPS = 3; // groups of columns that fit beside each other
 const REASONS_OPEN = 2; // with more reasons, they are folded
@@ -25,11 +25,11 @@ export function comparison(view, id, variants, order, stats, end) {
     const found = own.get(variant);
     return [
       variantHead(variant, variants.indexOf(variant), stats.control),
-      ...groups.flatMap(({ metric, axis }) => measureCells(stats, measureOf(stats, variant, metric), axis, word)),
+      ...groups.flatMap(({ metric, axis }) => measureCells(stats, variant, measureOf(stats, variant, metric), axis, word)),
       usersCell(found), word ? "" : verdictCell(stats, found, measureOf(stats, variant, shown[0]), several),
     ];
   });
-  const heads = ["Variant", ...groups.flatMap(({ axis }) => ["Mean", ["Lift", help("lift")], [fine("Interval", help("safe to check at any time")), axis ? scale(axis) : null]]), "Users", ["Verdict", help("verdict")]];
+  const heads = ["Variant", ...groups.flatMap(({ axis }) => [["Mean", help("mean")], ["Lift", help("lift")], [fine("Interval", help("interval")), axis ? scale(axis) : null]]), ["Users", help("users")], ["Verdict", help("verdict")]];
   const labels = [null, ...groups.flatMap(({ metric }) => [`Mean ${metricText(...metric.split("@"))}`, "Lift", null]), "Users", null];
   const above = [[""], ...groups.map(({ metric }) => [groupHead(stats, metric), 3]), ["", 2]];
   return make("div", { class: "numbers" },
@@ -45,13 +45,6 @@ export function variantHead(variant, at, control) {
   const { color, pattern } = look(at);
   return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color} pattern-${pattern}`, "aria-hidden": "true" }), named(variant)),
     variant === control && variant !== "control" ? fine("control") : null];
-}
-
-/** The interval of a measure's lift in words. */
-export function intervalText(measure) {
-  const ends = [measure.lift_lower, measure.lift_upper];
-  if (!ends.some(isNumber)) return "no interval yet";
-  return ends.map((end) => (isNumber(end) ? liftText(end) : "no bound")).join(" to ");
 }
 
 /** The deciding measures, and the chosen one if it is another. */
@@ -70,33 +63,45 @@ function group(stats, metric, treatments) {
 function groupHead(stats, metric) {
   const [name] = metric.split("@");
   const decides = measured(stats, (one) => one.paging).includes(metric);
-  return [make("strong", {}, metricText(...metric.split("@"))), help(name), make("span", { class: "fine" }, `${decides ? "" : " does not decide,"} ${confidence(stats, metric)} interval`)];
+  return [make("strong", {}, metricText(...metric.split("@"))), help(name), make("span", { class: "fine" }, decides ? "" : [" does not decide", help("deciding measure"), ","], ` ${confidence(stats, metric)} interval`)];
 }
 
-function measureCells(stats, measure, axis, word) {
-  if (!measure) return [MISSING, word ? fine(word) : MISSING, ""];
+function measureCells(stats, variant, measure, axis, word) {
+  if (!measure) return ["", wrapped([word, tooFew(stats, variant)].filter(Boolean).join(", ")), ""];
   const mean = make("span", { class: "value" }, valueText(measure.mean));
   if (word) return [mean, fine(word), ""];
   return [mean, liftCell(measure), axis ? bar(axis, measure, stats.margin, known(measure.verdict?.word)) : ""];
 }
 
+const wrapped = (...children) => make("span", { class: "fine wrapped" }, children);
+
+/** Why a variant has no numbers. */
+function tooFew(stats, variant) {
+  const users = stats.variants.find((each) => each.variant === variant)?.users ?? 0;
+  if (!users) return "no final list yet";
+  return users < stats.min_users ? `${countText(users)} of the ${countText(stats.min_users)} users that numbers need` : "not measured";
+}
+
 function liftCell(measure) {
   const { reduced } = measure;
+  if (!isNumber(measure.lift)) return wrapped(measure.verdict ? finding(measure.verdict.parts) : "not compared yet");
   const cuped = reduced && isNumber(reduced.lift)
-    ? fine(`with CUPED ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance removed`) : null;
-  return [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure)), cuped];
+    ? fine("with CUPED", help("CUPED"), ` ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance removed`) : null;
+  const since = measure.change ? fine(`since ${dayText(measure.change.at_ms)}: ${liftText(measure.change.since.lift)}, ${intervalText(measure.change.since)}`) : null;
+  return [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure)), since, cuped];
 }
 
 /** Users of a variant. If a few users dominate, it also says how many they count as. */
 function usersCell(variant) {
-  const effective = variant?.effective_users;
+  if (!variant) return fine("none yet");
+  const effective = variant.effective_users;
   const few = isNumber(effective) && variant.users && effective < variant.users / 2;
-  return [make("span", { class: "value" }, roundCountText(variant?.users)), few ? fine(`count like ${roundCountText(Math.round(effective))}`) : null];
+  return [make("span", { class: "value" }, countText(variant.users)), few ? fine(`count like ${roundCountText(Math.round(effective))}`) : null];
 }
 
 function verdictCell(stats, variant, measure, several) {
   const verdict = variant?.verdict ?? measure?.verdict;
-  return verdict ? [badge(verdict), several && variant?.gate ? fine(gateWords(stats, variant.gate)) : null] : MISSING;
+  return [verdict ? badge(verdict) : fine("no verdict yet"), several && variant?.gate ? termButton("gate", "fine", gateWords(stats, variant.gate)) : null];
 }
 
 /** Why the interval of a measure is on one side of 0 while its verdict is open; null if there is no such measure. */
@@ -138,6 +143,6 @@ function precision(shown, order, stats) {
     const weighed = isNumber(own?.effective_users) && own.users;
     return [named(variant), ...errors, countText(own?.users), weighed ? countText(Math.round(own.effective_users)) : MISSING, weighed ? shareText(own.largest_user_share_max) : MISSING];
   });
-  const heads = ["Variant", ...texts.map((text) => `Standard error of ${text}`), "Users", ["Effective users", help("effective users")], "The busiest user has at most"];
+  const heads = ["Variant", ...texts.map((text) => [`Standard error of ${text}`, help("standard error")]), "Users", ["Effective users", help("effective users")], "The busiest user has at most"];
   return table("Standard errors and effective users", heads, rows);
 }

@@ -1,27 +1,21 @@
 // Verdicts in words: of a measure, of a variant, and of an experiment with many variants. What matters most comes first.
 
 import { make } from "./elements.js";
-import { help } from "./terms.js";
-import { MISSING, Name, countedText, isNumber, liftText, metricKey, named, percentText, words } from "./text.js";
+import { termButton } from "./terms.js";
+import { MISSING, Name, countedText, isNumber, liftText, metricKey, named, percentText, spanText, words } from "./text.js";
 
-const WORDS = {
-  invalid: ["!", "Invalid", "the experiment is broken; do not use its numbers"],
-  regressed: ["▼", "Regressed", "worse than the control by more than the margin"],
-  mixed: ["⇅", "Mixed", "one measure is better and another worse; choose which one counts"],
-  inconclusive: ["○", "Inconclusive", "no clear result yet"],
-  safe: ["✓", "Safe", "not worse than the control by more than the margin"],
-  improved: ["▲", "Improved", "better than the control"],
+const WORDS = { // the glossary has what they mean
+  invalid: ["!", "Invalid"], regressed: ["▼", "Regressed"], mixed: ["⇅", "Mixed"], inconclusive: ["○", "Inconclusive"], safe: ["✓", "Safe"], improved: ["▲", "Improved"],
 };
 const GATES = { fail: "fails", wait: "waits", pass: "passes" };
 const WHOLE_LINES = 3; // with more experiments, each has one line in the overview
 
 export const known = (word) => (word in WORDS ? word : "inconclusive");
-export const meaning = (word) => WORDS[word]?.[2];
+export const markOf = (word) => WORDS[word]?.[0] ?? "?";
 export const wordText = (word) => WORDS[word]?.[1] ?? word;
-/** A word with its sign, as children of an element. */
-export function sign(word) {
-  const [mark, text] = WORDS[word] ?? ["?", word];
-  return [make("span", { class: "mark", "aria-hidden": "true" }, mark), " ", text];
+/** A verdict as a word with its sign. It is the button that explains it. */
+export function sign(word, kind = "") {
+  return termButton(word, kind, make("span", { class: "mark", "aria-hidden": "true" }, markOf(word)), " ", wordText(word));
 }
 
 /** The metrics of an experiment whose measures fit, each once. */
@@ -36,7 +30,7 @@ export function gateWords(stats, { word }) {
 }
 
 export function badge({ word }) {
-  return make("span", { class: `badge ${known(word)}`, title: meaning(word) }, sign(word));
+  return sign(word, `badge ${known(word)}`);
 }
 
 /** The finding of a sentence, without advice about settings, as parts of text: it starts with a capital and ends with a stop. */
@@ -54,7 +48,13 @@ export function adviceOf(parts) {
 
 /** The gate of a rollout, as parts of a sentence; null without treatments to decide about. */
 export function gate(line) {
-  return line.gate ? [make("strong", {}, `Gate: ${line.gate}`), help("gate"), ", ", words(line.gate_parts), "."] : null;
+  return line.gate ? [termButton("gate", "gate-word", `Gate: ${line.gate}`), ", ", words(line.gate_parts), "."] : null;
+}
+
+/** The interval of a lift in words. */
+export function intervalText({ lift_lower: lower, lift_upper: upper }) {
+  if (![lower, upper].some(isNumber)) return "no interval yet";
+  return [lower, upper].map((end) => (isNumber(end) ? liftText(end) : "no bound")).join(" to ");
 }
 
 /** The announcement for a new verdict, as parts of text. */
@@ -64,13 +64,15 @@ export function spoken(line) {
 
 /** The overview: one line for each experiment, worst first. `experiments` is [[name, line or undefined, id of its card]].
  * The card of an experiment has the reason in words. */
-export function overview(experiments) {
+export function overview(experiments, { report, now }) {
   const lines = experiments.map(([name, line, id]) => {
-    const isSound = line && line.verdict !== "invalid" && line.treatment;
+    const hasLift = line && line.verdict !== "invalid" && line.treatment && line.metric;
     return make("li", { class: line ? known(line.verdict) : "inconclusive" },
       line ? badge({ word: line.verdict }) : make("span", { class: "badge" }, "No verdict yet"),
       make("a", { href: `#${id}` }, named(name)),
-      make("span", { class: "line-lift" }, isSound && line.metric ? liftText(line.lift) : MISSING),
+      make("span", { class: "line-lift" }, hasLift ? liftText(line.lift) : MISSING),
+      make("span", { class: "fine line-interval" }, hasLift ? intervalText(line) : ""),
+      make("span", { class: "line-age" }, line && isNumber(line.since_ms) ? `${spanText((report.ended ? line.up_to_ms : now) - line.since_ms)} old` : ""),
       make("span", { class: "line-text" }, line ? finding(line.parts) : "no user of this experiment has a final list"));
   });
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },

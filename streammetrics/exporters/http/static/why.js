@@ -2,9 +2,9 @@
 
 import { fine, folded, make, table } from "./elements.js";
 import { linesOf } from "./lookup.js";
+import { help } from "./terms.js";
 import { MISSING, countText, isNumber, joined, liftText, metricKey, metricText, named, segmentWords, shareText, timeText, valueText, words } from "./text.js";
 
-const UNKNOWN = "no value of a segment, no rank and no time of a change stands out";
 const CLEAR = ["regressed", "improved", "mixed"]; // with another verdict there is no difference to explain
 
 /** The explanations of an experiment, those of the chosen metric first. */
@@ -25,14 +25,14 @@ export function why(view, id, experiment, stats) {
     const told = mine.filter((each) => each.summary.length);
     return [told, mine].map((found) => found.find((each) => each.metric === metric && each.k === k) ?? found[0]).find(Boolean);
   }).filter(Boolean);
-  const unknown = shown.filter((each) => !each.summary.length).map((each) => each.variant);
+  const unknown = shown.filter((each) => !each.summary.length);
   if (!shown.length) return null;
   const [{ from_ms: from, end_ms: end }] = shown;
   return make("div", { class: "why" },
-    make("h3", {}, "Why? ", make("span", { class: "kind" }, `exploratory, final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}`)),
+    make("h3", {}, "Why?", help("contribution"), " ", make("span", { class: "kind" }, `exploratory, final lists from ${timeText(from, view.now)} to ${timeText(end, view.now)}`)),
     make("ul", { class: "reasons" }, shown.filter((each) => each.summary.length).map((each) => make("li", {}, make("strong", {}, named(each.variant)), `, ${metricText(each.metric, each.k)}: `,
       joined(each.summary_parts.map(words), "; "), ".")),
-      unknown.length ? make("li", {}, unknown.flatMap((name, at) => [at ? ", " : "", make("strong", {}, named(name))]), `: ${UNKNOWN}.`) : null),
+      unknown.length ? make("li", {}, unknown.flatMap((each, at) => [at ? ", " : "", make("strong", {}, named(each.variant))]), `: ${unknown[0].unknown}.`) : null),
     folded(`${id}-why`, "Contributions by segment and rank", () => shown.flatMap((each) => [bySegment(each), byRank(each)])));
 }
 

@@ -1,0 +1,47 @@
+// The head of an experiment's card: what is decided, why, since when and over whom.
+
+import { experimentsEnd } from "./history.js";
+import { make } from "./elements.js";
+import { countText, countedText, isNumber, joined, named, spanText, timeText } from "./text.js";
+import { runbookLink } from "./terms.js";
+import { adviceOf, finding, gate, known, sign } from "./verdicts.js";
+
+const ARMS_COUNTED = 3; // with more arms, their users are only in the table
+
+/** The verdict of an experiment, with its reason, its gate and what bends it, since when, and over how many users. */
+export function banner(view, experiment, line, stats) {
+  if (!line) {
+    const awaited = (view.report.awaited ?? []).find((each) => each.experiment === experiment)?.sentences ?? [];
+    return make("p", { class: "note" }, ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited].join(" "));
+  }
+  const { verdict: kind, parts, needed } = line;
+  return make("div", { class: `verdict ${known(kind)}` },
+    make("p", { class: "word" }, sign(kind)),
+    make("div", {}, make("p", { class: "reason" }, finding(parts)),
+      gate(line) ? make("p", { class: "gate" }, gate(line)) : null, warnings(line), needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
+      kind === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
+      make("p", { class: "fine facts" }, span(view, line), " ", counts(line, stats))));
+}
+
+/** When the lists of a verdict began, how long ago, and up to when they count. */
+function span({ report, now }, { scope, since_ms: since }) {
+  const end = experimentsEnd(report);
+  if (!isNumber(since)) return isNumber(end) ? `Final lists up to ${timeText(end, now)}.` : "";
+  const began = scope === "start" ? "Started" : "This day (UTC) since";
+  const age = report.ended || scope !== "start" ? "" : `, ${spanText(now - since)} ago`;
+  return `${began} ${timeText(since, now)}${age}. ${isNumber(end) ? `Final lists up to ${timeText(end, now)} count${report.ended ? `: ${spanText(end - since)}` : ""}.` : ""}`;
+}
+
+/** The users of all arms. */
+function counts(line, stats) {
+  const arms = (stats?.variants ?? []).filter((each) => each.users);
+  const shown = arms.length && arms.length <= ARMS_COUNTED ? [": ", joined(arms.map((each) => [named(each.variant), ` ${countText(each.users)}`]), ", ")] : "";
+  return [countedText(line.users, "user"), shown, "."];
+}
+
+/** What bends the numbers of a verdict, without what its reason says already. */
+function warnings(line) {
+  return line.warnings.filter((each) => !line.reason.includes(each.text))
+    .map((each) => make("p", { class: "doubt" }, make("strong", {}, "Warning: "), finding(each.parts), adviceOf(each.parts).map((text) => ` ${text}`),
+      each.fix ? [" ", finding([["text", each.fix]])] : null));
+}
