@@ -105,7 +105,7 @@ class TestNames:
     def test_counts_stay_beside_right_to_left_names(self, visit: Open, hebrew: Served) -> None:
         found = visit(hebrew.base, "?window=5m")
         verdict = found.section(HEBREW_7).locator(".verdict")
-        expect(verdict.locator(".fine")).to_contain_text("Users: 6,000.")
+        expect(verdict.locator(".fine")).to_contain_text("6,000 users: ")
         expect(verdict.locator(".reason")).to_contain_text(f"{HEBREW_7}: 20.8\u00a0% lower NDCG@10 than control")
         assert verdict.locator("p").evaluate_all(OUT_OF_ORDER) == []
 

@@ -2,7 +2,7 @@
 
 import { experimentsEnd } from "./history.js";
 import { make } from "./elements.js";
-import { countText, countedText, isNumber, joined, named, spanText, timeText } from "./text.js";
+import { countText, countedText, isNumber, joined, named, scopeWords, spanText, timeText } from "./text.js";
 import { runbookLink } from "./terms.js";
 import { adviceOf, finding, gate, known, sign } from "./verdicts.js";
 
@@ -26,10 +26,10 @@ export function banner(view, experiment, line, stats) {
 /** When the lists of a verdict began, how long ago, and up to when they count. */
 function span({ report, now }, { scope, since_ms: since }) {
   const end = experimentsEnd(report);
-  if (!isNumber(since)) return isNumber(end) ? `Final lists up to ${timeText(end, now)}.` : "";
-  const began = scope === "start" ? "Started" : "This day (UTC) since";
-  const age = report.ended || scope !== "start" ? "" : `, ${spanText(now - since)} ago`;
-  return `${began} ${timeText(since, now)}${age}. ${isNumber(end) ? `Final lists up to ${timeText(end, now)} count${report.ended ? `: ${spanText(end - since)}` : ""}.` : ""}`;
+  const upTo = isNumber(end) ? `, up to ${timeText(end, now)}` : "";
+  if (scope !== "start" || !isNumber(since)) return `Final lists ${scopeWords(scope)}${upTo}.`;
+  const age = report.ended ? "" : `, ${spanText(now - since)} ago`;
+  return `Started ${timeText(since, now)}${age}. Final lists${upTo}${report.ended && isNumber(end) ? `: ${spanText(end - since)}` : ""}.`;
 }
 
 /** The users of all arms. */

@@ -142,6 +142,11 @@ export function spanText(ms) {
   return hours < 48 ? `${hours}\u00a0h ${minutes % 60}\u00a0min` : `${whole.format(Math.floor(hours / 24))}\u00a0d ${hours % 24}\u00a0h`;
 }
 
+/** The age of an experiment: in days from two days on. */
+export function ageText(ms) {
+  return ms < 2 * DAY_MS ? spanText(ms) : `${whole.format(Math.floor(ms / DAY_MS))}\u00a0d`;
+}
+
 let onPaper = false; // what is printed is read on another day
 
 /** Write times with their dates, as on paper, or as on the screen. */

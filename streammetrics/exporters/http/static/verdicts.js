@@ -2,7 +2,7 @@
 
 import { make } from "./elements.js";
 import { termButton } from "./terms.js";
-import { MISSING, Name, countedText, isNumber, liftText, metricKey, named, percentText, spanText, words } from "./text.js";
+import { MISSING, Name, ageText, countedText, isNumber, liftText, metricKey, named, percentText, words } from "./text.js";
 
 const WORDS = { // the glossary has what they mean
   invalid: ["!", "Invalid"], regressed: ["▼", "Regressed"], mixed: ["⇅", "Mixed"], inconclusive: ["○", "Inconclusive"], safe: ["✓", "Safe"], improved: ["▲", "Improved"],
@@ -72,7 +72,7 @@ export function overview(experiments, { report, now }) {
       make("a", { href: `#${id}` }, named(name)),
       make("span", { class: "line-lift" }, hasLift ? liftText(line.lift) : MISSING),
       make("span", { class: "fine line-interval" }, hasLift ? intervalText(line) : ""),
-      make("span", { class: "line-age" }, line && isNumber(line.since_ms) ? `${spanText((report.ended ? line.up_to_ms : now) - line.since_ms)} old` : ""),
+      make("span", { class: "line-age" }, line && isNumber(line.since_ms) ? `${ageText((report.ended ? line.up_to_ms : now) - line.since_ms)} old` : ""),
       make("span", { class: "line-text" }, line ? finding(line.parts) : "no user of this experiment has a final list"));
   });
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
