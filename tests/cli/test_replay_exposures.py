@@ -127,7 +127,7 @@ def test_simulated_exposures_give_the_experiments_and_the_history_of_labels(tmp_
         path = write_records(tmp_path / f"{name}.ndjson", records)
         report, _ = replayed(tmp_path, path, "--set", f"exposures.enabled={setting}")
         for experiment in report["experiments"]:
-            experiment["known_from_ms"] = None  # an experiment begins with its first exposure
+            experiment["known_from_ms"] = experiment["from_ms"] = None  # an experiment begins with its first exposure
             exposed = {each["variant"]: each.pop("exposed_users") for each in experiment["variants"]}
             assert all(exposed[each["variant"]] > each["first_exposures"] for each in experiment["variants"]) == (name == "exposures")
         found.append({key: report[key] for key in ("experiments", "history", "explanations", "totals", "users_open")})
