@@ -156,7 +156,7 @@ class ExperimentReport:
 
     verdict: invalid, or the worst of the variants' verdicts. If no arms are compared, the worst of the `preferences` between teams.
     preferences_by_action: the same for the credit of other actions, such as purchases. They decide nothing.
-    from_ms: event time at which the run of the experiment, or this day of it, began: that of its first list or exposure, or its configured start.
+    from_ms: event time at which the run of the experiment, or this day of it, began: with its first list or exposure, or its `start`.
     known_from_ms: the earliest event time of a report on this run of the experiment, or on this day. An earlier report was about
         another run.
     gate: the decision on all treatments together, with `gate_margin`; None without a gate.
