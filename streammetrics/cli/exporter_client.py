@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from streammetrics.config.outgoing import ClientSettings
+from streammetrics.config.worker import ClientSettings
 from streammetrics.connectors.http_client import HttpAnswer, HttpClient
 from streammetrics.connectors.tls import CertificateFiles
 from streammetrics.errors import StreammetricsError

@@ -1,4 +1,5 @@
-"""Settings of the metrics: which are computed, at which cut-offs, and under which definitions. Engagement metrics have their own."""
+"""Settings of the metrics: which are computed, at which cut-offs, and under which definitions. Then those of what lists show (assessment),
+and of engagement."""
 
 from __future__ import annotations
 
@@ -7,13 +8,104 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from streammetrics.config.fields import Listed, Number, Section, Text, Whole, milliseconds, parsed_json, setting, shown
+from streammetrics.config.fields import (
+    PATH_OR_EMPTY,
+    Conflict,
+    Listed,
+    Number,
+    OptionalText,
+    Section,
+    Text,
+    Whole,
+    milliseconds,
+    parsed_json,
+    setting,
+    shown,
+    whole,
+)
 from streammetrics.events.grades import parse_grades
 from streammetrics.metrics import METRIC_NAMES, Metric, MetricError, Spec
-from streammetrics.metrics.assessment import AssessmentLayout
+from streammetrics.metrics.assessment import USERS_MAX, AssessmentLayout
 from streammetrics.metrics.engagement import QUANTILES, EngagementLayout
-from streammetrics.metrics.names import CUTOFFS, ENGAGEMENT_NAMES
+from streammetrics.metrics.names import ASSESSMENT_NAMES, CUTOFFS, ENGAGEMENT_NAMES
 from streammetrics.sessions.rules import EngagementRules
+
+
+def _assessment_name(name: str) -> str:
+    if name not in ASSESSMENT_NAMES:
+        raise ValueError(f"{shown(name)} is not an assessment metric")
+    return name
+
+
+def _label(text: str | None) -> str | None:
+    name, _, value = (text or "").partition("=")
+    if text is not None and not (name and value):
+        raise ValueError("a segment is NAME=VALUE")
+    return text
+
+
+AssessmentName = Annotated[str, AfterValidator(_assessment_name)]
+
+
+class AssessmentSettings(Section):
+    names: Listed[AssessmentName] = setting(
+        (),
+        "Assessment metrics to compute, such as diversity and novelty. Empty: none.",
+        f"a list of distinct names from {', '.join(ASSESSMENT_NAMES)}",
+    )
+    cutoffs: Annotated[Listed[Annotated[Whole, Field(ge=1)]], Field(min_length=1, max_length=8)] = setting(
+        (10,),
+        "Cut-offs k: how many places from the top they cover. fallback_share has none.",
+        "a list of 1 to 8 distinct numbers from 1 to events.items_max",
+    )
+    catalogue_file: OptionalText = setting(
+        None,
+        "A table with one row for each item: CSV, TSV, NDJSON, a JSON array or Parquet. It is read once, at the start. State belongs"
+        " to the content of the catalogue: another one needs a new redis.namespace.",
+        PATH_OR_EMPTY,
+    )
+    item_field: Text = setting("item_id", "The column of the catalogue that has the id of the item.", "a column's name")
+    attributes: Listed[Text] = setting(
+        (), "With diversity: the columns of the catalogue to compare items by, such as genre and brand.", "a list of distinct columns"
+    )
+    interactions_field: OptionalText = setting(
+        None, "With popularity_share: the column that has how often the item was used before.", "a column's name, or empty for none"
+    )
+    users_field: OptionalText = setting(
+        None, "With novelty: the column that has by how many users the item was used before.", "a column's name, or empty for none"
+    )
+    users: Whole = whole(0, "With novelty: all users of the time that users_field is about.", 0, USERS_MAX)
+    fallback: Annotated[OptionalText, AfterValidator(_label)] = setting(
+        None,
+        "With fallback_share: the segment of lists that came from a fallback, such as source=popular.",
+        "NAME=VALUE, or empty for none",
+    )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics to compute, each at all cut-offs; fallback_share once."""
+        return tuple(Metric(name, k) for name in self.names for k in (self.cutoffs if CUTOFFS[name] != "none" else (0,)))
+
+    @property
+    def fallback_label(self) -> tuple[str, str]:
+        """The name and the value of the segment of lists from a fallback; empty without one."""
+        name, _, value = (self.fallback or "").partition("=")
+        return name, value
+
+    def conflicts(self, items_max: int) -> Iterator[Conflict]:
+        """Yield what the chosen metrics lack, and settings that contradict each other."""
+        if (deepest := max(self.cutoffs)) > items_max and self.names:
+            yield Conflict(("assessment.cutoffs", "events.items_max"), f"{deepest} exceeds events.items_max ({items_max})")
+        needed = {
+            "diversity": ("catalogue_file", "attributes"),
+            "novelty": ("catalogue_file", "users_field", "users"),
+            "popularity_share": ("catalogue_file", "interactions_field"),
+            "catalogue_share": ("catalogue_file",),
+            "fallback_share": ("fallback",),
+        }
+        for field in dict.fromkeys(field for name in self.names for field in needed[name] if not getattr(self, field)):
+            name = next(name for name in self.names if field in needed[name])
+            yield Conflict((f"assessment.{field}", "assessment.names"), f"is required with {name}")
 
 
 def _metric(name: str) -> str:
@@ -120,13 +212,13 @@ class MetricSettings(Section):
 _RULES = EngagementRules()
 
 
-def _name(name: str) -> str:
+def _engagement_name(name: str) -> str:
     if name not in ENGAGEMENT_NAMES:
         raise ValueError(f"{shown(name)} is not an engagement metric")
     return name
 
 
-EngagementName = Annotated[str, AfterValidator(_name)]
+EngagementName = Annotated[str, AfterValidator(_engagement_name)]
 
 
 class EngagementSettings(Section):

@@ -12,17 +12,13 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from streammetrics.config.assessment import AssessmentSettings
-from streammetrics.config.experiments import ExperimentSettings
-from streammetrics.config.exposures import ExposureSettings
+from streammetrics.config.experiments import ExperimentSettings, ExposureSettings
 from streammetrics.config.fields import MASK, Conflict, MaskedUrl, Section, mask_url, shown
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.config.metrics import EngagementSettings, MetricSettings
-from streammetrics.config.outgoing import ClientSettings
+from streammetrics.config.metrics import AssessmentSettings, EngagementSettings, MetricSettings
 from streammetrics.config.redis import RedisSettings
 from streammetrics.config.results import EventSettings, JoinSettings, WindowSettings, longest_ms
-from streammetrics.config.serving import ExporterSettings, HttpSettings, LogSettings
-from streammetrics.config.worker import WorkerSettings
+from streammetrics.config.worker import ClientSettings, ExporterSettings, HttpSettings, LogSettings, WorkerSettings
 from streammetrics.events.event_time import DAY_MS
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import EventLimits

@@ -1,4 +1,5 @@
-"""Reads events from files or stdin, and writes dead letters to a file, for replays. Events are not decoded here.
+"""Reads events from files or stdin, and writes dead letters to a file, for replays. Events are not decoded here. Folders and patterns are
+replaced by the files that they name.
 
 Each file is one input of task 0, named by its path as given. The offset of a record is the number of its line or row, from 1. What forms
 a file may have is in `file_formats`.
@@ -8,18 +9,56 @@ from __future__ import annotations
 
 import base64
 import errno
+import glob
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
 import msgspec
 
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.file_formats.reader import FIRST_LINE, FileReader
+from streammetrics.connectors.file_formats.reader import FIRST_LINE, STDIN, FileReader
 from streammetrics.connectors.file_formats.sorted_records import SortedFile, SortedReader
-from streammetrics.connectors.file_paths import is_pattern
 from streammetrics.connectors.source import Input, PollResult, SourceHealth
 from streammetrics.errors import ConfigError, Problem
+
+_PATTERN = frozenset("*?[")
+
+
+def expanded_paths(paths: Sequence[str]) -> list[str]:
+    """Return the files that are named, those in named folders and below, and those that match a pattern, each group sorted.
+
+    Files and folders that begin with a dot or an underscore are left out of folders: they are marks of tools such as `_SUCCESS`. What
+    names no file is returned as given, so that the source reports it with all other problems.
+    """
+    return [file for path in paths for file in (_files_of(path) or [path])]
+
+
+def _files_of(path: str) -> list[str]:
+    """Return the files of a folder or a pattern; nothing if the path is neither."""
+    if path == STDIN:
+        return []
+    if Path(path).is_dir():
+        return _in_folder(Path(path))
+    if is_pattern(path) and not Path(path).exists():
+        return [name for name in sorted(glob.glob(path, recursive=True)) if Path(name).is_file()]
+    return []
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path has a character of a pattern.
+
+    >>> is_pattern("events/2026-*.ndjson"), is_pattern("events.ndjson")
+    (True, False)
+    """
+    return not _PATTERN.isdisjoint(path)
+
+
+def _in_folder(folder: Path) -> list[str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [str(path) for path in files if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)]
+
 
 CHUNK_LINES_MAX = 1_000
 LINE_BYTES_MAX = 16 << 20

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from streammetrics.enrolment.rules import CovariatePeriod
-from streammetrics.state.codec import VERSION, plain_msgpack, reader, refusal
-from streammetrics.state.msgpack import pack
+from streammetrics.state.codec import VERSION, pack, plain_msgpack, reader, refusal
 from streammetrics.windows.last_seen import LastSeen, StoredLastSeen
 
 ScopeKey: TypeAlias = tuple[int, int]

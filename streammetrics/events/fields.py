@@ -13,8 +13,8 @@ import msgspec
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.json_text import has_control, iso_ms
-from streammetrics.events.malformed import malformed
 from streammetrics.events.model import TS_MAX, EventLimits, Labels
+from streammetrics.events.outcomes import malformed
 from streammetrics.events.unknown_names import NULL_NOTE
 
 POSITION_MAX: Final = 2**63 - 1

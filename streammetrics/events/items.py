@@ -10,8 +10,8 @@ from typing import Annotated, Any, Generic, TypeVar
 from msgspec import Meta, Struct
 
 from streammetrics.events.fields import POSITION_MAX
-from streammetrics.events.malformed import malformed
 from streammetrics.events.model import EventLimits
+from streammetrics.events.outcomes import malformed
 
 IdT = TypeVar("IdT", bound=str)
 TeamT = TypeVar("TeamT", bound=str)

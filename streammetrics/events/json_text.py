@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from streammetrics.events.malformed import malformed
+from streammetrics.events.outcomes import malformed
 
 NESTING_MAX: Final = 256
 """Deepest nesting of an event's JSON. It is far below the parser's stack limit, so the stack never decides."""

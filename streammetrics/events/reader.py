@@ -12,12 +12,10 @@ from typing import Any, Final, TypeAlias
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events.batches import numbered
-from streammetrics.events.malformed import excerpt, malformed, without_traceback
 from streammetrics.events.model import Decoder, Event, EventLimits
-from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.outcomes import IGNORED, excerpt, malformed, without_traceback
 from streammetrics.events.reader_events import event_converter
-from streammetrics.events.record import NO_REASON, Ignored, Later, Record
-from streammetrics.events.sent_value import NO_HEADERS, SentValue
+from streammetrics.events.record import NO_HEADERS, NO_REASON, Ignored, Later, Record, SentValue
 
 Reader: TypeAlias = Callable[[Record], Iterable[Any]]
 """A reader: it yields events of the native schema as dicts, and what `ignore` returns."""

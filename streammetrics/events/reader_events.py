@@ -20,8 +20,8 @@ from streammetrics.errors import MalformedEvent
 from streammetrics.events import fields
 from streammetrics.events.items import Item, columns_of, in_rank_order
 from streammetrics.events.label_cache import LabelCache, LabelSet, LabelSets
-from streammetrics.events.malformed import NOT_ACCEPTED, malformed, without_traceback
 from streammetrics.events.model import TS_MAX, Decoder, Event, EventLimits, Feedback, Impression
+from streammetrics.events.outcomes import NOT_ACCEPTED, malformed, without_traceback
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)

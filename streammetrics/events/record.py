@@ -1,17 +1,53 @@
-"""What a reader gets and what it says besides events: the record, `ignore` and `Later`. Values only.
+"""What a reader gets and what it says besides events: the record, the value as sent, `ignore` and `Later`. Values only.
 
 A reader is a function of the user's, from one record to events of the native schema. `reader` has the decoder that calls it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 import msgspec
 
 from streammetrics.errors import SourceError
 from streammetrics.events.json_text import parsed
-from streammetrics.events.sent_value import NO_HEADERS, Headers
+
+Headers: TypeAlias = Mapping[str, bytes | None]
+"""A record's headers by name. Of several headers with one name, the last counts."""
+
+NO_HEADERS: Headers = MappingProxyType({})
+
+
+class SentValue(bytes):
+    """The value of a record, which also knows the key, the headers and the timestamp (epoch ms, -1 if unknown) of the record.
+
+    It is made only for topics whose decoder needs them. The values of all others are plain bytes. A record without a value has the
+    empty one.
+
+    >>> value = SentValue.of(b"{}", {"ce_type": b"click"}, key=b"u7")
+    >>> value == b"{}", value.headers["ce_type"], value.key, value.timestamp_ms
+    (True, b'click', b'u7', -1)
+    """
+
+    headers: Headers = NO_HEADERS
+    key: bytes | None = None
+    timestamp_ms: int = -1
+
+    @classmethod
+    def of(
+        cls,
+        value: bytes,
+        headers: Headers = NO_HEADERS,
+        *,
+        key: bytes | None = None,
+        timestamp_ms: int = -1,
+    ) -> SentValue:
+        sent = cls(value)
+        sent.headers, sent.key, sent.timestamp_ms = headers, key, timestamp_ms
+        return sent
+
 
 _set = msgspec.structs.force_setattr
 

@@ -6,10 +6,24 @@ import html
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final
 
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.optional import optional
+
+
+def optional(module: str, subject: str) -> Any:
+    """Import a module. Raises MetricError about `subject`, with what to install, if its library is not there.
+
+    >>> optional("math", "root").sqrt(4.0)
+    2.0
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        name = module.partition(".")[0]
+        raise MetricError(subject, f"got no {name}; allowed is an environment with it: pip install {name}") from None
+
 
 ROWS_SHOWN: Final = 20
 

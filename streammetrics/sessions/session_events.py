@@ -34,7 +34,7 @@ from streammetrics.sessions.state import (
     ShownList,
     mark_changed,
 )
-from streammetrics.state.msgpack import array_head, pack
+from streammetrics.state.codec import array_head, pack
 
 T = TypeVar("T")
 

@@ -19,8 +19,7 @@ from streammetrics.sessions.open_sessions import set_sessions
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.session_events import decode_entries, join_log
 from streammetrics.sessions.state import UNCHANGED, LogEntry, LogLabels, Session, User
-from streammetrics.state.codec import VERSION, check_version, refusal
-from streammetrics.state.msgpack import array_head, pack, values_of
+from streammetrics.state.codec import VERSION, array_head, check_version, pack, refusal, values_of
 from streammetrics.state.tables import GROWS, StatePiece
 
 GROWING_BYTES: Final = 1_024

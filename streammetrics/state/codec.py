@@ -1,4 +1,4 @@
-"""The version of all stored values, and the error for those that cannot be read.
+"""The version of all stored values, the error for those that cannot be read, and helpers for MessagePack.
 
 Every value begins with the version, in an array. Another version is refused with what to do. What is stored by user, and unique users,
 is MessagePack. Panes, sums of experiments and the control record are JSON, because their integers may exceed 64 bits.
@@ -54,3 +54,33 @@ def reader(decode: Callable[[bytes], ReadT], plain: Callable[[bytes], Any], what
         return value
 
     return read
+
+
+_encoder = msgspec.msgpack.Encoder()
+pack = _encoder.encode
+"""Return a value as MessagePack."""
+
+_SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
+
+
+def array_head(count: int) -> bytes:
+    """Return the head of an array of `count` packed values.
+
+    >>> values = array_head(3) + pack("a") + pack(7) + pack("b")
+    >>> msgspec.msgpack.decode(values), msgspec.msgpack.decode(array_head(20) + 20 * pack(7)) == 20 * [7]
+    (['a', 7, 'b'], True)
+    """
+    if count < 1 << 4:
+        return _SHORT_HEADS[count]
+    if count < 1 << 16:
+        return b"\xdc" + count.to_bytes(2)
+    return b"\xdd" + count.to_bytes(4)
+
+
+def values_of(array: bytes, count: int) -> bytes:
+    """Return the packed values of an array of `count` values, without its head.
+
+    >>> values_of(pack(["a", 7]), 2) == pack("a") + pack(7), values_of(pack(20 * [7]), 20) == 20 * pack(7)
+    (True, True)
+    """
+    return array[len(array_head(count)) :]

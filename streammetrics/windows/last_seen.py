@@ -13,8 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
-from streammetrics.state.codec import plain_msgpack, refusal
-from streammetrics.state.msgpack import pack
+from streammetrics.state.codec import pack, plain_msgpack, refusal
 from streammetrics.windows.distinct_count import NOWHERE, Int64Array, occurrences
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.user_counts import ALL, ExperimentVariant, PaneUserCountsByStart, UserCountLayout

@@ -13,8 +13,7 @@ import msgspec
 
 from streammetrics.metrics import Scorer
 from streammetrics.sessions.state import GradedPositions, pairs_of
-from streammetrics.state.codec import VERSION, plain_msgpack, reader
-from streammetrics.state.msgpack import pack
+from streammetrics.state.codec import VERSION, pack, plain_msgpack, reader
 
 ExperimentVariant: TypeAlias = tuple[str, str]
 """Experiment and variant. Both empty: all traffic."""

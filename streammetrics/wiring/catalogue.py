@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from streammetrics.config import Settings
-from streammetrics.config.assessment import AssessmentSettings
+from streammetrics.config.metrics import AssessmentSettings
 from streammetrics.connectors.file_formats.reader import FileReader
 from streammetrics.errors import ConfigError, Problem, SourceError
 from streammetrics.events.json_text import JsonError, decode_json

@@ -9,7 +9,7 @@ from streammetrics.config import PasswordHash, read_htpasswd
 from streammetrics.config.fields import secret_text
 
 if TYPE_CHECKING:
-    from streammetrics.config.serving import HttpSettings
+    from streammetrics.config.worker import HttpSettings
     from streammetrics.exporters.http.limits import HttpRules
     from streammetrics.exporters.http.server import HttpServer
     from streammetrics.exporters.http.views import HttpViews

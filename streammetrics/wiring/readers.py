@@ -1,4 +1,5 @@
-"""Loads readers: Python functions that `events.reader` names. This is the only place that runs code of the configuration's.
+"""Loads readers, Python functions that `events.reader` names, and gives files without a topic's name their topic. This is the only place
+that runs code of the configuration's.
 
 A reader is in a file beside the configuration (`reader.py:read`), in an installed module (`package.module:read`), or ships with the
 package (`segment`). Its digest is that of its file, so it changes with each change of the reader.
@@ -10,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +21,7 @@ from streammetrics.config import Settings
 from streammetrics.config.results import NATIVE
 from streammetrics.errors import ConfigError, Problem, StreammetricsError
 from streammetrics.events.reader import Reader
+from streammetrics.events.topic_names import topic_of
 
 KEY = "events.reader"
 SHIPPED = "streammetrics.readers"
@@ -141,3 +144,22 @@ def _text(error: BaseException, path: str) -> str:
 
 def _problem(where: str, rule: str) -> ConfigError:
     return ConfigError([Problem(KEY, where, rule)])
+
+
+def with_topic(settings: Settings, topic: str) -> Settings:
+    """Return the settings with which all files have a topic. Raises ConfigError if no setting names the topic."""
+    reader = settings.events.reader
+    named = {} if isinstance(reader, str) else reader
+    name = topic_of(topic, named)
+    if name is None:
+        names = ", ".join(sorted(named)) or "there is none"
+        raise ConfigError([Problem("--topic", topic, f"events.reader names no reader for this topic ({names})")])
+    return settings.model_copy(update={"events": settings.events.model_copy(update={"reader": named[name]})})
+
+
+def unread_topics(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each reader of a topic that is not in kafka.topics."""
+    read = settings.kafka.topics
+    for name in () if isinstance(settings.events.reader, str) else settings.events.reader:
+        if not any(topic_of(topic, [name]) for topic in read):
+            yield f"events.reader names the topic {name}, which `run` does not read: kafka.topics is {', '.join(read)}"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streammetrics.config.assessment import AssessmentSettings
+from streammetrics.config.metrics import AssessmentSettings
 from streammetrics.errors import ConfigError
 from streammetrics.metrics.assessment import CatalogueItem
 from streammetrics.wiring.catalogue import read_catalogue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from streammetrics.config import Settings, load
-from streammetrics.config.common import COMMON, MINIMAL
+from streammetrics.config.reference import COMMON, MINIMAL
 from tests.support.command_line import called
 from tests.support.paths import ROOT
 

@@ -15,7 +15,7 @@ from streammetrics.cli.doctor.records import decoded_topic, record_findings, sam
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.partitioner import partition_of
 from streammetrics.connectors.kafka.recent_records import RecentRecord
-from streammetrics.connectors.kafka.topic_settings import TopicSettings
+from streammetrics.connectors.kafka.topics import TopicSettings
 from streammetrics.events.reader import reader_decoder
 from streammetrics.events.record import ignore
 from streammetrics.wiring.decoders import build_decoder

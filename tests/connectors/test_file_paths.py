@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.connectors.files import expanded_paths
 
 
 def made(folder: Path, *names: str) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from streammetrics.connectors import files
 from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.file_formats import lines
+from streammetrics.connectors.file_formats import streams
 from streammetrics.connectors.file_formats.recognize import form_of
 from streammetrics.connectors.file_formats.streams import refused_form
 from streammetrics.connectors.files import FileDeadLetters, FileSource
@@ -110,7 +110,7 @@ class TestLines:
     @pytest.mark.parametrize("size", range(11, 40))
     def test_the_length_of_a_line_never_includes_its_end(self, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(files, "LINE_BYTES_MAX", 4)
-        monkeypatch.setattr(lines, "SKIP_BYTES", 7)
+        monkeypatch.setattr(streams, "SKIP_BYTES", 7)
         path = write(tmp_path / "events", b"first\n" + b"x" * (size - 1) + b"\r\r\nnext\n")
         source = started([path], event_bytes_max=10)
         assert read_all(source)[path] == [(1, b"first"), (2, (b"x" * (size - 1) + b"\r")[:11]), (3, b"next")]

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from streammetrics.connectors import first_refusals
-from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.first_refusals import FirstRefusals
+from streammetrics.connectors import dead_letters
+from streammetrics.connectors.dead_letters import DeadLetter, FirstRefusals
 from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError
 
@@ -64,7 +63,7 @@ def test_a_letter_is_noted_after_it_is_written() -> None:
 
 
 def test_the_number_of_remembered_pairs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_refusals, "REFUSALS_MAX", 1)
+    monkeypatch.setattr(dead_letters, "REFUSALS_MAX", 1)
     noted: list[DeadLetter] = []
     FirstRefusals(Kept(), noted.append).write(LETTERS)
     assert noted == [LETTERS[0]]

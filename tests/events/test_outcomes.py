@@ -50,7 +50,7 @@ def test_exactly_the_singly_refused_events_are_dead_lettered() -> None:
 
 def test_the_docs_name_the_refusals_that_are_not_dead_lettered() -> None:
     events, exposures = (outcome.name for outcome in OUTCOMES if outcome.name not in NOT_REFUSED and not outcome.is_dead_lettered)
-    page = text("streammetrics", "README.md")
+    page = text("streammetrics", "engine", "README.md")
     assert f"`join.session_events_max` (`{events}`)" in page
     assert f"`exposures.user_exposures_max` (`{exposures}`)" in page
     runbook = " ".join(text("deploy", "runbooks", "StreammetricsEventsRefused.md").split())

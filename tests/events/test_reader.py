@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from streammetrics.events import TS_MAX, Event, EventLimits, Feedback, Impression, MalformedEvent, native_decoder
 from streammetrics.events.reader import EVENTS_MAX, reader_decoder
-from streammetrics.events.record import Later, Record, ignore
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import Later, Record, SentValue, ignore
 from tests.events.samples import EXPOSURE, FEEDBACK, IMPRESSION, exposure_objects, feedback_objects, ids, impression_objects
 
 LIMITS = EventLimits(exposures=True, id_chars_max=12, label_chars_max=8, items_max=6, experiments_max=3, segments_max=3)

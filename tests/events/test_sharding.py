@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import EventLimits, Feedback, native_decoder
+from streammetrics.events.batches import of_shard
 from streammetrics.events.model import Elsewhere
-from streammetrics.events.sharding import of_shard
 
 decode = native_decoder(EventLimits())
 

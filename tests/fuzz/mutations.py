@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import SentValue
 
 Place = tuple[str | int, ...]
 

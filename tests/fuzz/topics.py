@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from streammetrics.config import Settings
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import SentValue
 from streammetrics.wiring.readers import shipped_readers
 from tests.fuzz.mutations import damaged_record, with_odd_values
 from tests.readers.samples import ISO, NOON, RECORDS

@@ -7,7 +7,7 @@ from typing import Any
 
 from streammetrics.events import Event, EventLimits, MalformedEvent, native_decoder
 from streammetrics.events.reader import Reader, reader_decoder
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import SentValue
 
 LIMITS = EventLimits(numeric_ids=True)
 WITH_EXPOSURES = EventLimits(exposures=True, numeric_ids=True)

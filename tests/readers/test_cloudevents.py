@@ -12,7 +12,7 @@ from cloudevents.core.bindings.kafka import to_binary_event, to_structured_event
 from cloudevents.core.v1.event import CloudEvent
 
 from streammetrics.events import Feedback
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import SentValue
 from streammetrics.readers import Record, cloudevents
 from tests.readers.reading import events_of
 from tests.support.tables import for_each

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from streammetrics.metrics import Scorer
-from streammetrics.state.msgpack import pack
+from streammetrics.state.codec import pack
 from streammetrics.windows.final_lists import FinalList, FinalLists
 from streammetrics.windows.last_seen import DENSE_FACTOR, LastSeenBatch, StoredLastSeen, _counted, _numbered
 from streammetrics.windows.unique_users import UniqueUserWindows

@@ -20,12 +20,10 @@ from streammetrics.cli.output.standard_output import standard_output
 from streammetrics.config import Settings
 from streammetrics.config.times import EPOCH
 from streammetrics.connectors.file_formats.reader import STDIN
-from streammetrics.connectors.file_paths import expanded_paths
-from streammetrics.connectors.files import FileSource
+from streammetrics.connectors.files import FileSource, expanded_paths
 from streammetrics.errors import ConfigError, MalformedEvent, Problem
 from streammetrics.events import Event, Exposure, Feedback
-from streammetrics.events.malformed import excerpt, printable
-from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.outcomes import IGNORED, excerpt, printable
 from streammetrics.reports.samples import SampledEvent, sample_warnings
 from streammetrics.reports.text import counted, fit
 from streammetrics.wiring.decoders import build_decoder, has_reader

@@ -23,7 +23,7 @@ from streammetrics.cli.output.verdict_tables import verdict_summary
 from streammetrics.cli.process.signals import interrupt_on_signals
 from streammetrics.config import Settings
 from streammetrics.connectors.file_formats.reader import STDIN
-from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.connectors.files import expanded_paths
 from streammetrics.experiments.words import DataWarning
 from streammetrics.metrics import TallyLayout
 from streammetrics.offline.replay.files import ReplayOutputs
@@ -31,8 +31,8 @@ from streammetrics.offline.replay.files import replay as replay_events
 from streammetrics.offline.replay.time_order import ORDERS, Order
 from streammetrics.offline.replay.unusable_files import refusal_lines, require_usable, unusable_files
 from streammetrics.reports.report import Report
-from streammetrics.wiring.file_topics import with_topic
 from streammetrics.wiring.logs import configure_quiet_logs
+from streammetrics.wiring.readers import with_topic
 
 
 def replay_and_show(

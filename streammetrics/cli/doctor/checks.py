@@ -15,8 +15,7 @@ from streammetrics.cli.doctor.data import data_findings
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
-from streammetrics.connectors.kafka.cluster_info import foreign_members, read_cluster
-from streammetrics.connectors.kafka.topics import describe_topics
+from streammetrics.connectors.kafka.topics import describe_topics, foreign_members, read_cluster
 from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.source import LogIds
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of

@@ -10,7 +10,7 @@ from streammetrics.cli.doctor.keys import key_findings
 from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import recent_records
-from streammetrics.connectors.kafka.topic_settings import topic_settings
+from streammetrics.connectors.kafka.topics import topic_settings
 from streammetrics.events.record import Later
 from streammetrics.events.topic_names import topic_of
 from streammetrics.wiring.decoders import build_decoder

@@ -14,7 +14,7 @@ from streammetrics.cli.doctor.findings import DoctorFinding, Level
 from streammetrics.cli.event_kinds import KIND_NAMES, counted_kind
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import RecentRecord
-from streammetrics.connectors.kafka.topic_settings import TopicSettings
+from streammetrics.connectors.kafka.topics import TopicSettings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Event
 from streammetrics.events.event_time import NEVER

@@ -8,8 +8,7 @@ from statistics import median
 
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Event, Exposure, Feedback, Impression
-from streammetrics.events.malformed import excerpt
-from streammetrics.events.outcomes import IGNORED
+from streammetrics.events.outcomes import IGNORED, excerpt
 from streammetrics.reports.samples import SampleJoin
 from streammetrics.reports.text import counted
 

@@ -16,11 +16,10 @@ from streammetrics.cli.process.threads import StoppableThread
 from streammetrics.cli.run.startup import Startup, Stopped
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import Clock
-from streammetrics.connectors.dead_letters import DeadLetter
-from streammetrics.connectors.first_refusals import FirstRefusals
+from streammetrics.connectors.dead_letters import DeadLetter, FirstRefusals
 from streammetrics.connectors.kafka.dead_letters import KafkaDeadLetters
 from streammetrics.connectors.kafka.partitioner import misplaced_keys
-from streammetrics.connectors.kafka.results import KafkaResults
+from streammetrics.connectors.kafka.sink import KafkaResults
 from streammetrics.connectors.kafka.source import KafkaSource
 from streammetrics.connectors.redis.blob import RedisBlobStore
 from streammetrics.connectors.redis.fields import RedisFields

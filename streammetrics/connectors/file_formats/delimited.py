@@ -21,8 +21,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.file_formats.lines import Row
 from streammetrics.connectors.file_formats.recognize import header_of
+from streammetrics.connectors.file_formats.streams import Row
 
 _encode = msgspec.json.Encoder().encode
 _any = msgspec.json.Decoder(msgspec.Raw).decode

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from streammetrics.connectors.file_formats.lines import Row
+from streammetrics.connectors.file_formats.streams import Row
 
 BLOCK_BYTES: Final = 1 << 18
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from streammetrics.connectors.file_formats.extras import optional_module
-from streammetrics.connectors.file_formats.lines import Row
+from streammetrics.connectors.file_formats.streams import Row, optional_module
 from streammetrics.errors import SourceError
 
 MEMORY_BYTES_MAX: Final = 2 << 30

@@ -15,10 +15,9 @@ from urllib.parse import unquote
 
 from streammetrics.connectors.file_formats.delimited import read_rows
 from streammetrics.connectors.file_formats.json_array import read_elements
-from streammetrics.connectors.file_formats.lines import Row, read_lines
 from streammetrics.connectors.file_formats.parquet import read_parquet
 from streammetrics.connectors.file_formats.recognize import form_of
-from streammetrics.connectors.file_formats.streams import open_content
+from streammetrics.connectors.file_formats.streams import Row, open_content, read_lines
 from streammetrics.connectors.source import InputRecord
 from streammetrics.errors import SourceError
 

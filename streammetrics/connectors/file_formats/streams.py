@@ -1,4 +1,4 @@
-"""Byte streams: decompresses the content of a file, as its first bytes show. Text is UTF-8; a byte order mark is left out."""
+"""Byte streams and their lines: decompresses the content of a file, as its first bytes show. A byte order mark is left out."""
 
 from __future__ import annotations
 
@@ -6,10 +6,65 @@ import gzip
 import io
 import re
 import shlex
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from streammetrics.connectors.file_formats.extras import optional_module
-from streammetrics.errors import SourceError
+from streammetrics.errors import ConfigError, Problem, SourceError
+
+
+def optional_module(name: str, path: str, what: str) -> Any:
+    """Return a module that reads `what`. Raises ConfigError if its package is not installed. `path` is the file that needs it."""
+    try:
+        return import_module(name)
+    except ImportError:
+        package = name.partition(".")[0]
+        advice = f"is {what}, which needs the package {package}: pip install 'streammetrics[files]'"
+        raise ConfigError([Problem("FILE", path, advice)]) from None
+
+
+SKIP_BYTES = 1 << 16
+
+
+Row: TypeAlias = tuple[int, bytes, int]
+"""One record of a file: its number from 1, its bytes, and how many bytes of the content it took."""
+
+
+def read_lines(stream: io.BufferedReader, kept_bytes: int, cut: dict[int, int]) -> Iterator[Row]:
+    """Yield the lines without their line ends, blank ones too. Of a line longer than `kept_bytes` only the first bytes are kept.
+
+    The full length of a line that was cut is added to `cut`.
+    """
+    limit = kept_bytes + 2  # room for a line end of two bytes
+    readline, number = stream.readline, 0
+    while line := readline(limit):
+        number += 1
+        size = len(line)
+        if line.endswith(b"\n"):
+            line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+            full_bytes = len(line)
+        elif size > kept_bytes:
+            skipped, end_bytes = _skip_rest(stream, line[-1:])
+            size += skipped
+            full_bytes = size - end_bytes
+        else:
+            full_bytes = size
+        if full_bytes > kept_bytes:
+            cut[number] = full_bytes
+            line = line[:kept_bytes]
+        yield number, line, size
+
+
+def _skip_rest(stream: io.BufferedReader, last: bytes) -> tuple[int, int]:
+    """Read to the end of a line that had `last` as its last byte so far. Returns its further bytes, and how many belong to its line end."""
+    skipped = 0
+    while part := stream.readline(SKIP_BYTES):
+        skipped += len(part)
+        if part.endswith(b"\n"):
+            return skipped, 2 if (last + part).endswith(b"\r\n") else 1
+        last = part[-1:]
+    return skipped, 0
+
 
 HEAD_BYTES: Final = 1 << 16
 """How much of a file is read to recognize its form."""

@@ -12,10 +12,10 @@ from streammetrics.config.kafka import KafkaSettings
 from streammetrics.connectors.dead_letters import DeadLetter, ignored
 from streammetrics.connectors.kafka.client import describe_error, require_reachable
 from streammetrics.connectors.kafka.patches import stuck_producer
-from streammetrics.connectors.kafka.producer import new_producer
+from streammetrics.connectors.kafka.sink import new_producer
 from streammetrics.connectors.kafka.topics import describe_topics
 from streammetrics.errors import ConfigError, Problem, SourceError
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 

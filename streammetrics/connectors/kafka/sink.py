@@ -1,21 +1,34 @@
-"""Writes simulated traffic to Kafka. The key is the user id, so one partition gets all of a user's events."""
+"""Writes to Kafka: a producer that waits for all replicas, simulated traffic, and results.
+
+The key of an event is the user id, so one partition gets all of a user's events. Results are keyed records of which the newest counts, so
+their topic should be compacted. `patches.stuck_producer` closes a producer.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import structlog
+from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.connectors.kafka.client import describe_error
+from streammetrics.connectors.kafka.client import connection_options, describe_error, starting
 from streammetrics.connectors.kafka.patches import stuck_producer
-from streammetrics.connectors.kafka.producer import new_producer
-from streammetrics.connectors.kafka.topics import describe_topics
+from streammetrics.connectors.kafka.topics import describe_topics, topic_settings
 from streammetrics.connectors.simulated import SimulatedRecord
 from streammetrics.errors import SourceError
+
+
+def new_producer(settings: KafkaSettings, what: str, **options: Any) -> Any:
+    """Build a producer. `what` names it in errors. Raises SourceError. A failed start leaves nothing behind."""
+    fixed = {"acks": "all", "allow_auto_create_topics": False, "metrics_enabled": False}
+    with starting(what, settings) as network:
+        return KafkaProducer(**connection_options(settings) | fixed | options, kafka_client=network)
+
 
 WAITING_RECORDS_MAX = 5_000
 """The most records that wait for an acknowledgement. It bounds memory; the client has no such bound."""
@@ -72,3 +85,34 @@ class KafkaSink:
 
 def _write_error(error: BaseException) -> SourceError:
     return SourceError(f"Kafka does not accept the traffic: {describe_error(error)}")
+
+
+WRITE_MS_MAX = 15_000
+
+log = structlog.get_logger("streammetrics.kafka")
+
+
+class KafkaResults:
+    """A sink for results. The constructor raises ConfigError when the topic is missing, and SourceError when Kafka fails."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._topic = topic
+        describe_topics(settings, [topic]).require_all("kafka.results_topic", ", or leave the setting empty")
+        policy = topic_settings(settings, [topic]).get(topic)
+        if policy is not None and "compact" not in policy.cleanup_policy:
+            log.warning("the topic of results keeps every repeated record: set its cleanup.policy to compact", topic=topic)
+        limits = {"linger_ms": 10, "max_block_ms": WRITE_MS_MAX, "delivery_timeout_ms": WRITE_MS_MAX}
+        self._producer = new_producer(settings, "the Kafka producer for results", **limits)
+
+    def write(self, records: Iterable[tuple[bytes, bytes, int]]) -> None:
+        """Write records (key, value, timestamp in ms) and wait until all replicas have them. Raises SourceError; some may be written."""
+        try:
+            futures = [self._producer.send(self._topic, key=key, value=value, timestamp_ms=at_ms) for key, value, at_ms in records]
+            for future in futures:
+                future.get(timeout=WRITE_MS_MAX / 1_000)
+        except (KafkaError, AssertionError) as error:
+            raise SourceError(f"topic {self._topic!r} does not take results: {describe_error(error)}") from error
+
+    def close(self) -> None:
+        """Close the producer without waiting."""
+        stuck_producer.close(self._producer)

@@ -1,15 +1,17 @@
-"""Describes topics and explains missing ones. Reads no record and creates no topic."""
+"""Describes topics, their settings and the cluster, and explains missing topics. Reads no record and changes nothing."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from kafka.errors import InvalidTopicError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import InvalidTopicError, KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.connectors.kafka.client import asking
+from streammetrics.connectors.kafka.client import CLIENT_ID, asking
 from streammetrics.errors import ConfigError, Problem, SourceError
 
 
@@ -110,3 +112,68 @@ def require_copartitioned(settings: KafkaSettings) -> Mapping[str, Topic]:
             ]
         )
     return topics
+
+
+NAMES = ("cleanup.policy", "message.timestamp.type", "retention.ms")
+
+
+class TopicSettings(NamedTuple):
+    """How a topic deletes records, for how long it keeps them (ms; -1: for ever), and who sets the timestamp of a record."""
+
+    cleanup_policy: str
+    timestamp_type: str
+    retention_ms: int
+
+
+def topic_settings(settings: KafkaSettings, topics: Sequence[str]) -> Mapping[str, TopicSettings]:
+    """Return the settings of those topics whose settings this user may read. Raises SourceError when the broker does not answer."""
+    with asking(settings, "the settings of its topics") as admin:
+        resources = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(NAMES)) for topic in topics]
+        described = admin.describe_configs(resources, config_filter="all")
+    return {topic: _settings_of(configs) for topic, configs in described.get("topic", {}).items() if configs}
+
+
+def _settings_of(configs: Mapping[str, Any]) -> TopicSettings:
+    values = {name: str(entry["value"]) for name, entry in configs.items()}
+    return TopicSettings(
+        values.get("cleanup.policy", "delete"), values.get("message.timestamp.type", "CreateTime"), int(values.get("retention.ms", "-1"))
+    )
+
+
+NEWER_PROTOCOL = "consumer"
+"""The type of a group whose members use the newer protocol (KIP-848), which this program does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The cluster's id, its number of brokers, and the Kafka version of the first broker ("" if unknown)."""
+
+    cluster_id: str
+    brokers: int
+    version: str
+
+
+def read_cluster(settings: KafkaSettings) -> ClusterInfo:
+    """Ask the cluster. Raises SourceError when no broker answers, and ConfigError for unusable certificate files."""
+    with asking(settings, "its cluster") as admin:
+        cluster = admin.describe_cluster()
+        brokers = cluster["brokers"]
+        version = admin.get_broker_version_data(brokers[0]["broker_id"]).broker_version if brokers else ()
+    return ClusterInfo(str(cluster.get("cluster_id") or ""), len(brokers), ".".join(map(str, version)))
+
+
+def foreign_members(settings: KafkaSettings) -> list[str]:
+    """Return the members of the consumer group that are other programs, as texts. Empty also where the user may not ask.
+
+    Raises SourceError when no broker answers.
+    """
+    group = settings.group_id
+    with asking(settings, "its consumer group") as admin:
+        try:
+            kinds = {group["group_id"]: str(group.get("group_type") or "").lower() for group in admin.list_groups()}
+            if kinds.get(group) == NEWER_PROTOCOL:
+                return ["a program with group.protocol=consumer"]
+            members = admin.describe_groups([group])[group]["members"] if group in kinds else []
+        except KafkaError:
+            return []
+    return [f"{member['client_id']} at {member['client_host'].lstrip('/')}" for member in members if member["client_id"] != CLIENT_ID]

@@ -1,4 +1,4 @@
-"""Names a task's keys and fields in Redis, and builds the commands that write a commit. Sends nothing.
+"""Names a task's keys and fields in Redis, builds the commands that write a commit, runs the Lua scripts, and reads their replies.
 
 Task p of namespace n has six keys. All have the hash tag {n:p}, so they share one slot:
 
@@ -14,12 +14,75 @@ After the first claim every key except `ctl` has a placeholder `_`, which equals
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from itertools import chain
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from redis.exceptions import NoScriptError
+
+from streammetrics.connectors.redis.client import Client, send
 from streammetrics.connectors.redis.transaction import Command
-from streammetrics.connectors.store import Commit
+from streammetrics.connectors.store import Claim, Commit, LoadedUsers
+from streammetrics.state.tables import CommitMark, TaskView
+
+
+def claimed(reply: Sequence[Any]) -> tuple[Claim, float]:
+    """Return the claim that `claim.lua` has made, and the size in bytes of the largest user state ever written; inf if unknown."""
+    _, epoch, seq, control, fields, values, earlier, largest = reply
+    older: dict[str, set[str]] = {}
+    for table, key in map(row_of, earlier):
+        older.setdefault(table, set()).add(key)
+    claim = Claim(int(epoch), int(seq), control, rows_of(fields, values), older)
+    return claim, int(largest) if largest is not None else 0 if control is None else inf
+
+
+def viewed(reply: Sequence[Any]) -> TaskView:
+    """Return the committed state that `view.lua` has read."""
+    _, token, seq, is_snapshot, control, users, fields, values = reply
+    return TaskView(CommitMark(token.decode(), int(seq)), control, users, rows_of(fields, values), bool(is_snapshot))
+
+
+def loaded(state_users: Sequence[str], total_users: Sequence[str], reply: Sequence[Any]) -> LoadedUsers:
+    """Return the users that `load.lua` has read, of those that it was asked for."""
+    members, due_sums, parts, sums, next_due = reply
+    due, read = [user_of(member) for member in members], sum(map(len, parts))
+    return LoadedUsers(
+        present(state_users[:read], chain.from_iterable(parts)),
+        due,
+        None if next_due is None else int(float(next_due)),
+        present(total_users, chain.from_iterable(sums)) | present(due, chain.from_iterable(due_sums)),
+        tuple(state_users[read:]),
+    )
+
+
+class Script:
+    """A Lua script, sent by its digest. If the server does not know it (after a restart, failover, flush or slot move), it is sent whole.
+
+    The client's own `register_script` loads a script on every primary of a cluster, and fails while one of them is away.
+    """
+
+    def __init__(self, *names: str) -> None:
+        """Join the files with these names."""
+        self.text = "\n".join(resources.files(__package__).joinpath("lua", name).read_text(encoding="utf-8") for name in names)
+        self._digest = hashlib.sha1(self.text.encode()).hexdigest()
+
+    def __call__(self, client: Client, keys: Sequence[str], args: Command) -> Any:
+        try:
+            return send(client, *self.command(keys, args))
+        except NoScriptError:
+            return send(client, *self.whole_command(keys, args))
+
+    def command(self, keys: Sequence[str], args: Command) -> Command:
+        """Return the command for a server that knows the script."""
+        return ("EVALSHA", self._digest, len(keys), *keys, *args)
+
+    def whole_command(self, keys: Sequence[str], args: Command) -> Command:
+        """Return the command for any server, with the script's text."""
+        return ("EVAL", self.text, len(keys), *keys, *args)
+
 
 LAYOUT_VERSION = "1"
 """The version of the keys and fields above. Their values have versions of their own."""

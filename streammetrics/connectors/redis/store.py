@@ -14,19 +14,20 @@ from redis.exceptions import ClusterError, NoScriptError, RedisClusterException,
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.client import CLIENT_NAME, Client, LazyClient, place_of, replies_of, require_files, send
 from streammetrics.connectors.redis.errors import explaining_errors
-from streammetrics.connectors.redis.integrity import lost_keys, require_complete
 from streammetrics.connectors.redis.keys import (
     LAYOUT_VERSION,
+    Script,
     TaskKeys,
     bounds_text,
+    claimed,
     field_of,
+    loaded,
     present,
+    viewed,
     writes,
 )
 from streammetrics.connectors.redis.pipelined_reads import PipelinedReads
-from streammetrics.connectors.redis.replies import claimed, loaded, viewed
-from streammetrics.connectors.redis.scripts import Script
-from streammetrics.connectors.redis.server_info import ServerInfo, merged, read_server_info
+from streammetrics.connectors.redis.server_info import ServerInfo, lost_keys, merged, read_server_info, require_complete
 from streammetrics.connectors.redis.transaction import Command, rehearse, transact
 from streammetrics.connectors.store import (
     NO_BOUNDS,

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.simulated.assignment import digest, label_of, variant_of
-from streammetrics.connectors.simulated.exposures import WrittenExposure, exposures_before
+from streammetrics.connectors.simulated.assignment import WrittenExposure, digest, exposures_before, label_of, variant_of
 from streammetrics.connectors.simulated.traffic import Traffic, Variant
 
 APPEAL_MAX = 0.6

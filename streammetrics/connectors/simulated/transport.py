@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.connectors.simulated.exposures import EXPOSURE_LEAD_MS
+from streammetrics.connectors.simulated.assignment import EXPOSURE_LEAD_MS
 from streammetrics.connectors.simulated.people import Catalogue, Draw, WrittenEvent, WrittenFeedback, WrittenImpression, lists
 from streammetrics.connectors.simulated.traffic import Traffic
 from streammetrics.events.model import TS_MAX

@@ -12,7 +12,7 @@ import numpy as np
 
 from streammetrics.metrics.arrays import AnyArray, Ints, Numbers
 from streammetrics.metrics.names import MetricError
-from streammetrics.metrics.optional import optional
+from streammetrics.metrics.tables import optional
 from streammetrics.offline.evaluation.grades import from_padded, from_ragged
 from streammetrics.offline.evaluation.judged import Judged, Users, judge
 from streammetrics.offline.evaluation.numbers import comparable, format_number, is_missing, require_in_range, require_not_rounded

@@ -13,9 +13,17 @@ from streammetrics.metrics import checks
 from streammetrics.metrics.arrays import Floats, Ints, Numbers
 from streammetrics.metrics.names import MetricError
 from streammetrics.offline.evaluation.judged import NO_GRADES, NO_INTS, Judged, Users, build_judged
-from streammetrics.offline.evaluation.numbers import GRADE_END, GRADES_ALLOWED, comparable, of_values, require_not_rounded
+from streammetrics.offline.evaluation.numbers import (
+    GRADE_END,
+    GRADES_ALLOWED,
+    comparable,
+    of_values,
+    offsets_of,
+    require_not_rounded,
+    require_sized,
+    with_list_ids,
+)
 from streammetrics.offline.evaluation.ranking import GradedItems, ItemLists, TieRule, rank
-from streammetrics.offline.evaluation.sequences import offsets_of, require_sized, with_list_ids
 
 
 def from_grades(

@@ -11,10 +11,9 @@ import numpy as np
 from streammetrics.metrics.arrays import Ints, Numbers
 from streammetrics.metrics.names import MetricError
 from streammetrics.offline.evaluation.judged import Judged, Users, judge
-from streammetrics.offline.evaluation.numbers import of_values
+from streammetrics.offline.evaluation.numbers import of_values, offsets_of, require_sized, with_list_ids
 from streammetrics.offline.evaluation.overlap import require_common_lists
 from streammetrics.offline.evaluation.ranking import ItemLists, NegativeGrades, TieRule
-from streammetrics.offline.evaluation.sequences import offsets_of, require_sized, with_list_ids
 
 Run: TypeAlias = Mapping[Any, Mapping[Any, float]]
 Qrels: TypeAlias = Mapping[Any, Mapping[Any, float]]

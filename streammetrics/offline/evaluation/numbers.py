@@ -1,15 +1,16 @@
-"""Converts grades and scores to arrays without rounding. Other values raise a MetricError that names the place."""
+"""Converts grades and scores to arrays without rounding, and lists to ids, sizes and offsets. Other values raise a MetricError that names
+the place."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from streammetrics.metrics.arrays import Numbers
+from streammetrics.metrics.arrays import Ints, Numbers
 from streammetrics.metrics.names import MetricError
 
 GRADE_END: Final = 2.0**53
@@ -78,3 +79,22 @@ def require_not_rounded(what: str, given: npt.ArrayLike, numbers: Numbers, place
         if isinstance(values[at], int | np.integer) and int(values[at]) != int(flat[at]):
             allowed = "allowed beyond 2**53 are whole numbers that a double holds, or whole numbers of 64 bits only"
             raise MetricError(what, f"got {values[at]} at {place(at)}, which a double does not hold; {allowed}")
+
+
+def with_list_ids(lists: Mapping[Any, Any] | Sequence[Any]) -> Mapping[Any, Any]:
+    """Return lists by id. Those of a sequence get the ids 0, 1, ... Raises MetricError for anything else."""
+    if isinstance(lists, str | bytes) or not hasattr(lists, "__len__"):
+        raise MetricError("lists", f"got {lists!r}; allowed is a mapping by list id, or a sequence of lists")
+    return lists if isinstance(lists, Mapping) else dict(enumerate(lists))
+
+
+def require_sized(what: str, values: Any, name: Hashable) -> Any:
+    """Return the values of a list, which must have a length. Raises MetricError that names the list."""
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+        raise MetricError(what, f"got {values!r} for list {name!r}; allowed is a sequence")
+    return values
+
+
+def offsets_of(lengths: Iterable[int]) -> Ints:
+    """Return the offsets of concatenated lists: int64, shape (L + 1,)."""
+    return np.cumsum([0, *lengths], dtype=np.int64)

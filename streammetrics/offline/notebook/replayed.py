@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from streammetrics.config import Settings, load
-from streammetrics.connectors.file_paths import expanded_paths
+from streammetrics.connectors.files import expanded_paths
 from streammetrics.errors import CallerError, ConfigError
 from streammetrics.metrics.tables import DataTable
 from streammetrics.offline.notebook.report_tables import ReportTables

@@ -11,17 +11,16 @@ from typing import IO, TypeAlias
 
 from streammetrics.config import Settings
 from streammetrics.connectors.clock import SystemClock
-from streammetrics.connectors.dead_letters import DeadLetter
+from streammetrics.connectors.dead_letters import DeadLetter, FirstRefusals
 from streammetrics.connectors.files import FileDeadLetters, FileSource
-from streammetrics.connectors.first_refusals import FirstRefusals
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.connectors.source import PollResult
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import MalformedEvent, SourceError, StreammetricsError
+from streammetrics.events.batches import RecordDecoder, of_shard
 from streammetrics.events.event_time import FOREVER
 from streammetrics.events.model import Decoder, Event
 from streammetrics.events.record import Later
-from streammetrics.events.sharding import RecordDecoder, of_shard
 from streammetrics.offline.replay.history import ExperimentWatch, OnSnapshot, SnapshotHolds
 from streammetrics.offline.replay.time_order import LatePlaces, LateRecords
 from streammetrics.runtime.consume.consumer import Worker

@@ -22,8 +22,8 @@ from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.offline.replay.files import ReplayRun
 from streammetrics.offline.replay.history import ReplayHistory, Snapshot
 from streammetrics.offline.replay.shards import merged_panes
-from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
+from streammetrics.offline.spark.reading import InputNames
 from streammetrics.offline.spark.tasks import (
     CUT,
     END,

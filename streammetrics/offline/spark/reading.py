@@ -1,4 +1,5 @@
-"""Files and frames of Spark -> records with their inputs, in the order in which they arrived.
+"""The inputs of a replay on Spark (kind, name, topic), and files and frames -> records with their inputs, in the order in which they
+arrived.
 
 A file is one input, and Spark reads it in blocks: the order is that of the blocks, and of the lines or rows in each. In a frame an input
 is a partition of a topic, and the order is that of the offsets.
@@ -6,14 +7,61 @@ is a partition of a topic, and the order is that of the offsets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 from streammetrics.errors import CallerError, ConfigError, Problem
-from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.passes import Records
 from streammetrics.offline.spark.session import reason
+
+InputKind: TypeAlias = Literal["lines", "tables", "records"]
+"""Files of lines, files of tables, or records with offsets."""
+
+
+@dataclass(frozen=True)
+class InputNames:
+    """All inputs, in order. A file is named by its path, a partition by its topic and number."""
+
+    kind: InputKind
+    inputs: tuple[str, ...]
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topic of each input, by which settings name it; of a file its path."""
+        return self.inputs if self.kind != "records" else tuple(name.rpartition(":")[0] for name in self.inputs)
+
+    @property
+    def first_offset(self) -> int:
+        """What is added to the first offset of an input: lines and rows count from 1."""
+        return 0 if self.kind == "records" else 1
+
+    def index(self, name: str) -> int:
+        return _indexes(self.inputs)[name if self.kind == "records" else file_name(name)]
+
+    @classmethod
+    def of_files(cls, kind: InputKind, uris: Iterable[str]) -> InputNames:
+        return cls(kind, tuple(sorted({file_name(uri) for uri in uris})))
+
+
+@cache
+def _indexes(names: tuple[str, ...]) -> dict[str, int]:
+    return {name: index for index, name in enumerate(names)}
+
+
+@cache
+def file_name(uri: str) -> str:
+    """Return the path of a local file, and the address of any other.
+
+    >>> file_name("file:///logs/day%201.ndjson"), file_name("file:/logs/a"), file_name("s3a://bucket/day 1")
+    ('/logs/day 1.ndjson', '/logs/a', 's3a://bucket/day 1')
+    """
+    name = unquote(uri)
+    return "/" + name[5:].lstrip("/") if name.startswith("file:") else name
+
 
 Format = Literal["auto", "ndjson", "parquet"]
 FORMATS: tuple[Format, ...] = ("auto", "ndjson", "parquet")

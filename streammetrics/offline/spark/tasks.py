@@ -12,12 +12,14 @@ from importlib import import_module
 from itertools import groupby
 from typing import Any, TypeAlias
 
+import msgspec
+
 from streammetrics.config import Settings
+from streammetrics.connectors.file_formats.parquet import without_null_labels
 from streammetrics.connectors.source import InputRecord
-from streammetrics.events.sent_value import SentValue
-from streammetrics.offline.spark.arrow_rows import rows_as_json
-from streammetrics.offline.spark.input_names import InputNames
+from streammetrics.events.record import SentValue
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
+from streammetrics.offline.spark.reading import InputNames
 from streammetrics.offline.spark.shard import Shard, ShardSlice
 from streammetrics.offline.spark.slices import Cutter, decode_summary, encode
 from streammetrics.windows.pane_store import FinalPane
@@ -25,6 +27,27 @@ from streammetrics.wiring.decoders import build_decoder
 from streammetrics.wiring.engine import build_engine
 from streammetrics.wiring.gc_tuning import rare_garbage_collection
 from streammetrics.wiring.logs import configure_quiet_logs
+
+_encode = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
+
+
+def rows_as_json(arrow: Any, names: Sequence[str], columns: Sequence[Any]) -> Iterator[bytes]:
+    """Yield the rows of some columns of Arrow as events in JSON. `arrow` is the module pyarrow."""
+    values = [_values(arrow, name, column) for name, column in zip(names, columns, strict=True)]
+    for cells in zip(*values, strict=True):
+        yield _encode(without_null_labels(dict(zip(names, cells, strict=True))))
+
+
+def _values(arrow: Any, name: str, column: Any) -> list[Any]:
+    """Return the values of a column. Times become epoch milliseconds, whole numbers in a column of floats become integers."""
+    kind = column.type
+    if arrow.types.is_timestamp(kind):
+        column = column.cast(arrow.timestamp("ms", kind.tz), safe=False).cast(arrow.int64())
+    values: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    if name == "ts" and arrow.types.is_floating(kind):
+        return [int(value) if value is not None and value.is_integer() else value for value in values]
+    return values
+
 
 Batches: TypeAlias = Iterable[Any]
 """Batches of pyarrow, `pyarrow.RecordBatch`."""

@@ -21,8 +21,8 @@ from streammetrics.connectors.store import Commit, CommitOutcome, Store
 from streammetrics.engine.batch import Decoded
 from streammetrics.engine.engine import Engine
 from streammetrics.errors import StoreError
+from streammetrics.events.batches import RecordDecoder
 from streammetrics.events.record import Later
-from streammetrics.events.sharding import RecordDecoder
 from streammetrics.runtime.consume.chunk import Chunk
 from streammetrics.runtime.consume.claims import Claims
 from streammetrics.runtime.consume.commits import CommitReply, InFlightCommit, InlineExecutor

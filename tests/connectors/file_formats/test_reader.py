@@ -23,7 +23,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.file_formats import extras, json_array
+from streammetrics.connectors.file_formats import json_array, streams
 from streammetrics.connectors.file_formats.delimited import ROW_BYTES_MAX
 from streammetrics.connectors.file_formats.reader import CHUNK_BYTES_MAX, FileReader
 from streammetrics.errors import ConfigError, SourceError
@@ -119,7 +119,7 @@ def test_a_missing_package_is_named_with_its_extra(content: bytes, package: str,
     def no_module(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr(extras, "import_module", no_module)
+    monkeypatch.setattr(streams, "import_module", no_module)
     with pytest.raises(ConfigError, match=rf"needs the package {package}: pip install 'streammetrics\[files\]'"):
         read(write(tmp_path / "events", content))
 

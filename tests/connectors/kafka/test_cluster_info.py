@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streammetrics.config.kafka import KafkaSettings
-from streammetrics.connectors.kafka import cluster_info
-from streammetrics.connectors.kafka.cluster_info import ClusterInfo, read_cluster
+from streammetrics.connectors.kafka import topics
+from streammetrics.connectors.kafka.topics import ClusterInfo, read_cluster
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_a_cluster_is_described(monkeypatch: pytest.MonkeyPatch, cluster_id: Any
     def asking(settings: KafkaSettings, what: str) -> Iterator[Admin]:
         yield Admin()
 
-    monkeypatch.setattr(cluster_info, "asking", asking)
+    monkeypatch.setattr(topics, "asking", asking)
     assert read_cluster(KafkaSettings(bootstrap_servers=("nowhere:1",))) == info
     assert asked == [broker["broker_id"] for broker in brokers[:1]]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.connectors.kafka.varints import read_varint, read_varints_at
+from streammetrics.connectors.kafka.patches.record_batches import read_varint, read_varints_at
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammetrics.connectors.redis.integrity import require_complete
+from streammetrics.connectors.redis.server_info import require_complete
 from streammetrics.errors import StateError
 
 

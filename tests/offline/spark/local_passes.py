@@ -11,8 +11,8 @@ from typing import Any
 from streammetrics.config import Settings
 from streammetrics.connectors.memory import MemoryStore
 from streammetrics.offline.replay.files import ReplayOutputs, ReplayRun
-from streammetrics.offline.spark.input_names import InputNames
 from streammetrics.offline.spark.passes import look_times, merged, planned, read_times
+from streammetrics.offline.spark.reading import InputNames
 from streammetrics.offline.spark.tasks import CutRecords, FollowTimes, RunShard, batch_of, rows_of
 
 BATCH_ROWS = 40

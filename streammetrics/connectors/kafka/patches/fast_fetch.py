@@ -24,7 +24,7 @@ from kafka.structs import TopicPartition
 from streammetrics.connectors.kafka.patches.limited_batches import BatchTooLargeError
 from streammetrics.connectors.kafka.patches.record_batches import columns, records_of, walk
 from streammetrics.connectors.source import InputRecord, UnreadBatch
-from streammetrics.events.sent_value import Headers, SentValue
+from streammetrics.events.record import Headers, SentValue
 
 log = structlog.get_logger("streammetrics.kafka")
 

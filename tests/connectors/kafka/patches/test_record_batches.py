@@ -10,7 +10,7 @@ from kafka.record import MemoryRecords
 
 from streammetrics.connectors.kafka.patches import record_batches
 from streammetrics.connectors.kafka.patches.fast_fetch import FastPartitionRecords
-from streammetrics.events.sent_value import SentValue
+from streammetrics.events.record import SentValue
 from tests.connectors.kafka.patches.batches import CODECS, PLACE, RecordFields, batch_of, read_all, record_lists
 
 
