@@ -81,7 +81,7 @@ test: setup servers golden ## everything: the line for a newcomer, and what CI r
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden
 
-test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 10,000 simulated schedules (minutes)
+test-unit: setup ## the tests that need no server, with the examples of the docstrings, and 3,000 simulated schedules (minutes)
 	$(RUN) pytest --numprocesses $(WORKERS) --dist worksteal $(APART) --ignore tests/cli $(PYTEST_FLAGS)
 
 test-commands: setup ## each command as people start it, without servers (a minute or two)
