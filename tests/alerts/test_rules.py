@@ -19,6 +19,9 @@ NAMES = {alert.name for alert in ALERTS}
 OF_PROMETHEUS = {"up"}
 PUBLISHED = "https://github.com/streammetrics/streammetrics/blob/main/deploy/runbooks/"
 
+GONE = {"StreammetricsAbsent": "job", "StreammetricsTargetDown": "instance"}
+"""The alerts about processes that are gone, which may be the one with the page, and the label that they have on the list of targets."""
+
 alerts = for_each(ALERTS, lambda alert: f"{alert.name} {alert.severity}")
 
 
@@ -80,14 +83,17 @@ def test_a_comment_above_an_alert_names_each_number_that_its_expression_compares
 
 
 @alerts
-def test_links_lead_to_the_page_and_to_a_runbook_that_does_not_need_what_is_absent(alert: Alert) -> None:
+def test_links_lead_to_the_page_and_its_runbooks_but_those_of_a_process_that_is_gone_to_what_lives(alert: Alert) -> None:
     of_experiment = "experiment" in alert.annotations["page_url"]
     card = "#experiment-{{ $labels.experiment | urlquery }}" if of_experiment else ""
     assert of_experiment == ("{{ $labels.experiment }}" in alert.annotations["summary"])
-    assert alert.annotations["page_url"] == f"{PAGE}/{card}"
     published = f"{PUBLISHED}{alert.name}.md"
-    assert alert.annotations["runbook_url"] == (published if alert.name == "StreammetricsAbsent" else f"{PAGE}/help/{alert.name}")
     assert (ROOT / published.partition("/blob/main/")[2]).is_file()
+    if alert.name in GONE:
+        targets = f"{{{{ $externalURL }}}}/targets?search={{{{ $labels.{GONE[alert.name]} | urlquery }}}}"
+        assert (alert.annotations["runbook_url"], alert.annotations["page_url"]) == (published, targets)
+    else:
+        assert (alert.annotations["runbook_url"], alert.annotations["page_url"]) == (f"{PAGE}/help/{alert.name}", f"{PAGE}/{card}")
 
 
 def test_the_guide_lists_the_alerts_tried_by_promtool_only() -> None:

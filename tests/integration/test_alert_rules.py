@@ -21,6 +21,7 @@ from tests.servers.tools import find_tool
 from tests.support.paths import ROOT
 from tests.support.rules import ALERTS, FOLDER, quick_routes
 
+PROMETHEUS = "https://prometheus.example"
 RUNBOOKS = ROOT / "deploy" / "runbooks"
 RULES = [FOLDER / f"{name}_rules.yml" for name in ("recording", "alerting")]
 
@@ -32,7 +33,7 @@ def promtool(*words: str | Path) -> subprocess.CompletedProcess[str]:
 def links(case: Case, fired: Fired) -> dict[str, str]:
     """The links of an alert that fires, with the values of its labels in them."""
     (alert,) = [alert for alert in ALERTS if (alert.name, alert.severity) == (case.alert, fired.severity)]
-    found = {name: text for name, text in alert.annotations.items() if name.endswith("_url")}
+    found = {name: text.replace("{{ $externalURL }}", PROMETHEUS) for name, text in alert.annotations.items() if name.endswith("_url")}
     for label, value in fired.labels.items():
         found = {name: text.replace(f"{{{{ $labels.{label} | urlquery }}}}", quote_plus(value)) for name, text in found.items()}
     assert not [text for text in found.values() if "{{" in text]
@@ -75,6 +76,7 @@ def as_test(case: Case, rules: Iterable[Path]) -> dict[str, Any]:
         "tests": [
             {
                 "interval": case.step,
+                "external_url": PROMETHEUS,
                 "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
                 "alert_rule_test": [
                     {
