@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from streammetrics.events.event_time import FOREVER, NEVER
 from streammetrics.sessions.copies import Formed, form
+from streammetrics.sessions.item_text import place_of, text_of
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
     KINDS,
@@ -108,7 +109,7 @@ def join_again(joined: JoinedLog, rules: JoinRules) -> dict[str, ShownList | Non
 
 def new_list(shown: LogList) -> ShownList:
     """Return a list that was sent as a whole."""
-    return ShownList(shown.ts, shown.impression_id, shown.items, shown.experiments, shown.segments, shown.topic, shown.teams)
+    return ShownList(shown.ts, shown.impression_id, text_of(shown.items), shown.experiments, shown.segments, shown.topic, shown.teams)
 
 
 def _form_touched(joined: JoinedLog, lists: dict[str, ShownList | None], rules: JoinRules) -> None:
@@ -149,7 +150,7 @@ def _form(name: str, of_id: JoinedId, joined: JoinedLog, rules: JoinRules) -> Sh
     if of_id.has_list:
         if formed.has_conflict:
             count_outcome(of_id.outcomes, base, PLACE_CONFLICT)
-        return ShownList(base.ts, name, formed.items, base.experiments, base.segments, base.topic, formed.teams)
+        return ShownList(base.ts, name, text_of(formed.items), base.experiments, base.segments, base.topic, formed.teams)
     for copy in formed.counting:
         count_outcome(of_id.outcomes, copy, TOO_MANY_ITEMS)
     return None
@@ -257,9 +258,8 @@ def _add_answers(of_id: JoinedId, shown: ShownList | None, rules: JoinRules) -> 
 def answer(shown: ShownList, feedback: LogFeedback, rules: JoinRules, outcomes: dict[int, int], changed: ChangedLists) -> None:
     """Give a feedback to the list that it belongs to, and count what becomes of it."""
     ts, action, grade = feedback.ts, feedback.action, feedback.grade
-    try:
-        place = shown.items.index(feedback.item_id)
-    except ValueError:
+    place = place_of(shown.text, feedback.item_id)
+    if place < 0:
         count_outcome(outcomes, feedback, OUT_OF_LIST)
         return
     if ts - shown.ts > rules.attribution_ms:

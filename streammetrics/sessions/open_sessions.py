@@ -74,8 +74,9 @@ def _merge(session: Session, other: Session, changed: ChangedLists) -> None:
     session.lists, session.shown_last, session.older = lists, max(session.shown_last, other.shown_last), early.older
     session.first, session.last, session.size = early.first, max(session.last, other.last), session.size + other.size
     session.relabels += other.relabels
-    session.log += other.log
-    session.new += other.new
+    stored, more = session.log[: session.saved_bytes], session.log[session.saved_bytes :]
+    session.log = stored + other.log[: other.saved_bytes] + more + other.log[other.saved_bytes :]
+    session.saved_bytes += other.saved_bytes
     session.saved_entries += other.saved_entries
     session.unnamed_last = max(session.unnamed_last, other.unnamed_last)
     session.duplicates, session.pieces = _sums(session.duplicates, other.duplicates), _sums(session.pieces, other.pieces)

@@ -7,7 +7,7 @@ once between two commits. A long session then keeps what was joined, so that lat
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -16,6 +16,7 @@ import msgspec
 from streammetrics.events.event_time import NEVER
 from streammetrics.events.model import Feedback, Impression, Labels
 from streammetrics.sessions.engagement import value_units
+from streammetrics.sessions.item_text import place_of, text_of
 from streammetrics.sessions.join_rules import add, answer, count_outcome, join_again, new_list, outcomes_of
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.state import (
@@ -34,7 +35,7 @@ from streammetrics.sessions.state import (
     ShownList,
     mark_changed,
 )
-from streammetrics.state.codec import array_head, pack
+from streammetrics.state.codec import array_head, pack_into
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ decode_entries: Final = msgspec.msgpack.Decoder(list[LogEntry]).decode
 
 def add_mark(session: Session, ts: int) -> None:
     """Add an event that only extends its session."""
-    session.new.append(pack(LogMark(ts)))
+    pack_into(LogMark(ts), session.log, -1)
 
 
 def add_feedback(session: Session, event: Feedback, grade: float, topic: int, rules: JoinRules, changed: ChangedLists) -> None:
@@ -52,7 +53,7 @@ def add_feedback(session: Session, event: Feedback, grade: float, topic: int, ru
     name, engagement = event.impression_id, rules.engagement
     value = value_units(event.value) if engagement is not None and event.action in engagement.purchases else 0
     feedback = LogFeedback(event.ts, name, event.item_id, event.action, grade, topic, value)
-    session.new.append(pack(feedback))
+    pack_into(feedback, session.log, -1)
     if name is None and session.unnamed_last < feedback.ts:
         session.unnamed_last = feedback.ts
     if session.joined is not None:
@@ -95,7 +96,7 @@ def _add_to_joined(session: Session, joined: JoinedLog, feedback: LogFeedback, r
 def _latest(session: Session, feedback: LogFeedback) -> ShownList | None:
     """Return the latest list, at or before a feedback, that shows its item. Lists are in order."""
     for shown in reversed(session.lists.values()):
-        if shown.ts <= feedback.ts and feedback.item_id in shown.items:
+        if shown.ts <= feedback.ts and place_of(shown.text, feedback.item_id) >= 0:
             return shown
     return None
 
@@ -107,7 +108,7 @@ def add_list(session: Session, event: Impression, topic: int, rules: JoinRules, 
     may_be_copy = name in session.lists or name in session.pieces or event.positions is not None
     if may_be_copy or session.is_stale or session.joined is not None:
         return _add_copy(session, entry)
-    session.new.append(pack(entry))
+    pack_into(entry, session.log, -1)
     shown = new_list(entry)
     if rules.engagement is not None:
         _link_new(session, shown, rules.engagement, changed)
@@ -148,7 +149,7 @@ def _add_copy(session: Session, entry: LogList) -> bool:
     if shown is not None and _is_later(entry, shown):
         add_mark(session, entry.ts)
         return True
-    session.new.append(pack(entry))
+    pack_into(entry, session.log, -1)
     if session.pieces is NOTHING:
         session.pieces = {}
     session.pieces[name] = session.pieces.get(name, 0) + len(entry.positions or ())
@@ -160,7 +161,7 @@ def _add_copy(session: Session, entry: LogList) -> bool:
 
 def _is_later(copy: LogList, shown: ShownList) -> bool:
     """Whether a whole copy surely repeats an earlier one: it has its items, and a later time or the same content."""
-    if copy.items != shown.items:
+    if text_of(copy.items) != shown.text:
         return False
     if copy.ts != shown.ts:
         return copy.ts > shown.ts
@@ -184,7 +185,7 @@ def _link_new(session: Session, new: ShownList, rules: EngagementRules, changed:
 def relabel(session: Session, shown: ShownList, experiments: Labels, segments: Labels, changed: ChangedLists) -> None:
     """Give a list other experiments and segments. No event before it may arrive any more, so it keeps them."""
     entry = LogLabels(shown.ts, shown.impression_id, experiments, segments)
-    session.new.append(pack(entry))
+    pack_into(entry, session.log, -1)
     session.relabels += 1
     if session.joined is not None:
         session.joined.ids[shown.impression_id].labels[shown.ts] = entry
@@ -206,7 +207,7 @@ def untangle(session: Session, rules: JoinRules, changed: ChangedLists) -> dict[
 
 def log_of(session: Session) -> list[LogEntry]:
     """Return the entries of a session's log."""
-    return decode_entries(b"".join([array_head(session.size + session.relabels), session.log, *session.new]))
+    return decode_entries(array_head(session.size + session.relabels) + session.log)
 
 
 def join_log(session: Session, log: Iterable[LogEntry], rules: JoinRules, changed: ChangedLists) -> None:
@@ -265,7 +266,7 @@ def _set_lists(session: Session, lists: Mapping[str, ShownList | None], changed:
             if shown.facts() != new.facts():
                 in_place &= shown.ts == new.ts
                 mark_changed(shown, changed)
-                shown.ts, shown.items, shown.experiments, shown.segments, shown.reactions, shown.engagement = new.facts()
+                shown.ts, shown.text, shown.experiments, shown.segments, shown.reactions, shown.engagement = new.facts()
             shown.topic, shown.teams = new.topic, new.teams
     if not in_place:
         session.lists, session.older = in_order(session.lists), 0
@@ -296,3 +297,11 @@ def lists_from(session: Session, since: int) -> list[ShownList]:
     at = bisect_left(lists, since, key=lambda shown: shown.ts)
     session.older += at
     return lists[at:]
+
+
+def first_from(session: Session, since: int, counts: Callable[[Labels], bool]) -> ShownList | None:
+    """Return the first list from a time (ms) on that counts. See `lists_from`."""
+    for shown in islice(session.lists.values(), session.older, None):
+        if shown.ts >= since and counts(shown.experiments):
+            return shown
+    return None

@@ -28,7 +28,7 @@ Reaction: TypeAlias = tuple[int, str, float, int, int]
 """Equal feedback on one item of a list: its place (from 0), action and greatest grade; time and topic of the first one."""
 GradedPositions: TypeAlias = tuple[float, ...]
 """The 0-based positions with grades above 0, each followed by its grade: (2, 1, 0, 3.0)."""
-Facts: TypeAlias = tuple[int, tuple[str, ...], Labels, Labels, tuple[Reaction, ...], Engagement]
+Facts: TypeAlias = tuple[int, str, Labels, Labels, tuple[Reaction, ...], Engagement]
 """All of a list that tallies depend on: time, items, experiments, segments, reactions, engagement."""
 
 
@@ -84,7 +84,7 @@ UNCHANGED: Final = Unchanged()
 
 
 class ShownList(msgspec.Struct, gc=False, eq=False):
-    """One list of an open session with the reactions to its items.
+    """One list of an open session with the reactions to its items. `text` has the items: see `item_text`.
 
     `tallied` is what the tallies contain of the list: nothing yet (None), the list as it is (UNCHANGED), or these facts. `exists` is False
     once the events of the session no longer form the list. Tuples are replaced, never modified.
@@ -92,7 +92,7 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
 
     ts: int
     impression_id: str
-    items: tuple[str, ...]
+    text: str
     experiments: Labels
     segments: Labels
     topic: int
@@ -109,7 +109,7 @@ class ShownList(msgspec.Struct, gc=False, eq=False):
 
     def facts(self) -> Facts:
         """Return what tallies depend on."""
-        return self.ts, self.items, self.experiments, self.segments, self.reactions, self.engagement
+        return self.ts, self.text, self.experiments, self.segments, self.reactions, self.engagement
 
 
 ChangedLists: TypeAlias = list[ShownList]
@@ -203,8 +203,8 @@ class JoinedLog(msgspec.Struct, gc=False, eq=False):
 class Session(msgspec.Struct, gc=False, eq=False):
     """One user's events without a gap longer than `gap_ms`, from `first` to `last`, inclusive.
 
-    `size` counts the events, `relabels` the other entries of the log. `log` are its first `saved_entries` entries, which are stored, and
-    `new` those since.
+    `size` counts the events, `relabels` the other entries of the log. `log` has all of them; its first `saved_entries`
+    entries, which are `saved_bytes` long, are stored.
     Everything below follows from the log. `is_stale`: it does not say yet what the log says, and `untangle` must be called before it
     is used. Only `pieces` is always right. `joined` is how the log was joined, kept in a long session with copies or fragments.
 
@@ -219,8 +219,8 @@ class Session(msgspec.Struct, gc=False, eq=False):
     last: int
     size: int = 0
     relabels: int = 0
-    log: bytes = b""
-    new: list[bytes] = msgspec.field(default_factory=list)
+    log: bytearray = msgspec.field(default_factory=bytearray)
+    saved_bytes: int = 0
     saved_entries: int = 0
     is_stale: bool = False
     joined: JoinedLog | None = None

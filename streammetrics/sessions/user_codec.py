@@ -7,7 +7,7 @@ events hold, however long the session is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -44,19 +44,18 @@ _NO_EXPOSURES: Final = pack(_LABELLED) + pack(0) + array_head(0)
 
 def encode_user(user: User) -> bytes:
     """Encode all of a user. No session may be stale."""
-    count = sum([session.size + session.relabels for session in user.sessions])
-    parts = [_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(count)]
-    for session in user.sessions:
-        parts.append(session.log)
-        parts += session.new
-    return b"".join(parts)
+    entries = sum([session.size + session.relabels for session in user.sessions])
+    return _encoded(user, entries, [session.log for session in user.sessions])
 
 
 def _encode_new(user: User) -> bytes:
     """Encode the entries since the part before."""
-    count = sum([session.size + session.relabels - session.saved_entries for session in user.sessions])
-    new = [entry for session in user.sessions for entry in session.new]
-    return b"".join([_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(count), *new])
+    entries = sum([session.size + session.relabels - session.saved_entries for session in user.sessions])
+    return _encoded(user, entries, [session.log[session.saved_bytes :] for session in user.sessions])
+
+
+def _encoded(user: User, entries: int, logs: Iterable[bytearray]) -> bytes:
+    return b"".join([_HEAD, pack(user.enrolled_before), _packed_exposures(user), array_head(entries), *logs])
 
 
 def _packed_exposures(user: User) -> bytes:
@@ -89,9 +88,8 @@ def _framed(part: bytes) -> bytes:
 
 def _mark_saved(user: User) -> None:
     for session in user.sessions:
-        session.log = b"".join([session.log, *session.new])
+        session.saved_bytes = len(session.log)
         session.saved_entries = session.size + session.relabels
-        session.new.clear()
 
 
 def decode_user(stored: bytes, rules: JoinRules, wrong_partition: bool = False) -> User:
@@ -152,7 +150,7 @@ def _sessions(entries: list[LogEntry], log: bytes, rules: JoinRules) -> list[Ses
 def _session(first: int, last: int, entries: list[LogEntry], log: bytes, rules: JoinRules) -> Session:
     relabels = sum([type(entry) is LogLabels for entry in entries])
     size = len(entries) - relabels
-    session = Session(first, last, size, relabels, log, saved_entries=len(entries))
+    session = Session(first, last, size, relabels, bytearray(log), len(log), len(entries))
     join_log(session, entries, rules, [])
     for shown in session.lists.values():
         shown.tallied = UNCHANGED

@@ -59,6 +59,8 @@ def reader(decode: Callable[[bytes], ReadT], plain: Callable[[bytes], Any], what
 _encoder = msgspec.msgpack.Encoder()
 pack = _encoder.encode
 """Return a value as MessagePack."""
+pack_into = _encoder.encode_into
+"""Append a value to a bytearray as MessagePack: `pack_into(value, buffer, -1)`."""
 
 _SHORT_HEADS = [bytes((0x90 | count,)) for count in range(1 << 4)]
 

@@ -18,6 +18,7 @@ from streammetrics.events.model import Labels
 from streammetrics.metrics.arrays import Ints
 from streammetrics.metrics.tally import ListShape
 from streammetrics.sessions.engagement import NEW_LIST, Engagement
+from streammetrics.sessions.item_text import length_of
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.sessions.state import GradedPositions, ShownList
 from streammetrics.windows.engagement import EngagedList
@@ -48,7 +49,7 @@ class FinalList(msgspec.Struct, gc=False, eq=False):
     @classmethod
     def of(cls, shown: ShownList, rules: JoinRules, segments: Labels = ()) -> FinalList:
         """Return the final form of a shown list. `rules` are those of its join."""
-        places: ItemPlaces = places_of(shown.items) if rules.absolute_positions else len(shown.items)
+        places: ItemPlaces = places_of(shown.text) if rules.absolute_positions else length_of(shown.text)
         return cls(
             ts=shown.ts,
             impression_id=shown.impression_id,

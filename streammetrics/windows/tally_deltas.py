@@ -17,6 +17,7 @@ from streammetrics.events.model import Labels
 from streammetrics.metrics import TallyLayout
 from streammetrics.metrics.engagement import EngagementLayout
 from streammetrics.metrics.units import TOTAL_MAX
+from streammetrics.sessions.item_text import items_of, length_of
 from streammetrics.sessions.state import UNCHANGED, Facts, ShownList, Unchanged, hits_of
 from streammetrics.windows.engagement import EngagedList, engagement_rows
 
@@ -37,13 +38,15 @@ def add_tallies(one: Sequence[int], other: Sequence[int]) -> list[int]:
     return list(map(operator.add, one, other))
 
 
-def places_of(items: Sequence[str]) -> ItemPlaces:
-    """Return the places that show an item.
+def places_of(text: str) -> ItemPlaces:
+    """Return the places that show an item. See `item_text`.
 
-    >>> places_of(("a", "b")), places_of(("", "", "a", "", "b"))
+    >>> places_of(text_of(("a", "b"))), places_of(text_of(("", "", "a", "", "b")))
     (2, (2, 4))
     """
-    return tuple([place for place, item in enumerate(items) if item]) if "" in items else len(items)
+    if "\n\n" not in text:
+        return length_of(text)
+    return tuple([place for place, item in enumerate(items_of(text)) if item])
 
 
 def tally_deltas(
@@ -63,16 +66,16 @@ def tally_deltas(
     engaged: list[tuple[int, int, EngagedList]] = []
     assessed = _assessed(changed_lists, layout)
     for weight, number, facts in _weighted(changed_lists):
-        ts, items, experiments, segments, reactions, engagement = facts
+        ts, text, experiments, segments, reactions, engagement = facts
         start = ts - ts % pane_ms  # `pane_start`, inlined
         cell = cells.setdefault((start, experiments, segments), len(cells))
-        places: ItemPlaces = places_of(items) if may_have_gaps else len(items)
+        places: ItemPlaces = places_of(text) if may_have_gaps else length_of(text)
         hits = hits_of(reactions) if reactions else ()
         row = (cell, places, *hits)
         rows[row] = rows.get(row, 0) + weight
         if layout.engagement is not None:
-            columns = layout.engagement.assessment.row(items, segments) if number in assessed else ()
-            engaged.append((cell, weight, EngagedList(ts, len(items), hits, engagement, columns)))
+            columns = layout.engagement.assessment.row(items_of(text), segments) if number in assessed else ()
+            engaged.append((cell, weight, EngagedList(ts, length_of(text), hits, engagement, columns)))
     for shown in changed_lists:
         shown.tallied = UNCHANGED
     sums = _sums(len(cells), [(row, weight) for row, weight in rows.items() if weight], layout)

@@ -15,6 +15,7 @@ from streammetrics.events.event_time import NEVER
 from streammetrics.events.grades import parse_grades
 from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.sessions.item_text import items_of
 from streammetrics.sessions.rules import JoinRules
 
 GRADES = parse_grades("click=1")
@@ -113,7 +114,7 @@ def test_a_whole_list_is_accepted_when_its_fragments_are_full() -> None:
     state, why = stepped(rules, [*shown, Impression("x", "u", 20, ("a", "b"))])
     assert why == [*[""] * 10, "too_many_items", ""]
     state.sessions.take_changed(NEVER)
-    assert state.sessions.users["u"].sessions[0].lists["x"].items == ("a", "b")
+    assert items_of(state.sessions.users["u"].sessions[0].lists["x"].text) == ("a", "b")
 
 
 def test_malformed_and_future_events_do_not_count_as_timed() -> None:

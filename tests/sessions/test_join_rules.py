@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from streammetrics.events.model import Feedback, Impression
 from streammetrics.metrics.engagement import VALUE_BITS
 from streammetrics.sessions.engagement import Engagement
+from streammetrics.sessions.item_text import items_of
 from streammetrics.sessions.open_sessions import session_at, set_sessions
 from streammetrics.sessions.rules import EngagementRules, JoinRules
 from streammetrics.sessions.session_events import add_feedback, add_list, add_mark, join_log, log_of, outcomes, relabel, untangle
@@ -56,7 +57,7 @@ def shown(*lists: tuple[str, int, tuple[str, ...]]) -> Session:
 
 def joined_again(session: Session, rules: JoinRules) -> Session:
     """Return the session that follows from the log alone."""
-    again = Session(session.first, session.last, session.size, session.relabels, session.log, session.new)
+    again = Session(session.first, session.last, session.size, session.relabels, session.log)
     join_log(again, log_of(session), rules, [])
     return again
 
@@ -157,7 +158,7 @@ def test_of_equal_feedback_from_two_topics_the_later_one_is_repeated(answers: tu
 
 def test_fragments_with_exactly_items_max_items_form_a_list() -> None:
     session = sent(Session(0, 100), *[Impression("x", "u", 1, (item,), positions=(place,)) for place, item in enumerate("abc")])
-    assert session.lists["x"].items == ("a", "b", "c")
+    assert items_of(session.lists["x"].text) == ("a", "b", "c")
     assert named_outcomes(session) == {}
 
 
@@ -183,7 +184,7 @@ def test_a_copy_that_is_surely_later_needs_no_join(topic: int) -> None:
     session.size += 3
     assert untangle(session, RULES, []) == {}
     assert named_outcomes(session) == {("list_id_reused", 0): 1}
-    assert session.lists["x"].items == ("b",)
+    assert items_of(session.lists["x"].text) == ("b",)
 
 
 def test_a_list_with_the_id_of_another_one_is_no_duplicate_but_its_copies_are() -> None:
@@ -245,10 +246,10 @@ def tallied(changed: ChangedLists) -> Counter[Told]:
     change: Counter[Told] = Counter()
     for each in changed:
         if isinstance(each.tallied, tuple):
-            ts, items, experiments, _, reactions, engaged = each.tallied
-            change[told(ts, items, experiments, reactions, engaged)] -= 1
+            ts, text, experiments, _, reactions, engaged = each.tallied
+            change[told(ts, items_of(text), experiments, reactions, engaged)] -= 1
         if each.exists:
-            change[told(each.ts, each.items, each.experiments, each.reactions, each.engagement)] += 1
+            change[told(each.ts, items_of(each.text), each.experiments, each.reactions, each.engagement)] += 1
         each.tallied = UNCHANGED
     changed.clear()
     return change
@@ -291,7 +292,7 @@ def test_event_by_event_gives_what_all_together_give(
                 return
             in_panes.update(tallied(changed))
             assert {each: count for each, count in in_panes.items() if count} == Counter(
-                told(each.ts, each.items, each.experiments, each.reactions, each.engagement) for each in session.lists.values()
+                told(each.ts, items_of(each.text), each.experiments, each.reactions, each.engagement) for each in session.lists.values()
             )
             again = joined_again(session, replace(rules, joined_whole_max=100))
             assert state_of(again) == state_of(session)

@@ -48,10 +48,10 @@ def test_an_event_between_two_sessions_merges_them() -> None:
 def test_what_is_stored_of_two_sessions_stays_in_front_when_they_merge() -> None:
     user = opened(0, 14)
     for session, log in zip(user.sessions, (b"Aa", b"Bb"), strict=True):
-        session.log, session.new, session.saved_entries = log[:1], [log[1:]], 1
+        session.log, session.saved_bytes, session.saved_entries = bytearray(log), 1, 1
     session = session_at(user, 7, RULES, [])
     assert session is not None
-    assert (session.log, session.new, session.saved_entries) == (b"AB", [b"a", b"b"], 2)
+    assert (session.log, session.saved_bytes, session.saved_entries) == (b"ABab", 2, 2)
 
 
 def test_a_full_session_refuses_events_and_is_not_merged() -> None:

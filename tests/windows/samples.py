@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streammetrics.events.model import Impression
 from streammetrics.metrics import Scorer, TallyLayout
+from streammetrics.sessions.item_text import text_of
 from streammetrics.sessions.state import GradedPositions, ShownList, pairs_of
 from streammetrics.windows.panes import WindowRules
 from tests.oracle import Arrival
@@ -17,7 +18,7 @@ def final(arrival: Arrival, hits: GradedPositions = ()) -> ShownList:
     assert isinstance(arrival.event, Impression)
     event = arrival.event
     reactions = tuple((int(place), "click", grade, event.ts, 0) for place, grade in pairs_of(hits))
-    return ShownList(event.ts, event.impression_id, event.items, event.experiments, event.segments, 0, reactions=reactions)
+    return ShownList(event.ts, event.impression_id, text_of(event.items), event.experiments, event.segments, 0, reactions=reactions)
 
 
 def tally(lists: int, with_feedback: int = 0, mrr: float = 0.0, hits: int = 0, places: int = 0, places_with_feedback: int = 0) -> list[int]:

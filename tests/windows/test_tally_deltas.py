@@ -6,6 +6,7 @@ import pytest
 
 from streammetrics.events.event_time import pane_start
 from streammetrics.metrics import Scorer, Spec, TallyLayout
+from streammetrics.sessions.item_text import text_of
 from streammetrics.sessions.state import ShownList
 from streammetrics.windows.tally_deltas import add_tallies, tally_deltas
 from tests.support.tables import for_each
@@ -16,7 +17,7 @@ HIGHEST = TallyLayout(Scorer(["dcg@1"], Spec(gain="exp2"), grade_max=18))
 
 def shown(number: int, pane: int, variant: str) -> ShownList:
     reactions = ((0, "click", 18, pane * 60_000, 0),)
-    return ShownList(pane * 60_000, f"r{number}", ("a",), (("ranker", variant),), (), 0, reactions=reactions)
+    return ShownList(pane * 60_000, f"r{number}", text_of(("a",)), (("ranker", variant),), (), 0, reactions=reactions)
 
 
 @pytest.mark.parametrize("count", [1, 30_000])
@@ -50,7 +51,7 @@ def test_a_group_whose_tally_stays_is_left_out() -> None:
 
 @for_each([-60_001, -60_000, -1, 0, 1, 59_999, 60_000, 1_732_183_200_123])
 def test_the_inlined_pane_start_agrees_with_the_function(ts: int) -> None:
-    lists = [ShownList(ts, "r", ("a",), (), (), 0)]
+    lists = [ShownList(ts, "r", text_of(("a",)), (), (), 0)]
     deltas = tally_deltas(lists, HIGHEST, 60_000, lambda experiments, segments: ["all"])
     assert deltas.keys() == {(pane_start(ts, 60_000), "all")}
 
