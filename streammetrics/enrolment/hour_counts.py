@@ -6,15 +6,15 @@ All lists of a user in one hour are a stretch. Its sums are a difference of two 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
-from streammetrics.enrolment.records import Place, PlaceSet, ScopeKey
+from streammetrics.enrolment.records import Cohort, Place, PlaceSet, ScopeKey
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
-from streammetrics.enrolment.variant_moments import Came
 from streammetrics.events.model import Labels
 from streammetrics.experiments.hours import HOUR_MS, Entry, entry_of
 from streammetrics.experiments.moments import TOTAL_MAX
@@ -28,8 +28,8 @@ class HourCounts:
 
     def __init__(self, targets: ExposureTargets, times: Sequence[int]) -> None:
         self._targets, self._times = targets, times
-        self._numbers: dict[tuple[PlaceSet, Came, int], int] = {}
-        """Stretches that are added to the same rows: the places, when their users came, and the hour."""
+        self._numbers: dict[tuple[int, int], int] = {}
+        """Stretches that are added to the same rows: the cohort, and the hour."""
         self._stretches: list[tuple[int, int, int, int]] = []
         """The number above, the first list, the last one + 1, and the row of the user."""
         self._newcomers: Counter[tuple[PlaceSet, int, Labels]] = Counter()
@@ -39,7 +39,7 @@ class HourCounts:
         self._moves: Counter[tuple[str, Place, int]] = Counter()
         """Users by the variant that they had alone until then, another place of the scope, and hour."""
 
-    def add_lists(self, places: PlaceSet, came: Came, first: int, end: int, row: int) -> None:
+    def add_lists(self, cohort: int, first: int, end: int, row: int) -> None:
         """Add lists of a user to the rows of their hours."""
         times = self._times
         while first < end:
@@ -47,7 +47,7 @@ class HourCounts:
             stop = first + 1
             while stop < end and times[stop] // HOUR_MS == hour:
                 stop += 1
-            number = self._numbers.setdefault((places, came, hour), len(self._numbers))
+            number = self._numbers.setdefault((cohort, hour), len(self._numbers))
             self._stretches.append((number, first, stop, row))
             first = stop
 
@@ -68,11 +68,12 @@ class HourCounts:
             elif len(had) == 1 and place[1] == WHOLE:
                 self._moves[had[0], place, ts // HOUR_MS] += 1
 
-    def add(self, sums: Ints, covariates: Ints | None, covariate_bottoms: Sequence[int]) -> None:
+    def add(self, cohorts: Sequence[Cohort], sums: Ints, covariates: Ints | None, covariate_bottoms: Sequence[int]) -> None:
         """Add everything to the scopes.
 
-        sums: running sums of the columns over all lists, shape (lists + 1, columns). covariates: (h, x) for each measure, by row; None: no
-        row has any. covariate_bottoms: by measure, the place of its denominator in (lists, *columns).
+        cohorts: those of the batch, by number. sums: running sums of the columns over all lists, shape (lists + 1, columns). covariates:
+        (h, x) for each measure, by row; None: no row has any. covariate_bottoms: by measure, the place of its denominator in
+        (lists, *columns).
         """
         if self._stretches:
             numbers, firsts, ends, rows = (np.array(column, dtype=np.int64) for column in zip(*self._stretches, strict=True))
@@ -82,18 +83,27 @@ class HourCounts:
             if covariates is not None:
                 wide = _grouped(_with_covariates(values, covariates[rows], covariate_bottoms), numbers, len(self._numbers))
             elif covariate_bottoms:
-                wide = [[*row, *[0] * (2 * len(covariate_bottoms))] for row in plain]
-            self._add_totals(plain, wide)
+                wide = np.pad(plain, ((0, 0), (0, 2 * len(covariate_bottoms))))
+            self._add_totals(cohorts, plain, has_covariates=False)
+            self._add_totals(cohorts, wide, has_covariates=True)
         self._add_users()
 
-    def _add_totals(self, plain: list[list[int]], wide: list[list[int]]) -> None:
-        for (places, came, hour), narrow, broad in zip(self._numbers, plain, wide, strict=True):
-            came_of = dict(came)
-            for target in self._targets.targets_of(places):
-                scope = target.scope
-                entry = scope.hours.entry_of(came_of[target.key[0]], hour)
-                more = narrow if target.run.earlier is None else broad
-                scope.row_of(hour).add_totals(target.variant, entry, more)
+    def _add_totals(self, cohorts: Sequence[Cohort], sums: Ints, *, has_covariates: bool) -> None:
+        """Add the sums of stretches to the variants of runs with covariates, or of those without."""
+        numbers: dict[tuple[VariantTarget, int, int], int] = {}
+        members = []
+        for number, hour in self._numbers:
+            came = cohorts[number].came
+            members.append(
+                [
+                    numbers.setdefault((target, came[target.key[0]], hour), len(numbers))
+                    for target in self._targets.targets_of(cohorts[number].places)
+                    if (target.run.earlier is not None) is has_covariates
+                ]
+            )
+        for (target, came_hour, hour), more in zip(numbers, spread(sums, members, len(numbers)), strict=True):
+            hours = target.scope.hours
+            target.scope.row_of(hour).add_totals(target.variant, hours.entry_of(came_hour, hour), more)
 
     def _add_users(self) -> None:
         for (places, hour, segments), users in self._newcomers.items():
@@ -118,12 +128,12 @@ def _add_new(target: VariantTarget, hour: int, segments: Labels, users: int) -> 
         row.add_value(segment, value, target.variant, users)
 
 
-def add_entry_users(targets: ExposureTargets, changes: Mapping[tuple[PlaceSet, Came], Sequence[int]]) -> None:
-    """Add users to their entries: new ones, and those with a first hit, by places and when they came."""
-    for (places, came), more in changes.items():
-        came_of = dict(came)
-        for target in targets.targets_of(places):
-            day, hour = target.key[1], came_of[target.key[0]]
+def add_entry_users(targets: ExposureTargets, changes: Iterable[tuple[Cohort, Sequence[int]]]) -> None:
+    """Add users to their entries: new ones, and those with a first hit, by cohort."""
+    for cohort, more in changes:
+        came = cohort.came
+        for target in targets.targets_of(cohort.places):
+            day, hour = target.key[1], came[target.key[0]]
             entry = Entry(1, hour) if day == WHOLE else entry_of(hour, max(hour, day * _HOURS_OF_DAY))
             target.scope.users.add(target.variant, entry, more)
 
@@ -134,15 +144,21 @@ def _with_covariates(values: Ints, covariates: Ints, bottoms: Sequence[int]) -> 
     return np.concatenate([values, np.stack(products, axis=1)], axis=1)
 
 
-def _grouped(values: Ints, numbers: Ints, count: int) -> list[list[int]]:
-    """Return the sums of rows with the same number. They are exact, also beyond int64."""
-    largest = int(np.abs(values).max(initial=0)) * int(np.bincount(numbers, minlength=1).max())
-    if largest < TOTAL_MAX:
-        sums = np.zeros((count, values.shape[1]), dtype=np.int64)
-        np.add.at(sums, numbers, values)
-        narrow: list[list[int]] = sums.tolist()
-        return narrow
-    found = [[0] * values.shape[1] for _ in range(count)]
-    for number, row in zip(numbers.tolist(), values.tolist(), strict=True):
-        found[number] = [known + more for known, more in zip(found[number], row, strict=True)]
-    return found
+def spread(rows: Ints, members: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+    """Return the sum of each member: each row is added to all of its members, numbers from 0 to `count` - 1. The sums are exact.
+
+    >>> spread(np.array([[1, 10], [2, 20]]), [[0, 2], [2]], 3)
+    [[1, 10], [0, 0], [3, 30]]
+    """
+    of_rows = np.repeat(rows, [len(of_row) for of_row in members], axis=0)
+    sums: list[list[int]] = _grouped(of_rows, np.array([*chain.from_iterable(members)], dtype=np.int64), count).tolist()
+    return sums
+
+
+def _grouped(values: Ints, numbers: Ints, count: int) -> Ints:
+    """Return the sums of rows with the same number. They are exact: Python integers, if they might not fit int64."""
+    if len(values) and int(np.abs(values).max()) * int(np.bincount(numbers).max()) >= TOTAL_MAX:
+        values = values.astype(object)
+    sums = np.zeros((count, values.shape[1]), dtype=values.dtype)
+    np.add.at(sums, numbers, values)
+    return sums

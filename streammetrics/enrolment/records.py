@@ -31,13 +31,17 @@ StoredEarlier = tuple[CovariatePeriod, int, bytes]
 
 
 class PlaceSet:
-    """Places, and their stored form. Equal sets of one batch are one object. `scopes` are those of the places."""
+    """Places, and their stored form. Equal sets of one batch are one object.
 
-    __slots__ = ("places", "scopes", "stored")
+    `scopes` are those of the places, and `runs` the numbers of their runs.
+    """
+
+    __slots__ = ("places", "runs", "scopes", "stored")
 
     def __init__(self, stored: msgspec.Raw, places: AbstractSet[Place]) -> None:
         self.stored, self.places = stored, places
         self.scopes: AbstractSet[ScopeKey] = frozenset((run, day) for run, day, _ in places)
+        self.runs = tuple(sorted({run for run, _, _ in places}))
 
 
 class PlaceSets:
@@ -51,8 +55,10 @@ class PlaceSets:
     def of(self, places: Iterable[Place]) -> PlaceSet:
         """Return the set of these places."""
         in_order = sorted(places)
-        stored = msgspec.Raw(pack(in_order))
-        return self._known.setdefault(bytes(stored), PlaceSet(stored, frozenset(in_order)))
+        stored = pack(in_order)
+        if stored not in self._known:
+            self._known[stored] = PlaceSet(msgspec.Raw(stored), frozenset(in_order))
+        return self._known[stored]
 
     def restored(self, stored: msgspec.Raw) -> PlaceSet | None:
         """Return those places of a stored set whose scopes are open. None if there is none."""
@@ -65,6 +71,34 @@ class PlaceSets:
             else:
                 self._restored[key] = self.of(still) if still else None
         return self._restored[key]
+
+
+class Cohort(NamedTuple):
+    """Users who came to the runs of a set of places at the same times: hours since the epoch, in the order of `places.runs`."""
+
+    places: PlaceSet
+    hours: tuple[int, ...]
+
+    @property
+    def came(self) -> dict[int, int]:
+        """The hour by the number of the run."""
+        return dict(zip(self.places.runs, self.hours, strict=True))
+
+
+class Cohorts:
+    """All cohorts of one batch, by number. What the users of a cohort have in common is found once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Cohort, int] = {}
+
+    def number(self, places: PlaceSet, came: Mapping[int, int]) -> int:
+        """Return the number of the cohort of a user. `came`: see `UserRecord`."""
+        cohort = Cohort(places, tuple([came[run] for run in places.runs]))
+        return self._numbers.setdefault(cohort, len(self._numbers))
+
+    def all(self) -> list[Cohort]:
+        """Return the cohorts in the order of their numbers."""
+        return list(self._numbers)
 
 
 class SetTotals(NamedTuple):

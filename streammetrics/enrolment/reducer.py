@@ -325,10 +325,10 @@ class _Batch:
             record.changed |= len(known) > len(record.exposed)
             record.exposed = known
         if totals is not None and (label_runs or reacted is not _NOTHING):
-            totals.count_reacting(record, -1)
+            before = tuple(record.totals), record.reacted
             entered = totals.add_lists(record, label_runs) if label_runs else {}
             totals.add_reactions(record, entered, *reacted)
-            totals.count_reacting(record, 1)
+            totals.count_reacting(before, (tuple(record.totals), record.reacted))
         if label_runs and seen is not None:
             seen.add_lists(record.last_seen, label_runs)
         return record

@@ -7,7 +7,7 @@ computed once and shared by all users.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from streammetrics.enrolment.records import PlaceSet, PlaceSets, ScopeKey, UserRecord
 from streammetrics.enrolment.rules import CovariatePeriod, ExperimentRules, is_behind
@@ -28,20 +28,16 @@ class VariantTarget:
         self.key: ScopeKey = (run.number, day)
 
 
-AlikeScopes: TypeAlias = tuple[PlaceSet, tuple[PlaceSet, ...]]
-"""Places in which users may have the same totals: all of them; and the whole runs, and the scopes of the day, if there are both. A user
-who came on this day has one set. Later, whole runs are a set, and each day is one."""
-
-
 class ExposureTarget(NamedTuple):
     """The scopes of lists with the same experiments, shown from `first` to `last` (ms, both inclusive, on one day).
 
-    In `sets`, runs with covariates have sets of their own, and so has each scope with credit for teams. `runs` are their numbers.
+    In `sets` are places in which users may have the same totals. Runs with covariates have sets of their own, and so has each scope with
+    credit for teams. `runs` are their numbers.
     """
 
     first: int
     last: int
-    sets: list[AlikeScopes]
+    sets: list[PlaceSet]
     runs: tuple[int, ...] = ()
 
 
@@ -88,7 +84,10 @@ class ExposureTargets:
         self._open: dict[ScopeKey | CovariatePeriod, bool] = {}
         self._targets_of: dict[PlaceSet, list[VariantTarget]] = {}
         self._until_of: dict[PlaceSet, int] = {}
+        self._apart: dict[PlaceSet, tuple[PlaceSet, ...]] = {}
         self.sets = PlaceSets(self.is_open)
+        self.open_runs = frozenset([run.number for run in runs if self.is_open((run.number, WHOLE))])
+        """The numbers of the runs to which lists may still be added."""
 
     def at(self, number: int, ts: int) -> ExposureTarget:
         """Return the target of a list; `number` is that of its experiments among `labels`."""
@@ -102,7 +101,7 @@ class ExposureTargets:
         day = ts // DAY_MS
         first, last = day * DAY_MS, (day + 1) * DAY_MS - 1
         together: list[VariantTarget] = []
-        alone: list[AlikeScopes] = []
+        alone: list[PlaceSet] = []
         runs: list[int] = []
         for label in labels:
             shown = self._shown.get((label, day), _UNKNOWN)
@@ -121,22 +120,33 @@ class ExposureTargets:
         sets = [self._alike(together), *alone] if together else alone
         return ExposureTarget(first, last, sets, tuple(runs))
 
-    def _alike(self, targets: Sequence[VariantTarget]) -> AlikeScopes:
-        whole, of_day = ([(*each.key, each.variant) for each in targets if (each.key[1] == WHOLE) is wanted] for wanted in (True, False))
-        apart = (self.sets.of(whole), self.sets.of(of_day)) if whole and of_day else ()
-        return self.sets.of([*whole, *of_day]), apart
+    def _alike(self, targets: Sequence[VariantTarget]) -> PlaceSet:
+        return self.sets.of([(*target.key, target.variant) for target in targets])
+
+    def apart(self, places: PlaceSet) -> tuple[PlaceSet, ...]:
+        """Return the whole runs, and the scopes of a day, if a set has both. A user who came on this day has one set, later two."""
+        parts = self._apart.get(places)
+        if parts is None:
+            sides = [[place for place in places.places if (place[1] == WHOLE) is wanted] for wanted in (True, False)]
+            parts = self._apart[places] = tuple(map(self.sets.of, sides)) if all(sides) else ()
+        return parts
 
     def _find_run(self, experiment: str, variant: str, ts: int) -> _Shown:
         """Return where lists of one experiment belong, and for which times around `ts` that holds."""
         run, span = self.runs.at(experiment, ts), self.rules.span(experiment)
-        if run is None or not span.holds(ts) or not self.counted_from <= ts < self.counted_until:
+        first, last = max(span.first, self.counted_from), min(span.last, self.counted_until - 1)
+        if ts < first:
+            return _Shown(NEVER, first - 1)
+        if ts > last:
+            return _Shown(last + 1, FOREVER)
+        if run is None:
             return _Shown(ts, ts)
         if not run.scopes:
             run.earlier = self.rules.before(run.experiment, run.first)
         day = ts // DAY_MS
         scopes = (WHOLE, day) if day >= self.day_from else (WHOLE,)
         targets = tuple(self.variant(run, scope, variant) for scope in scopes)
-        return _Shown(max(run.first, span.first, self.counted_from), min(run.last, span.last, self.counted_until - 1), run, targets)
+        return _Shown(max(run.first, first), min(run.last, last), run, targets)
 
     def variant(self, run: ExperimentRun, day: int, variant: str) -> VariantTarget:
         """Return the target of a variant in one scope. There is only one."""

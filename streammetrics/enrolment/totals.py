@@ -14,23 +14,37 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
 from streammetrics.enrolment.credits import TeamCredits
-from streammetrics.enrolment.hour_counts import HourCounts, add_entry_users
-from streammetrics.enrolment.records import NO_TOTALS, PlaceSet, ScopeKey, SetTotals, StoredEarlier, StoredRecord, UserRecord
+from streammetrics.enrolment.hour_counts import HourCounts, add_entry_users, spread
+from streammetrics.enrolment.records import (
+    NO_TOTALS,
+    Cohort,
+    Cohorts,
+    PlaceSet,
+    ScopeKey,
+    SetTotals,
+    StoredEarlier,
+    StoredRecord,
+    UserRecord,
+)
 from streammetrics.enrolment.rows import TotalsRows, UserTotalsLayout, pack_sums
 from streammetrics.enrolment.rules import CovariatePeriod
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
-from streammetrics.enrolment.variant_moments import Came, ChangedRow, VariantPairs, covariate_columns, update_moments
+from streammetrics.enrolment.variant_moments import VariantPairs, covariate_columns, update_moments
 from streammetrics.events.event_time import NEVER
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
 from streammetrics.windows.tally_deltas import add_tallies
+
+Reacting: TypeAlias = tuple[tuple[PlaceSet, ...], Mapping[int, bool]]
+"""The sets of a user's record, and `UserRecord.reacted`."""
 
 
 class TotalsBatch:
@@ -45,11 +59,12 @@ class TotalsBatch:
         self._interleaved: list[tuple[VariantTarget, int, int]] = []
         """Interleaved lists that get credit next: the target, the row, and the number of lists before."""
         self._rows = TotalsRows(layout, lists)
-        self._of_rows: list[tuple[UserRecord, PlaceSet] | None] = []
-        """By row: the user, and the places of the row. None: a covariate period."""
+        self._cohorts = Cohorts()
+        self._of_rows: list[tuple[UserRecord, PlaceSet, int] | None] = []
+        """By row: the user, the places of the row, and the number of the user's cohort there. None: a covariate period."""
         self._hours = HourCounts(targets, lists.times)
         self._reactions: dict[PlaceSet, list[int]] = {}
-        """The reactions of the added lists, as in `Scope.reactions`."""
+        """The reactions of the added lists by places, as in `Scope.reactions`."""
         self._reacting: Counter[tuple[int, str, bool]] = Counter()
         """Changes of the users who reacted, by run and variant: all, and those with a reaction that matches no list (True)."""
         self._periods: list[tuple[UserRecord, CovariatePeriod, int]] = []
@@ -59,7 +74,7 @@ class TotalsBatch:
 
     def restore(self, record: UserRecord, stored: StoredRecord) -> None:
         """Read a user's stored totals into a record, except those that no longer matter."""
-        restored, is_period_open, is_open = self.targets.sets.restored, self.targets.is_period_open, self.targets.is_open
+        restored, is_period_open = self.targets.sets.restored, self.targets.is_period_open
         for raw, lists, packed, credits in stored.totals:
             places = restored(raw)
             if places is not None:
@@ -71,16 +86,18 @@ class TotalsBatch:
                 record.earlier[entry[0]] = entry
             else:
                 record.changed = True
-        record.came = {run: hour for run, hour in stored.came.items() if is_open((run, WHOLE))}
-        record.reacted = {run: kind for run, kind in stored.reacted.items() if run in record.came}
-        record.changed |= len(record.came) < len(stored.came)
+        record.came, record.reacted = stored.came, stored.reacted
+        if not stored.came.keys() <= self.targets.open_runs:
+            record.came = {run: hour for run, hour in stored.came.items() if run in self.targets.open_runs}
+            record.reacted = {run: kind for run, kind in stored.reacted.items() if run in record.came}
+            record.changed = True
 
     def add_lists(self, record: UserRecord, label_runs: Sequence[LabelRun]) -> dict[int, int]:
         """Add a user's lists to the record. Returns the time (ms) of the first list in the runs that the user comes to with them."""
         times, target_at = self.lists.times, self.targets.at
         period_rows = self._add_to_periods(record, label_runs[0][1], label_runs[-1][2]) if self.targets.rules.earlier else {}
         rows: dict[PlaceSet, int] = {}
-        came, entered = _came(record), dict[int, int]()
+        entered = dict[int, int]()
         for number, first, end in label_runs:
             begin = first
             while begin < end:
@@ -90,16 +107,9 @@ class TotalsBatch:
                 if new:
                     entered |= dict.fromkeys(new, times[begin])
                     record.came = record.came | dict.fromkeys(new, times[begin] // HOUR_MS)
-                    came = _came(record)
-                for places, apart in target.sets:
-                    if places in record.totals:
-                        own: Sequence[PlaceSet] = (places,)
-                    elif apart and apart[0] in record.totals and apart[1] in record.totals:
-                        own = apart
-                    else:
-                        own = self._sets_for(record, places, rows, begin)
-                    for each in own:
-                        self._add_to_set(record, each, came, rows, period_rows, begin, stop)
+                for places in target.sets:
+                    for part in self._sets_for(record, places, rows, begin):
+                        self._add_to_set(record, part, rows, period_rows, begin, stop)
                 if self._interleaved:
                     self._credits.add_lists(self._interleaved, begin, stop)
                     self._interleaved = []
@@ -111,7 +121,7 @@ class TotalsBatch:
 
         A reaction counts in the runs that the user had come to. `entered`: see `add_lists`.
         """
-        for run in record.came:
+        for run in record.came if reacted_ms > NEVER else ():
             came_ms = entered.get(run, NEVER + 1)
             if came_ms <= reacted_ms:
                 is_unmatched = came_ms <= unmatched_ms
@@ -119,14 +129,13 @@ class TotalsBatch:
                     record.reacted = {**record.reacted, run: is_unmatched}
                     record.changed = True
 
-    def count_reacting(self, record: UserRecord, sign: int) -> None:
-        """Add a user to those who reacted, in each variant of which they saw a list; or take the user out with the sign -1."""
-        if record.reacted:
-            for places in record.totals:
-                for run, day, variant in places.places:
-                    if day == WHOLE and run in record.reacted:
-                        self._reacting[run, variant, False] += sign
-                        self._reacting[run, variant, True] += sign * record.reacted[run]
+    def count_reacting(self, before: Reacting, after: Reacting) -> None:
+        """Count a user among those who reacted, in each variant of which they saw a list, instead of as before."""
+        for sign, (sets, reacted) in ((-1, before), (1, after)) if before != after else ():
+            for run, day, variant in [place for places in sets for place in places.places] if reacted else ():
+                if day == WHOLE and run in reacted:
+                    self._reacting[run, variant, False] += sign
+                    self._reacting[run, variant, True] += sign * reacted[run]
 
     def _add_to_periods(self, record: UserRecord, first: int, end: int) -> dict[CovariatePeriod, int]:
         """Add lists to the covariate periods that hold them, whatever their labels. Returns the rows of these periods."""
@@ -141,12 +150,17 @@ class TotalsBatch:
                 self._periods.append((record, period, row))
         return rows
 
-    def _sets_for(self, record: UserRecord, shown: PlaceSet, rows: dict[PlaceSet, int], first: int) -> list[PlaceSet]:
+    def _sets_for(self, record: UserRecord, shown: PlaceSet, rows: dict[PlaceSet, int], first: int) -> Sequence[PlaceSet]:
         """Return the sets of the record that the list `first` is added to. `rows` are the user's rows so far.
 
         Sets are split, so that a set gets the list in all of its places or in none.
         """
-        sets, new = [], set(shown.places)
+        if shown in record.totals:
+            return (shown,)
+        apart = self.targets.apart(shown) if record.totals else ()
+        if apart and apart[0] in record.totals and apart[1] in record.totals:
+            return apart
+        sets, new = list[PlaceSet](), set(shown.places)
         for own in [own for own in record.totals if not own.places.isdisjoint(new)]:
             new -= own.places
             sets.append(own if own.places <= shown.places else self._cut(record, own, shown, rows))
@@ -169,14 +183,13 @@ class TotalsBatch:
                     self._of_rows.append(None)
                     if row in self._covariates_of:
                         self._covariates_of[rows[places]] = self._covariates_of[row]
-                self._of_rows[rows[places]] = record, places
+                self._of_rows[rows[places]] = record, places, self._cohorts.number(places, record.came)
         return parts[0]
 
     def _add_to_set(
         self,
         record: UserRecord,
         places: PlaceSet,
-        came: Came,
         rows: dict[PlaceSet, int],
         period_rows: dict[CovariatePeriod, int],
         first: int,
@@ -184,11 +197,11 @@ class TotalsBatch:
     ) -> None:
         """Add lists to a set of the record. Its places have the same covariates; a place with credits is a set of its own."""
         row, totals, target = rows.get(places), record.totals[places], self.targets.targets_of(places)[0]
-        size = totals.lists if row is None else self._rows.sizes[row]
+        size, cohort = totals.lists if row is None else self._rows.sizes[row], self._cohorts.number(places, record.came)
         fitting = self._fitting(size, first, end, len(places.places))
         if row is None:
             row = rows[places] = self._rows.add(totals.lists, totals.packed, first, fitting)
-            self._of_rows.append((record, places))
+            self._of_rows.append((record, places, cohort))
             period = target.run.earlier
             if period is not None and period in record.earlier:
                 self._covariates_of[row] = period_rows.get(period, record.earlier[period])
@@ -197,7 +210,7 @@ class TotalsBatch:
         else:
             self._rows.add_lists(row, first, fitting)
         if first < fitting:
-            self._hours.add_lists(places, came, first, fitting, row)
+            self._hours.add_lists(cohort, first, fitting, row)
             self._count_reactions(places, first, fitting)
         if first < end and target.variant == INTERLEAVED:
             self._interleaved.append((target, row, size))
@@ -224,11 +237,14 @@ class TotalsBatch:
             return reacting
         before, after, sums = self._rows.totals()
         covariates = covariate_columns(self.layout, self._covariates_of, after)
-        rows = [ChangedRow(row, of_row[1], _came(of_row[0])) for row, of_row in enumerate(self._of_rows) if of_row is not None]
-        changed = update_moments(self.targets, self.layout, rows, before, after, covariates)
+        cohorts, cohort_of = (
+            self._cohorts.all(),
+            np.array([-1 if of_row is None else of_row[2] for of_row in self._of_rows], dtype=np.int64),
+        )
+        changed = update_moments(self.targets, self.layout, cohorts, cohort_of, before, after, covariates)
         have_covariates = any(run.earlier is not None for run in self.targets.runs)
-        self._hours.add(sums, covariates, self.layout.covariate_bottoms if have_covariates else ())
-        self._add_entry_users(rows, before, after)
+        self._hours.add(cohorts, sums, covariates, self.layout.covariate_bottoms if have_covariates else ())
+        self._add_entry_users(cohorts, cohort_of, before, after)
         self._add_reactions()
         self._add_pairs(before, after)
         self._update_records(pack_sums(after[:, 1:]))
@@ -236,23 +252,25 @@ class TotalsBatch:
             self.targets.runs.of_number[number].scope(day).bound()
         return changed | reacting
 
-    def _add_entry_users(self, rows: Iterable[ChangedRow], before: Ints, after: Ints) -> None:
+    def _add_entry_users(self, cohorts: Sequence[Cohort], cohort_of: Ints, before: Ints, after: Ints) -> None:
         """Count users with their first list in a variant, and with their first hit in it."""
         columns = [0, *(place - 1 for place in self.layout.measures.hits)]
         more = (after[:, columns] != 0).astype(np.int64) - (before[:, columns] != 0)
-        is_changed, found = more.any(axis=1).tolist(), dict[tuple[PlaceSet, Came], list[int]]()
-        for row, places, came in rows:
-            if is_changed[row]:
-                found[places, came] = add_tallies(found.get((places, came), (0,) * len(columns)), more[row].tolist())
-        add_entry_users(self.targets, found)
+        sums = np.zeros((len(cohorts) + 1, len(columns)), dtype=np.int64)  # the last one is for covariate periods
+        np.add.at(sums, cohort_of, more)
+        add_entry_users(self.targets, [(cohort, users) for cohort, users in zip(cohorts, sums[:-1].tolist(), strict=True) if any(users)])
 
     def _add_reactions(self) -> None:
         """Add reactions to the scopes of whole runs."""
-        for places, more in self._reactions.items():
-            for target in self.targets.targets_of(places):
-                if target.key[1] == WHOLE:
-                    known = target.scope.reactions.get(target.variant, (0, 0, 0))
-                    target.scope.reactions[target.variant] = add_tallies(known, more)
+        numbers: dict[VariantTarget, int] = {}
+        members = [
+            [numbers.setdefault(target, len(numbers)) for target in self.targets.targets_of(places) if target.key[1] == WHOLE]
+            for places in self._reactions
+        ]
+        sums = spread(np.array([*self._reactions.values()], dtype=np.int64).reshape(-1, 3), members, len(numbers))
+        for target, more in zip(numbers, sums, strict=True):
+            known = target.scope.reactions.get(target.variant, (0, 0, 0))
+            target.scope.reactions[target.variant] = add_tallies(known, more)
 
     def _add_reacting(self) -> set[ScopeKey]:
         """Add users who reacted. Returns the scopes that changed."""
@@ -267,11 +285,11 @@ class TotalsBatch:
         pairs = VariantPairs(self.targets, self.layout.cross, before, after)
         users: dict[int, tuple[UserRecord, dict[PlaceSet, int]]] = {}
         for row, of_row in enumerate(self._of_rows):
-            if of_row is not None:
-                record, places = of_row
+            if of_row is not None and len(of_row[0].totals) > 1:
+                record, places, _ = of_row
                 users.setdefault(id(record), (record, {}))[1][places] = row
         for record, changed in users.values():
-            if len(record.totals) > 1 and _overlap(record.totals):
+            if _overlap(record.totals):
                 unchanged = [(places, totals.lists, totals.packed) for places, totals in record.totals.items() if places not in changed]
                 pairs.add_user([*changed.items()], unchanged)
         pairs.sum()
@@ -282,7 +300,7 @@ class TotalsBatch:
         for row, of_row in enumerate(self._of_rows):
             if of_row is None:
                 continue
-            record, places = of_row
+            record, places, _ = of_row
             credits = self._credits.stored(row)
             if credits is not None:
                 for target in self.targets.targets_of(places):
@@ -290,10 +308,6 @@ class TotalsBatch:
             record.totals[places] = SetTotals(sizes[row], packed[row], credits or NO_TOTALS.credits)
         for record, period, row in self._periods:
             record.earlier[period] = period, sizes[row], packed[row]
-
-
-def _came(record: UserRecord) -> Came:
-    return tuple(record.came.items())
 
 
 def _overlap(sets: Iterable[PlaceSet]) -> bool:

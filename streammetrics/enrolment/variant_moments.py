@@ -5,13 +5,12 @@ Pure. Two variants have cross moments, too, if a user has lists in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from streammetrics.enrolment.records import PlaceSet, ScopeKey, StoredEarlier
+from streammetrics.enrolment.records import Cohort, PlaceSet, ScopeKey, StoredEarlier
 from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments import CovarianceLayout
@@ -20,48 +19,37 @@ from streammetrics.experiments.incremental_moments import cross_changes, moment_
 from streammetrics.experiments.moments import add
 from streammetrics.metrics.arrays import Ints
 
-Came: TypeAlias = tuple[tuple[int, int], ...]
-"""When a user came to their runs: the number of the run, and the hour since the epoch."""
-
-
-class ChangedRow(NamedTuple):
-    """A row of the batch with its places, and when its user came to their runs."""
-
-    row: int
-    places: PlaceSet
-    came: Came
-
 
 def update_moments(
     targets: ExposureTargets,
     layout: UserTotalsLayout,
-    rows: Iterable[ChangedRow],
+    cohorts: Sequence[Cohort],
+    cohort_of: Ints,
     before: Ints,
     after: Ints,
     covariates: Ints | None,
 ) -> set[ScopeKey]:
     """Add to the moments of each variant and day of entry the change of its users' totals. Returns the scopes that changed.
 
-    before, after: totals by row, shape (rows, totals_width). covariates: the columns by row; None: no row has any.
+    cohort_of: the number of each row's cohort, -1 for other rows. before, after: totals by row, shape (rows, totals_width). covariates: the
+    columns by row; None: no row has any.
     """
-    sets: dict[tuple[PlaceSet, Came], tuple[int, bool]] = {}
+    sets: dict[tuple[PlaceSet, tuple[int, ...]], int] = {}
     members: list[list[int]] = []
     numbers: dict[tuple[VariantTarget, int], int] = {}
-    chosen: tuple[list[int], list[int]] = [], []
-    sets_of: tuple[list[int], list[int]] = [], []
-    for row, places, came in rows:
-        days = tuple([(run, hour // 24) for run, hour in came])
-        known = sets.get((places, days))
-        if known is None:
-            of_set, day_of = targets.targets_of(places), dict(days)
-            members.append([numbers.setdefault((target, day_of[target.key[0]]), len(numbers)) for target in of_set])
-            known = sets[places, days] = len(members) - 1, of_set[0].run.earlier is not None
-        number, with_covariates = known
-        chosen[with_covariates].append(row)
-        sets_of[with_covariates].append(number)
-    for with_covariates, part, of_part in zip((False, True), chosen, sets_of, strict=True):
-        if part:
-            measures, of_rows = layout.measures_of(with_covariates), np.array(of_part, dtype=np.int64)
+    set_of, has_covariates = [0] * len(cohorts), [False] * len(cohorts)
+    for number, cohort in enumerate(cohorts):
+        places, came = cohort.places, cohort.came
+        of_set = targets.targets_of(places)
+        has_covariates[number] = of_set[0].run.earlier is not None
+        set_of[number] = sets.setdefault((places, tuple([hour // 24 for hour in cohort.hours])), len(sets))
+        if set_of[number] == len(members):
+            members.append([numbers.setdefault((target, came[target.key[0]] // 24), len(numbers)) for target in of_set])
+    for with_covariates in (False, True):
+        wanted = np.array([*(of_cohort is with_covariates for of_cohort in has_covariates), False])  # the last one is for other rows
+        part = np.flatnonzero(wanted[cohort_of])
+        if len(part):
+            measures, of_rows = layout.measures_of(with_covariates), np.array(set_of, dtype=np.int64)[cohort_of[part]]
             extra = covariates[part] if with_covariates and covariates is not None else None
             changes = moment_changes(measures, before[part], after[part], of_rows, members, len(numbers), extra)
             for (target, day), number in numbers.items():

@@ -253,7 +253,8 @@ class SessionStore:
     def take_changed(self, bound: int) -> ChangedLists:
         """Bring all sessions up to date, label their lists before `bound` (ms), and return the lists that changed since the last commit."""
         for user_id, user in self.dirty.items():
-            self._untangle(user.sessions)
+            if user.only is None or user.only.is_stale:  # after a commit without sessions, most users have not changed
+                self._untangle(user.sessions)
             if user.unlabelled_from < bound:
                 self._label(user, bound, self.changed)
                 self.due_changed.add(user_id)

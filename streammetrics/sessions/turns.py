@@ -14,7 +14,7 @@ from zlib import crc32
 from streammetrics.events.model import Impression, Labels
 from streammetrics.sessions.open_sessions import next_close
 from streammetrics.sessions.rules import JoinRules
-from streammetrics.sessions.session_events import lists_from
+from streammetrics.sessions.session_events import first_from
 from streammetrics.sessions.state import User
 
 
@@ -26,20 +26,21 @@ class EnrolmentTurns:
     ([30, 30, 30, 60, 60], 30)
     """
 
-    __slots__ = ("_attribution_ms", "_pane_ms", "_panes")
+    __slots__ = ("_attribution_ms", "_pane_ms", "_panes", "_turn_ms")
 
     def __init__(self, *, pane_ms: int, patience_ms: int, attribution_ms: int) -> None:
         self._pane_ms, self._attribution_ms = pane_ms, attribution_ms
         self._panes = max(1, patience_ms // pane_ms)
+        self._turn_ms = self._panes * pane_ms
 
     def end_of(self, user_id: str, ts: int) -> int:
         """Return the end of the turn that holds a time."""
-        return self.ended(user_id, ts) + self._panes * self._pane_ms
+        return self.ended(user_id, ts) + self._turn_ms
 
     def ended(self, user_id: str, ts: int) -> int:
         """Return the end of the last turn that ends at or before a time."""
-        shift = crc32(user_id.encode()) % self._panes
-        return ((ts // self._pane_ms + shift) // self._panes * self._panes - shift) * self._pane_ms
+        shift_ms = crc32(user_id.encode()) % self._panes * self._pane_ms
+        return (ts + shift_ms) // self._turn_ms * self._turn_ms - shift_ms
 
     def final(self, user_id: str, bound: int) -> int:
         """Return the end of the last turn whose lists are all final. No event before `bound` is admitted any more."""
@@ -47,7 +48,7 @@ class EnrolmentTurns:
 
     def due(self, user_id: str, ts: int) -> int:
         """Return when a user is due because of a list at `ts`: the turn is final for every later bound."""
-        return self.end_of(user_id, ts) + self._attribution_ms - 1
+        return self.ended(user_id, ts) + self._turn_ms + self._attribution_ms - 1
 
 
 class DueTimes:
@@ -67,13 +68,13 @@ class DueTimes:
         if not user.sessions:
             return min(self._labels_due(user), self._expires(user))
         due = min(self._labels_due(user), next_close(user, self._rules.gap_ms))
-        if self._turns is None:
-            return due
-        if self._turns.due(user_id, max(user.sessions[0].first, user.enrolled_before)) >= due:  # no list can be due before the session
-            return due
-        lists = [shown for session in user.sessions for shown in lists_from(session, user.enrolled_before)]
-        times = [shown.ts for shown in lists if self._counts_users(shown.experiments)]
-        return min(due, self._turns.due(user_id, min(times))) if times else due
+        if self._turns is None or max(user.sessions[0].first, user.enrolled_before) + self._rules.attribution_ms >= due:
+            return due  # no list can be final before the session
+        for session in user.sessions:  # in order of time, as the lists of each
+            first = first_from(session, user.enrolled_before, self._counts_users)
+            if first is not None:
+                return min(due, self._turns.due(user_id, first.ts))
+        return due
 
     def _labels_due(self, user: User) -> int:
         """Return when (ms) a user is due because of exposures: the first list may get its variants, or the first exposure be counted."""
