@@ -76,6 +76,7 @@ class NamedExperiment(Section):
     shares: Shares | None = None
     holdout: OptionalText = None
     unit: Literal["user", "list"] | None = None
+    strata: OptionalText = None
     start: Moment = None
     end: Moment = None
     cuped_days: Annotated[Whole, Field(ge=1, le=366)] | None = None
@@ -90,7 +91,7 @@ class NamedExperiment(Section):
     unmatched_share_max: Number | None = None
 
 
-_OF_ONE: Final = ("control", "holdout", "shares", "unit")
+_OF_ONE: Final = ("control", "holdout", "shares", "strata", "unit")
 """Rules that can be set for single experiments only."""
 
 
@@ -171,7 +172,8 @@ class ExperimentSettings(Section):
         {},
         "Rules of single experiments, each in a table [experiments.named.NAME]: control, holdout (a variant that is reported and not"
         " judged), shares (a table of variants), start, end, unit"
-        " (user or list: what is assigned to a variant), cuped_days (days before the start with lists that reduce the variance, 1 to 366;"
+        " (user or list: what is assigned to a variant), strata (a segment such as country whose values have shares of their own),"
+        " cuped_days (days before the start with lists that reduce the variance, 1 to 366;"
         " needs start), and any of paging, alpha, margin, gate_margin,"
         " min_users, minimum_lift, cuped_verdict, sample_ratio_alpha, unmatched_share_max.",
         "a table of tables; in the environment or by --set, a JSON object of objects",

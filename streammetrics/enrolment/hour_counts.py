@@ -16,7 +16,7 @@ from streammetrics.enrolment.records import Cohort, Place, PlaceSet, ScopeKey
 from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.events.model import Labels
-from streammetrics.experiments.hours import HOUR_MS, Entry, entry_of
+from streammetrics.experiments.hours import HOUR_MS, Arrival, entry_of, hour_of
 from streammetrics.experiments.moments import TOTAL_MAX
 from streammetrics.metrics.arrays import Ints
 
@@ -90,7 +90,7 @@ class HourCounts:
 
     def _add_totals(self, cohorts: Sequence[Cohort], sums: Ints, *, has_covariates: bool) -> None:
         """Add the sums of stretches to the variants of runs with covariates, or of those without."""
-        numbers: dict[tuple[VariantTarget, int, int], int] = {}
+        numbers: dict[tuple[VariantTarget, Arrival, int], int] = {}
         members = []
         for number, hour in self._numbers:
             came = cohorts[number].came
@@ -101,31 +101,32 @@ class HourCounts:
                     if (target.run.earlier is not None) is has_covariates
                 ]
             )
-        for (target, came_hour, hour), more in zip(numbers, spread(sums, members, len(numbers)), strict=True):
+        for (target, arrival, hour), more in zip(numbers, spread(sums, members, len(numbers)), strict=True):
             hours = target.scope.hours
-            target.scope.row_of(hour).add_totals(target.variant, hours.entry_of(came_hour, hour), more)
+            target.scope.row_of(hour).add_totals(target.variant, hours.entry_of(arrival, hour), more)
 
     def _add_users(self) -> None:
         for (places, hour, segments), users in self._newcomers.items():
             for target in self._targets.targets_of(places):
-                _add_new(target, hour, segments, users)
+                self._add_new(target, hour, segments, users)
         for (place, hour, segments), users in self._arrivals.items():
-            _add_new(self._target(place), hour, segments, users)
+            self._add_new(self._target(place), hour, segments, users)
         for (before, place, hour), users in self._moves.items():
             target = self._target(place)
             moves = target.scope.row_of(hour).moves
             moves[before, target.variant] = moves.get((before, target.variant), 0) + users
 
+    def _add_new(self, target: VariantTarget, hour: int, segments: Labels, users: int) -> None:
+        row = target.scope.row_of(hour)
+        row.new_users[target.variant] = row.new_users.get(target.variant, 0) + users
+        if target.key[1] == WHOLE:
+            stratum = self._targets.rules.stratum(target.run.experiment, segments)
+            for segment, value in (("", ""), *segments) if stratum else segments:
+                row.add_value((segment, value, stratum), target.variant, users)
+
     def _target(self, place: Place) -> VariantTarget:
         number, day, variant = place
         return self._targets.variant(self._targets.runs.of_number[number], day, variant)
-
-
-def _add_new(target: VariantTarget, hour: int, segments: Labels, users: int) -> None:
-    row = target.scope.row_of(hour)
-    row.new_users[target.variant] = row.new_users.get(target.variant, 0) + users
-    for segment, value in segments if target.key[1] == WHOLE else ():
-        row.add_value(segment, value, target.variant, users)
 
 
 def add_entry_users(targets: ExposureTargets, changes: Iterable[tuple[Cohort, Sequence[int]]]) -> None:
@@ -133,9 +134,9 @@ def add_entry_users(targets: ExposureTargets, changes: Iterable[tuple[Cohort, Se
     for cohort, more in changes:
         came = cohort.came
         for target in targets.targets_of(cohort.places):
-            day, hour = target.key[1], came[target.key[0]]
-            entry = Entry(1, hour) if day == WHOLE else entry_of(hour, max(hour, day * _HOURS_OF_DAY))
-            target.scope.users.add(target.variant, entry, more)
+            day, arrival = target.key[1], came[target.key[0]]
+            hour = None if day == WHOLE else max(hour_of(arrival), day * _HOURS_OF_DAY)
+            target.scope.users.add(target.variant, entry_of(arrival, hour), more)
 
 
 def _with_covariates(values: Ints, covariates: Ints, bottoms: Sequence[int]) -> Ints:

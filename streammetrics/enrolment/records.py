@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from streammetrics.enrolment.rules import CovariatePeriod
+from streammetrics.experiments.hours import Arrival
 from streammetrics.state.codec import VERSION, pack, plain_msgpack, reader, refusal
 from streammetrics.windows.last_seen import LastSeen, StoredLastSeen
 
@@ -74,15 +75,15 @@ class PlaceSets:
 
 
 class Cohort(NamedTuple):
-    """Users who came to the runs of a set of places at the same times: hours since the epoch, in the order of `places.runs`."""
+    """Users who came to the runs of a set of places at the same times. `arrivals` are in the order of `places.runs`."""
 
     places: PlaceSet
-    hours: tuple[int, ...]
+    arrivals: tuple[Arrival, ...]
 
     @property
-    def came(self) -> dict[int, int]:
-        """The hour by the number of the run."""
-        return dict(zip(self.places.runs, self.hours, strict=True))
+    def came(self) -> dict[int, Arrival]:
+        """The arrival by the number of the run."""
+        return dict(zip(self.places.runs, self.arrivals, strict=True))
 
 
 class Cohorts:
@@ -91,7 +92,7 @@ class Cohorts:
     def __init__(self) -> None:
         self._numbers: dict[Cohort, int] = {}
 
-    def number(self, places: PlaceSet, came: Mapping[int, int]) -> int:
+    def number(self, places: PlaceSet, came: Mapping[int, Arrival]) -> int:
         """Return the number of the cohort of a user. `came`: see `UserRecord`."""
         cohort = Cohort(places, tuple([came[run] for run in places.runs]))
         return self._numbers.setdefault(cohort, len(self._numbers))
@@ -115,8 +116,8 @@ NO_TOTALS: Final = SetTotals(0, b"", [])
 class UserRecord(msgspec.Struct, gc=False):
     """All that is stored of one user beside sessions. `changed`: it differs from what is stored. The sets of `totals` are disjoint.
 
-    `exposed` are the scopes in which the user's first exposure is counted. `came` is the hour since the epoch of the user's first counted
-    list, by the number of the run. `reacted` are the runs whose lists the user has reacted to: True if some reaction matched no list.
+    `exposed` are the scopes in which the user's first exposure is counted. `came` is when the user's first counted list
+    was, by the number of the run. `reacted` are the runs whose lists the user has reacted to: True if some reaction matched no list.
     """
 
     totals: dict[PlaceSet, SetTotals]
@@ -124,7 +125,7 @@ class UserRecord(msgspec.Struct, gc=False):
     last_seen: LastSeen
     changed: bool
     exposed: AbstractSet[ScopeKey] = frozenset()
-    came: dict[int, int] = {}
+    came: dict[int, Arrival] = {}
     reacted: dict[int, bool] = {}
 
     @property
@@ -145,11 +146,13 @@ class StoredRecord(msgspec.Struct, array_like=True, gc=False):
     earlier: list[StoredEarlier] = []
     last_seen: list[StoredLastSeen] = []
     exposed: list[tuple[int, int]] = []
-    came: dict[int, int] = {}
+    came: dict[int, Arrival] = {}
     reacted: dict[int, bool] = {}
 
 
-_Stored = tuple[int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]], dict[int, int], dict[int, bool]]
+_Stored = tuple[
+    int, list[StoredTotals], list[StoredEarlier], list[StoredLastSeen], list[tuple[int, int]], dict[int, Arrival], dict[int, bool]
+]
 _read_record = reader(msgspec.msgpack.Decoder(_Stored).decode, plain_msgpack, "a user's totals")
 _read_places = msgspec.msgpack.Decoder(list[Place]).decode
 
@@ -159,7 +162,7 @@ def encode_record(
     earlier: list[StoredEarlier],
     last_seen: list[StoredLastSeen],
     exposed: Sequence[ScopeKey] = (),
-    came: Mapping[int, int] = {},
+    came: Mapping[int, Arrival] = {},
     reacted: Mapping[int, bool] = {},
 ) -> bytes:
     return pack((VERSION, totals, earlier, last_seen, exposed, came, reacted))

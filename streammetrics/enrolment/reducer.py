@@ -78,6 +78,7 @@ class Enrolments:
     """
 
     __slots__ = (
+        "_counted_segments",
         "_counts",
         "_exposed",
         "_former_until",
@@ -106,6 +107,7 @@ class Enrolments:
         counts: Counter[tuple[str, int]],
     ) -> None:
         self._rules, self._layout, self._runs, self._unique_users, self._counts = rules, layout, runs, unique_users, counts
+        self._counted_segments = rules.counted_segments
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -212,7 +214,7 @@ class Enrolments:
             lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.experiments]
-        counted = () if experiments is None else self._rules.segments
+        counted = () if experiments is None else self._counted_segments
         for shown in lists:
             if shown.ts >= self.counted_until:
                 self.open_lists.update(experiment for experiment, _ in shown.experiments)

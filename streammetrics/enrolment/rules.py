@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from streammetrics.events.event_time import DAY_MS, FOREVER, NEVER
 from streammetrics.events.model import Labels
+from streammetrics.experiments.hours import HOUR_MS, Arrival, stratum_of
 from streammetrics.sessions.rules import JoinRules
 from streammetrics.windows.unique_users import UniqueUserRules
 
@@ -49,7 +50,8 @@ class ExperimentRules:
 
     `metrics` are those of users' totals; empty: all metrics that are scored. `patience_ms` is how long a final list waits at most for its
     session to close before it is enrolled without. So the lists of a visit are enrolled together. `variants_max` limits the variants of
-    all runs of a task. `earlier` are the covariate periods, at most one for each experiment.
+    all runs of a task. `earlier` are the covariate periods, at most one for each experiment. `strata` is
+    the segment of each experiment that has strata.
     """
 
     idle_ms: int = 30 * DAY_MS
@@ -58,9 +60,20 @@ class ExperimentRules:
     metrics: tuple[str, ...] = ()
     spans: Mapping[str, Span] = field(default_factory=dict, hash=False)
     earlier: tuple[CovariatePeriod, ...] = ()
+    strata: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def span(self, experiment: str) -> Span:
         return self.spans.get(experiment, EVER)
+
+    def stratum(self, experiment: str, segments: Labels) -> str:
+        """Return the stratum of users whose first list has these segments; empty in an experiment without strata."""
+        segment = self.strata.get(experiment)
+        return "" if segment is None else stratum_of(segment, segments)
+
+    def arrival(self, experiment: str, ts: int, segments: Labels) -> Arrival:
+        """Return when a user comes whose first list in a run is at `ts` (ms) and has these segments."""
+        stratum = self.stratum(experiment, segments)
+        return (ts // HOUR_MS, stratum) if stratum else ts // HOUR_MS
 
     def is_earlier(self, ts: int) -> bool:
         """Whether a list at this time is in some covariate period, whatever its experiments."""
@@ -101,6 +114,11 @@ class EnrolmentRules:
     experiments: ExperimentRules | None = None
     unique_users: UniqueUserRules | None = None
     segments: tuple[str, ...] = ()
+
+    @property
+    def counted_segments(self) -> frozenset[str]:
+        """The segments by whose values new users are counted."""
+        return frozenset(self.segments) | frozenset([] if self.experiments is None else self.experiments.strata.values())
 
     @property
     def patience_ms(self) -> int:

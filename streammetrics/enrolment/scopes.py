@@ -6,12 +6,12 @@ base row and those that changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from streammetrics.experiments.hours import Entry, EntrySums, HourRow, Hours
+from streammetrics.experiments.hours import STRATA_MAX, Entry, EntrySums, HourRow, Hours, folded
 from streammetrics.state.codec import VERSION, check_version, encode_json, plain_json, refusal
 
 EXPERIMENTS: Final = "experiments"
@@ -53,8 +53,8 @@ class Scope:
     @property
     def parts(self) -> set[RowPart]:
         """All parts of the scope."""
-        entries = {entry for _, entry in self.moments.sums}
-        return {BASE, *(("h", block) for block in self.hours.rows), *(("e", entry.block) for entry in entries)}
+        blocks = {entry.block for _, entry in self.moments.sums}
+        return {BASE, *(("h", block) for block in self.hours.rows), *(("e", block) for block in blocks)}
 
     def row_of(self, hour: int) -> HourRow:
         """Return the row of an hour, which changes."""
@@ -67,14 +67,23 @@ class Scope:
         self.changed.add(("e", block.block))
 
     def bound(self) -> None:
-        """Lengthen blocks until there are few enough."""
+        """Lengthen blocks until there are few enough, and fold strata."""
         before = self.parts
+        if self.fold_strata():
+            self.changed = self.parts
         self.users.bound()
         lengthened = self.hours.bound(), self.moments.bound()
         self.changed |= {("h", block) for block in self.hours.bound_values()}
         if any(lengthened):
             self.changed = parts = self.parts
             self.gone |= before - parts
+
+    def fold_strata(self) -> bool:
+        """Leave STRATA_MAX strata. All three tables have the same ones. Returns whether that changed any."""
+        without = folded(self.moments.strata - {""}, STRATA_MAX)
+        for table in (self.hours, self.moments, self.users) if without else ():
+            table.fold_strata(without)
+        return bool(without)
 
     def take_changes(self) -> tuple[dict[RowPart, bytes], set[RowPart]]:
         """Return the rows to write and the parts to delete."""
@@ -90,7 +99,8 @@ class Scope:
             values = [(*key, users) for key, users in row.values.items()]
             return encode_json((VERSION, totals, row.new_users, row.exposed, values, [(*pair, users) for pair, users in row.moves.items()]))
         if kind == "e":
-            return encode_json((VERSION, {variant: sums for (variant, entry), sums in self.moments.sums.items() if entry.block == block}))
+            of_block = [(variant, entry.stratum, sums) for (variant, entry), sums in self.moments.sums.items() if entry.block == block]
+            return encode_json((VERSION, of_block))
         users = [(variant, *entry, sums) for (variant, entry), sums in self.users.sums.items()]
         pairs, credits = [(*names, sums) for names, sums in self.pairs.items()], [(*teams, sums) for teams, sums in self.credits.items()]
         lengths = self.hours.length, self.moments.hours, self.users.hours
@@ -102,7 +112,7 @@ class _StoredBase(msgspec.Struct, array_like=True):
     hour_length: int
     moment_hours: int
     user_hours: int
-    users: list[tuple[str, int, int, list[int]]]
+    users: list[tuple[str, int, int, str, list[int]]]
     reacting: dict[str, list[int]]
     reactions: dict[str, list[int]]
     pairs: list[tuple[str, str, list[int]]]
@@ -111,16 +121,16 @@ class _StoredBase(msgspec.Struct, array_like=True):
 
 class _StoredHour(msgspec.Struct, array_like=True):
     version: int
-    totals: list[tuple[str, int, int, list[int]]]
+    totals: list[tuple[str, int, int, str, list[int]]]
     new_users: dict[str, int]
     exposed: dict[str, int]
-    values: list[tuple[str, str, dict[str, int]]]
+    values: list[tuple[str, str, str, dict[str, int]]]
     moves: list[tuple[str, str, int]]
 
 
 class _StoredMoments(msgspec.Struct, array_like=True):
     version: int
-    moments: dict[str, list[int]]
+    moments: list[tuple[str, str, list[int]]]
 
 
 _DECODERS: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
@@ -128,8 +138,8 @@ _DECODERS: Final[Mapping[str, msgspec.json.Decoder[Any]]] = {
     "h": msgspec.json.Decoder(_StoredHour),
     "e": msgspec.json.Decoder(_StoredMoments),
 }
-DecodedRow: TypeAlias = _StoredBase | HourRow | Mapping[str, list[int]]
-"""A base row, the row of a block of hours, or the moments of the users who came in a block, by variant."""
+DecodedRow: TypeAlias = _StoredBase | HourRow | Sequence[tuple[str, str, list[int]]]
+"""A base row, the row of a block of hours, or the moments of the users who came in a block, by variant and stratum."""
 
 
 def decode_row(part: RowPart, stored: bytes) -> DecodedRow:
@@ -150,23 +160,23 @@ def scope_of(rows: Mapping[RowPart, DecodedRow]) -> Scope:
     base = rows.get(BASE)
     assert isinstance(base, _StoredBase), "a scope has no base row"
     scope.hours, scope.moments, scope.users = Hours(base.hour_length), EntrySums(base.moment_hours), EntrySums(base.user_hours)
-    scope.users.sums = {(variant, Entry(hours, block)): sums for variant, hours, block, sums in base.users}
+    scope.users.sums = {(variant, Entry(hours, block, stratum)): sums for variant, hours, block, stratum, sums in base.users}
     scope.reacting, scope.reactions = {**base.reacting}, {**base.reactions}
     scope.pairs, scope.credits = ({(one, other): sums for one, other, sums in pairs} for pairs in (base.pairs, base.credits))
     for (kind, block), row in rows.items():
         if isinstance(row, HourRow):
             scope.hours.rows[block] = row
-        elif kind == "e" and isinstance(row, Mapping):
-            for variant, sums in row.items():
-                scope.moments.sums[variant, Entry(base.moment_hours, block)] = sums
+        elif kind == "e" and isinstance(row, Sequence):
+            for variant, stratum, sums in row:
+                scope.moments.sums[variant, Entry(base.moment_hours, block, stratum)] = sums
     return scope
 
 
 def _hour_row(stored: _StoredHour) -> HourRow:
     row = HourRow()
-    row.totals = {(variant, Entry(hours, block)): sums for variant, hours, block, sums in stored.totals}
+    row.totals = {(variant, Entry(hours, block, stratum)): sums for variant, hours, block, stratum, sums in stored.totals}
     row.new_users, row.exposed = stored.new_users, stored.exposed
-    row.values = {(segment, value): users for segment, value, users in stored.values}
+    row.values = {(segment, value, stratum): users for segment, value, stratum, users in stored.values}
     row.moves = {(one, other): users for one, other, users in stored.moves}
     return row
 

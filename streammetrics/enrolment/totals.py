@@ -37,7 +37,7 @@ from streammetrics.enrolment.scopes import WHOLE
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.enrolment.variant_moments import VariantPairs, covariate_columns, update_moments
 from streammetrics.events.event_time import NEVER
-from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.hours import Arrival
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.metrics.arrays import Ints
 from streammetrics.windows.final_lists import FinalLists, LabelRun
@@ -106,7 +106,7 @@ class TotalsBatch:
                 new = [run for run in target.runs if run not in record.came]
                 if new:
                     entered |= dict.fromkeys(new, times[begin])
-                    record.came = record.came | dict.fromkeys(new, times[begin] // HOUR_MS)
+                    record.came = record.came | {run: self._arrival(run, begin) for run in new}
                 for places in target.sets:
                     for part in self._sets_for(record, places, rows, begin):
                         self._add_to_set(record, part, rows, period_rows, begin, stop)
@@ -115,6 +115,11 @@ class TotalsBatch:
                     self._interleaved = []
                 begin = stop
         return entered
+
+    def _arrival(self, run: int, first: int) -> Arrival:
+        """Return when a user comes to a run whose first list there is the list `first`."""
+        rules, final = self.targets.rules, self.lists.lists[first]
+        return rules.arrival(self.targets.runs.of_number[run].experiment, final.ts, final.segments)
 
     def add_reactions(self, record: UserRecord, entered: Mapping[int, int], reacted_ms: int, unmatched_ms: int) -> None:
         """Note that a user reacted until some time, and until some time without a list (ms; NEVER: not at all).

@@ -14,7 +14,7 @@ from streammetrics.enrolment.records import Cohort, PlaceSet, ScopeKey, StoredEa
 from streammetrics.enrolment.rows import UserTotalsLayout, unpack_sums
 from streammetrics.enrolment.targets import ExposureTargets, VariantTarget
 from streammetrics.experiments import CovarianceLayout
-from streammetrics.experiments.hours import Entry
+from streammetrics.experiments.hours import Entry, entry_of
 from streammetrics.experiments.incremental_moments import cross_changes, moment_changes
 from streammetrics.experiments.moments import add
 from streammetrics.metrics.arrays import Ints
@@ -34,17 +34,17 @@ def update_moments(
     cohort_of: the number of each row's cohort, -1 for other rows. before, after: totals by row, shape (rows, totals_width). covariates: the
     columns by row; None: no row has any.
     """
-    sets: dict[tuple[PlaceSet, tuple[int, ...]], int] = {}
+    sets: dict[tuple[PlaceSet, tuple[Entry, ...]], int] = {}
     members: list[list[int]] = []
-    numbers: dict[tuple[VariantTarget, int], int] = {}
+    numbers: dict[tuple[VariantTarget, Entry], int] = {}
     set_of, has_covariates = [0] * len(cohorts), [False] * len(cohorts)
     for number, cohort in enumerate(cohorts):
-        places, came = cohort.places, cohort.came
-        of_set = targets.targets_of(places)
+        of_set, days = targets.targets_of(cohort.places), tuple([entry_of(arrival).in_blocks(24) for arrival in cohort.arrivals])
         has_covariates[number] = of_set[0].run.earlier is not None
-        set_of[number] = sets.setdefault((places, tuple([hour // 24 for hour in cohort.hours])), len(sets))
+        set_of[number] = sets.setdefault((cohort.places, days), len(sets))
         if set_of[number] == len(members):
-            members.append([numbers.setdefault((target, came[target.key[0]] // 24), len(numbers)) for target in of_set])
+            day_of = dict(zip(cohort.places.runs, days, strict=True))
+            members.append([numbers.setdefault((target, day_of[target.key[0]]), len(numbers)) for target in of_set])
     for with_covariates in (False, True):
         wanted = np.array([*(of_cohort is with_covariates for of_cohort in has_covariates), False])  # the last one is for other rows
         part = np.flatnonzero(wanted[cohort_of])
@@ -54,7 +54,7 @@ def update_moments(
             changes = moment_changes(measures, before[part], after[part], of_rows, members, len(numbers), extra)
             for (target, day), number in numbers.items():
                 if (target.run.earlier is not None) == with_covariates and any(changes[number]):
-                    target.scope.add_moments(target.variant, Entry(24, day), changes[number])
+                    target.scope.add_moments(target.variant, day, changes[number])
     return {target.key for target, _ in numbers}
 
 

@@ -22,7 +22,7 @@ from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.running_step import hour_since, step_failure, step_of, unseen_step
 from streammetrics.experiments.scales import MeasureScale
-from streammetrics.experiments.segment_shares import uneven_shares
+from streammetrics.experiments.segment_shares import strata_warning, uneven_shares
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 from streammetrics.experiments.words import DataWarning, Words, advice, counted_words, join, named, percent, say, utc
@@ -97,7 +97,7 @@ def _loss(arms: Arms, treatment: str, control: str | None) -> DataWarning | None
         return None
     if (lost := losses_of(arms.policy, arms.stored, treatment, control)) is not None:
         return DataWarning("losses", lost, variant=treatment)
-    uneven = uneven_shares(arms.stored.run_hours, treatment, control)
+    uneven = uneven_shares(arms.policy, arms.stored, treatment, control)
     return None if uneven is None else DataWarning("uneven shares", uneven, variant=treatment)
 
 
@@ -129,6 +129,9 @@ def _notes_of_times(stored: Stored) -> Iterator[str]:
 
 def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterator[DataWarning]:
     """Yield what bends a comparison, although it is no reason to leave it out: hours without an arm, and users in both arms."""
+    strata = strata_warning(arms.policy, arms.stored)
+    if strata is not None:
+        yield strata
     for treatment in treatments if control is not None else ():
         assert control is not None
         silence = arms.silence(treatment, control)

@@ -107,8 +107,8 @@ def list_cells(
 ) -> PairCells:
     """Return the cells of two arms.
 
-    by_entry: whether users of different entries are apart; otherwise a cell has all lists of its hours. left_out: hours whose lists do not
-    count. since: the first hour that counts. until: the end of the hours that count.
+    by_entry: whether users of different entries are apart; otherwise a cell has all lists of its hours, or of a stratum in them.
+    left_out: hours whose lists do not count. since: the first hour that counts. until: the end of the hours that count.
 
     >>> hours = Hours()
     >>> hours.row(7).add_totals("new", Entry(1, 7), [10, 4])
@@ -151,7 +151,9 @@ def _sums_of(row: HourRow, arms: tuple[str, str]) -> tuple[Sequence[Entry], _Flo
 
 
 def _joined(entries: Iterable[Entry], steps: Iterable[int], sums: _Floats, parted: bool) -> PairCells:
-    """Return the cells of pieces in order. Those of one step are not parted. parted: whether different entries are in different cells."""
+    """Return the cells of pieces in order. Those of one step are not parted. parted: whether different entries are in different cells;
+    different strata always are.
+    """
     numbers: dict[Entry, int] = {}
     of_pieces = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     lists = sums[:, :, 0].sum(axis=1)
@@ -161,7 +163,9 @@ def _joined(entries: Iterable[Entry], steps: Iterable[int], sums: _Floats, parte
         groups: dict[Entry, int] = {}
         renumbered = [groups.setdefault(joined[entry], len(groups)) for entry in numbers]
         numbers, of_pieces = groups, [renumbered[number] for number in of_pieces]
-    cells = _cells_of(of_pieces if parted else [0] * len(of_pieces), steps, lists.tolist())
+    strata: dict[str, int] = {}
+    sequences = range(len(numbers)) if parted else [strata.setdefault(entry.stratum, len(strata)) for entry in numbers]
+    cells = _cells_of([sequences[number] for number in of_pieces], steps, lists.tolist())
     return PairCells(cells, [*numbers], of_pieces, sums)
 
 
@@ -169,7 +173,7 @@ def _joined_entries(lists: Mapping[Entry, float]) -> dict[Entry, Entry]:
     """Return for each entry the first one of those that it is joined with.
 
     >>> _joined_entries({Entry(1, 5): 30, Entry(1, 6): 10, Entry(1, 7): 90, Entry(1, 24): 5, Entry(24, 0): 9})[Entry(1, 6)]
-    Entry(hours=1, block=5)
+    Entry(hours=1, block=5, stratum='')
     """
     found: dict[Entry, Entry] = {}
     first, held = None, 0.0

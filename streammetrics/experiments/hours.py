@@ -4,6 +4,9 @@ The entry of a user is the hour of their first counted list in the run, in any v
 entry of its user, which needs less detail the longer the user has been there: the hour while the user is younger than 8 hours, the block
 of 8 hours while younger than 2 days, the UTC day while younger than 8 days, then the block of 8 days. All blocks count from the epoch.
 
+An experiment with `strata`, a segment, counts by the value of the user's first list, too: its *stratum*. An entry is then the day, or the
+block of 8 days, and the stratum. At most `STRATA_MAX` strata are kept, and all others are one.
+
 Everything here is a sum of integers. If there are too many blocks, neighbours are added, and all blocks have the next of `LENGTHS`. Adding
 commutes with that, so the parts of tasks may be merged in any way.
 """
@@ -11,7 +14,7 @@ commutes with that, so the parts of tasks may be merged in any way.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from streammetrics.experiments.moments import add
@@ -24,14 +27,19 @@ BLOCKS_MAX: Final = 96
 SEGMENT_VALUES_MAX: Final = 32
 """Values of one segment that new users are counted by; all others are one. Those with the least CRC-32 stay, so that it does not matter
 in which order values appear, and in which task."""
+STRATA_MAX: Final = 16
+"""Strata of an experiment, chosen in the same way."""
 OTHER_VALUES: Final = "_other"
+Arrival: TypeAlias = int | tuple[int, str]
+"""When a user came to a run: the hour of their first list since the epoch; in an experiment with strata, that and the stratum."""
 
 
 class Entry(NamedTuple):
-    """When users came: in a block of hours since the epoch."""
+    """When users came: in a block of hours since the epoch. `stratum` is empty in an experiment without strata."""
 
     hours: int
     block: int
+    stratum: str = ""
 
     @property
     def first_hour(self) -> int:
@@ -41,20 +49,42 @@ class Entry(NamedTuple):
         """Return the block of at least these hours that holds this one.
 
         >>> Entry(1, 50).in_blocks(24), Entry(24, 2).in_blocks(8)
-        (Entry(hours=24, block=2), Entry(hours=24, block=2))
+        (Entry(hours=24, block=2, stratum=''), Entry(hours=24, block=2, stratum=''))
         """
-        return self if hours <= self.hours else Entry(hours, self.first_hour // hours)
+        return self if hours <= self.hours else Entry(hours, self.first_hour // hours, self.stratum)
 
 
-def entry_of(came: int, hour: int) -> Entry:
-    """Return the entry of a user who came in one hour, for a list in another hour (both since the epoch).
+def stratum_of(segment: str, segments: Iterable[tuple[str, str]]) -> str:
+    """Return the stratum of a list with these segments. It has the segment's name, so that those of another setting are others.
 
-    >>> entry_of(100, 107), entry_of(100, 108), entry_of(100, 148), entry_of(100, 292)
-    (Entry(hours=1, block=100), Entry(hours=8, block=12), Entry(hours=24, block=4), Entry(hours=192, block=0))
+    >>> stratum_of("country", [("country", "US"), ("device", "tv")]), stratum_of("country", [])
+    ('country=US', 'country=')
     """
-    age = hour - came
+    return f"{segment}={dict(segments).get(segment, '')}"
+
+
+def hour_of(came: Arrival) -> int:
+    """Return the hour in which a user came."""
+    return came if isinstance(came, int) else came[0]
+
+
+def entry_of(came: Arrival, hour: int | None = None) -> Entry:
+    """Return the entry of a user who came in one hour, for a list in another hour (both since the epoch; None: in the same one).
+
+    >>> [entry_of(100, hour)[:2] for hour in (107, 108, 148, 292)]
+    [(1, 100), (8, 12), (24, 4), (192, 0)]
+    >>> entry_of((100, "country=US"))
+    Entry(hours=24, block=4, stratum='country=US')
+    """
+    first = hour_of(came)
+    age = 0 if hour is None else hour - first
     hours = 1 if age < 8 else 8 if age < 48 else 24 if age < 192 else 192
-    return Entry(hours, came // hours)
+    return Entry(hours, first // hours) if isinstance(came, int) else Entry(max(24, hours), first // max(24, hours), came[1])
+
+
+def folded(names: Iterable[str], most: int) -> set[str]:
+    """Return the names that become OTHER_VALUES: all but those with the least CRC-32."""
+    return {*sorted({*names} - {OTHER_VALUES}, key=lambda name: (zlib.crc32(name.encode()), name))[most:]}
 
 
 class HourRow:
@@ -62,7 +92,8 @@ class HourRow:
 
     totals: by variant and entry, the lists and the sums of the columns, as in a user's totals. new_users: users whose first list in the
     scope is in this block, by its variant. exposed: users whose first exposure event is. Only in the scope of a run: values, new users by
-    segment and value of that list; and moves, users who had lists in the first variant alone, and have their first one in the second here.
+    segment and value of that list, and by stratum (with an empty segment all of a stratum); and moves, users who had lists in the first
+    variant alone, and have their first one in the second here.
     computed: what readers computed from the totals, until these change.
     """
 
@@ -73,7 +104,7 @@ class HourRow:
         self.totals: dict[tuple[str, Entry], list[int]] = {}
         self.new_users: dict[str, int] = {}
         self.exposed: dict[str, int] = {}
-        self.values: dict[tuple[str, str], dict[str, int]] = {}
+        self.values: dict[tuple[str, str, str], dict[str, int]] = {}
         self.moves: dict[tuple[str, str], int] = {}
 
     def add_totals(self, variant: str, entry: Entry, more: Sequence[int]) -> None:
@@ -90,21 +121,27 @@ class HourRow:
                 _count(found, variant, totals[0])
         return found
 
-    def add_value(self, segment: str, value: str, variant: str, users: int) -> None:
-        _count(self.values.setdefault((segment, value), {}), variant, users)
+    def add_value(self, key: tuple[str, str, str], variant: str, users: int) -> None:
+        """Count new users with a value. key: the segment, the value and the stratum."""
+        _count(self.values.setdefault(key, {}), variant, users)
 
-    def add_row(self, row: HourRow, entry_hours: int) -> None:
-        """Add another row. Entries have at least the given length."""
+    def add_row(self, row: HourRow, entry_hours: int, without: Collection[str] = ()) -> None:
+        """Add another row. Entries have at least the given length. without: strata that become OTHER_VALUES."""
         for (variant, entry), more in row.totals.items():
-            self.add_totals(variant, entry.in_blocks(entry_hours), more)
+            self.add_totals(variant, without_strata(entry, without).in_blocks(entry_hours), more)
         for own, counts in ((self.new_users, row.new_users), (self.exposed, row.exposed)):
             for variant, users in counts.items():
                 _count(own, variant, users)
         for pair, users in row.moves.items():
             _count(self.moves, pair, users)
-        for (segment, value), variants in row.values.items():
+        for (segment, value, stratum), variants in row.values.items():
             for variant, users in variants.items():
-                self.add_value(segment, value, variant, users)
+                self.add_value((segment, value, OTHER_VALUES if stratum in without else stratum), variant, users)
+
+
+def without_strata(entry: Entry, without: Collection[str]) -> Entry:
+    """Return the entry, with OTHER_VALUES in place of these strata."""
+    return entry._replace(stratum=OTHER_VALUES) if entry.stratum in without else entry
 
 
 class Hours:
@@ -132,7 +169,7 @@ class Hours:
             row = self.rows[block] = HourRow()
         return row
 
-    def entry_of(self, came: int, hour: int) -> Entry:
+    def entry_of(self, came: Arrival, hour: int) -> Entry:
         """Return the entry of a user who came in one hour, in the row of another hour."""
         return entry_of(came, hour).in_blocks(self.entry_hours)
 
@@ -158,13 +195,20 @@ class Hours:
         """Leave SEGMENT_VALUES_MAX values to each segment. Returns the blocks whose rows changed."""
         changed = set[int]()
         for segment, values in self._values().items():
-            in_order = sorted(values - {OTHER_VALUES}, key=lambda value: (zlib.crc32(value.encode()), value))
-            for value in in_order[SEGMENT_VALUES_MAX:]:
+            if others := folded(values, SEGMENT_VALUES_MAX):
                 for block, row in self.rows.items():
-                    for variant, users in row.values.pop((segment, value), {}).items():
-                        row.add_value(segment, OTHER_VALUES, variant, users)
+                    for key in [key for key in row.values if key[0] == segment and key[1] in others]:
+                        for variant, users in row.values.pop(key).items():
+                            row.add_value((segment, OTHER_VALUES, key[2]), variant, users)
                         changed.add(block)
         return changed
+
+    def fold_strata(self, without: Collection[str]) -> None:
+        """Let these strata become OTHER_VALUES, in new rows."""
+        rows, self.rows = self.rows, {}
+        for block, row in rows.items():
+            self.rows[block] = HourRow()
+            self.rows[block].add_row(row, self.entry_hours, without)
 
     def has_many_values(self) -> bool:
         """Whether a segment has more than SEGMENT_VALUES_MAX values."""
@@ -173,7 +217,7 @@ class Hours:
     def _values(self) -> dict[str, set[str]]:
         of_segments: dict[str, set[str]] = {}
         for row in self.rows.values():
-            for segment, value in row.values:
+            for segment, value, _ in row.values:
                 of_segments.setdefault(segment, set()).add(value)
         return of_segments
 
@@ -253,7 +297,7 @@ class EntrySums:
     >>> sums.add("control", Entry(1, 25), [1, 2]) == sums.add("control", Entry(24, 1), [1, 1])
     True
     >>> sums.sums
-    {('control', Entry(hours=24, block=1)): [2, 3]}
+    {('control', Entry(hours=24, block=1, stratum='')): [2, 3]}
     """
 
     __slots__ = ("hours", "sums")
@@ -272,7 +316,7 @@ class EntrySums:
     def bound(self) -> bool:
         """Lengthen the entries until there are few enough. Returns whether that changed any."""
         hours = self.hours
-        while len({entry for _, entry in self.sums}) > BLOCKS_MAX:
+        while len({entry[:2] for _, entry in self.sums}) > BLOCKS_MAX:
             self.lengthen(LENGTHS[LENGTHS.index(self.hours) + 1])
         return self.hours != hours
 
@@ -281,6 +325,16 @@ class EntrySums:
         sums, self.sums, self.hours = self.sums, {}, hours
         for (variant, entry), more in sums.items():
             self.add(variant, entry, more)
+
+    @property
+    def strata(self) -> set[str]:
+        return {entry.stratum for _, entry in self.sums}
+
+    def fold_strata(self, without: Collection[str]) -> None:
+        """Let these strata become OTHER_VALUES."""
+        sums, self.sums = self.sums, {}
+        for (variant, entry), more in sums.items():
+            self.add(variant, without_strata(entry, without), more)
 
     def by_variant(self) -> dict[str, list[int]]:
         """Return the sums of each variant over all entries."""

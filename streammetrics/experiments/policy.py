@@ -48,6 +48,7 @@ class Policy:
     shares: each variant's part of the traffic; None means that the split is not checked.
     unit: what is assigned to a variant: each user, or each list. With "list" users see several variants on purpose, and no share of
         users is compared.
+    strata: a segment, such as a country, whose values have shares of their own: only users with the same value are compared.
     control: the variant that others are compared with, or the team of interleaved lists; None means one of CONTROL_NAMES.
     holdout: a variant that is reported beside the control and has no verdict. It takes no part of alpha, and the gate leaves it out.
     cuped_verdict: whether verdicts use the interval with variance reduction, if there is one.
@@ -68,6 +69,7 @@ class Policy:
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
     unit: ExperimentUnit = "user"
+    strata: str | None = None
     control: str | None = None
     holdout: str | None = None
     cuped_verdict: bool = False

@@ -16,9 +16,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from streammetrics.experiments.hours import Hours
+from streammetrics.experiments.hours import OTHER_VALUES
+from streammetrics.experiments.measures import USERS_AT
 from streammetrics.experiments.name_order import name_order
-from streammetrics.experiments.words import Words, advice, named, parts_of, percent, say
+from streammetrics.experiments.policy import Policy
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.words import DataWarning, Words, advice, counted_words, named, percent, say
 
 Z_MIN: Final = 4.5
 """Standard errors. At most 0.5 % of experiments with 24 values have a false alarm at any of 200 looks."""
@@ -83,35 +86,64 @@ def uneven_value(hours: Sequence[NewUsers], values: Mapping[tuple[str, str], Map
     return min(found, key=lambda each: (-abs(each.z), name_order(each.segment), name_order(each.value)), default=None)
 
 
-def uneven_words(found: ValueShares, treatment: str) -> Words:
+def uneven_words(found: ValueShares, treatment: str, how: str) -> Words:
     """Say which value has another share, and what helps.
 
-    >>> uneven_words(ValueShares("country", "US", 25.2, 0.5, 0.05), "ranker")
-    'ranker has 50 % of the new users with country=US and 5 % of all others. Assign all alike, or name an experiment for each country'
+    >>> uneven_words(ValueShares("country", "US", 25.2, 0.5, 0.05), "ranker", " Assign all alike")
+    'ranker has 50 % of the new users with country=US and 5 % of all others. Assign all alike'
     """
-    segment = named(found.segment)
-    how = Words([*parts_of(" Assign all alike, or name an experiment for each "), *segment.parts])
     return say(
         "{treatment} has {share} of the new users with {segment}={value} and {others} of all others.{how}",
         treatment=named(treatment),
         share=percent(found.share),
-        segment=segment,
+        segment=named(found.segment),
         value=named(found.value),
         others=percent(found.others),
         how=advice(how),
     )
 
 
-def uneven_shares(hours: Hours, treatment: str, control: str) -> Words | None:
-    """Say which value of a segment has another share of the treatment; None if none has."""
-    blocks, values = [*hours.rows.values()], dict[tuple[str, str], dict[int, NewUsers]]()
-    for at, row in enumerate(blocks):
-        for key, users in row.values.items():
-            values.setdefault(key, {})[at] = _of_arms(users, treatment, control)
-    found = uneven_value([_of_arms(row.new_users, treatment, control) for row in blocks], values)
-    return None if found is None else uneven_words(found, treatment)
+def uneven_shares(policy: Policy, stored: Stored, treatment: str, control: str) -> Words | None:
+    """Say which value of a segment has another share of the treatment; None if none has.
+
+    With strata, users of a stratum are compared with each other.
+    """
+    users, values = list[NewUsers](), dict[tuple[str, str], dict[int, NewUsers]]()
+    for row in stored.run_hours.rows.values():
+        strata = {key[2]: _of_arms(of_variants, treatment, control) for key, of_variants in row.values.items() if not key[0]}
+        whole = _of_arms(row.new_users, treatment, control)
+        others = (sum(counts) for counts in zip(NewUsers(0, 0), *strata.values(), strict=True))
+        strata[""] = NewUsers(*(all_users - count for all_users, count in zip(whole, others, strict=True)))
+        numbers = {stratum: len(users) + at for at, stratum in enumerate(strata)}
+        users += strata.values()
+        for (segment, value, stratum), of_variants in row.values.items():
+            if segment:
+                values.setdefault((segment, value), {})[numbers[stratum]] = _of_arms(of_variants, treatment, control)
+    found = uneven_value(users, values)
+    if found is None:
+        return None
+    how = f" Assign all alike, or name an experiment for each {found.segment}"
+    if policy.strata is None:
+        how = f" Assign all alike. If it is meant, set {policy.settings_text(stored.experiment, {'strata': found.segment})}"
+    return uneven_words(found, treatment, how)
 
 
 def _of_arms(users: Mapping[str, int], treatment: str, control: str) -> NewUsers:
     own = users.get(treatment, 0)
     return NewUsers(own, own + users.get(control, 0))
+
+
+def strata_warning(policy: Policy, stored: Stored) -> DataWarning | None:
+    """Say how many users came while `strata` was set otherwise; None if none did. They are compared as it was set then."""
+    users: dict[bool, int] = {True: 0, False: 0}
+    for (_, entry), sums in stored.entry_moments.sums.items():
+        segment = entry.stratum.partition("=")[0]
+        users[entry.stratum == OTHER_VALUES or segment == (policy.strata or "")] += sums[USERS_AT]
+    if not users[False]:
+        return None
+    said = say(
+        "{users} of {all:,} came while strata was set otherwise, and are compared as it was then",
+        users=counted_words(users[False], "user"),
+        all=sum(users.values()),
+    )
+    return DataWarning("strata", said, "give the experiment another name, or replay the log")

@@ -49,6 +49,7 @@ def sum_scopes(scopes: Iterable[Scope], with_covariates: Measures | None, merged
     total.hours = merge_hours((scope.hours for scope in scopes), merged)
     total.moments = merge_entries(scope.moments for scope in scopes)
     total.users = merge_entries(scope.users for scope in scopes)
+    total.fold_strata()
     total.reacting, total.reactions = _summed(scope.reacting for scope in scopes), _summed(scope.reactions for scope in scopes)
     total.credits, total.pairs = _summed(scope.credits for scope in scopes), _summed(scope.pairs for scope in scopes)
     return total

@@ -73,6 +73,7 @@ def _experiment_rules(settings: Settings, patience_ms: int) -> ExperimentRules |
             for name, named in sorted(experiments.named.items())
             if named.cuped_days is not None and named.start is not None
         ),
+        strata={name: named.strata for name, named in experiments.named.items() if named.strata is not None},
     )
 
 

@@ -121,6 +121,8 @@ def test_a_country_with_shares_of_its_own(tmp_path: Path) -> None:
     found = answers(tmp_path, events, "windows.segments=country")
     assert (found.verdict, found.gate, found.lift) == ("inconclusive", "wait", None)
     assert "treatment has 5 % of the new users with country=DE and 50 % of all others" in found.reason
+    assert 'set under [experiments.named.ranker]: strata = "country"' in found.reason
+    assert answers(tmp_path, events, 'experiments.named={"ranker": {"strata": "country"}}').lift == 0
     of_us = [event for event in events if event["user_id"].startswith("US")]
     assert answers(tmp_path, of_us, "windows.segments=country").lift == 0
 

@@ -11,10 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streammetrics.enrolment.rules import ExperimentRules
-from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE
-from streammetrics.events.model import Exposure, Feedback
+from streammetrics.enrolment.scopes import EXPERIMENTS, WHOLE, Scope
+from streammetrics.events.model import Exposure, Feedback, Labels
 from streammetrics.experiments import Stored
-from streammetrics.experiments.hours import BLOCKS_MAX, HOUR_MS, OTHER_VALUES, SEGMENT_VALUES_MAX, Entry, Hours, merge_hours
+from streammetrics.experiments.hours import (
+    BLOCKS_MAX,
+    HOUR_MS,
+    OTHER_VALUES,
+    SEGMENT_VALUES_MAX,
+    STRATA_MAX,
+    Entry,
+    Hours,
+    entry_of,
+    merge_hours,
+)
+from streammetrics.reports.scopes import sum_scopes
 from tests.oracle import Arrival, Step
 from tests.support.enrolments import (
     DAY_MS,
@@ -36,7 +47,9 @@ from tests.support.strategies import Case
 NOON = NOON_MS // HOUR_MS
 DELAYS = st.lists(st.sampled_from((0, 450, 451, 500, 501)), max_size=2)
 """Delays of clicks (ms). With `SETTINGS` the last tenth of the attribution window begins after 450."""
-TURN = st.tuples(st.sampled_from("uvwx"), st.sampled_from((1, 0, 3, 13)), st.sampled_from("aab"), DELAYS)
+COUNTRIES = st.sampled_from(((), (("country", "DE"),), (("app", "ios"), ("country", "US"))))
+TURN = st.tuples(st.sampled_from("uvwx"), st.sampled_from((1, 0, 3, 13)), st.sampled_from("aab"), DELAYS, COUNTRIES)
+STRATA = st.sampled_from(({}, {"ranker": "country"}))
 TURNS = st.lists(TURN, min_size=1, max_size=14)
 
 
@@ -45,17 +58,17 @@ def stored(machine: Machine) -> Stored:
     return machine.builder.experiments.stored(1)["ranker", WHOLE]
 
 
-@given(st.data(), TURNS, DUE_MAX, st.booleans())
+@given(st.data(), TURNS, DUE_MAX, STRATA, st.booleans())
 def test_hours_equal_brute_force_in_any_batches_commits_and_crashes(
-    data: st.DataObject, turns: list[tuple[str, int, str, list[int]]], due_max: int, flush: bool
+    data: st.DataObject, turns: list[tuple[str, int, str, list[int], Labels]], due_max: int, strata: dict[str, str], flush: bool
 ) -> None:
     now, steps = NOON_MS, list[Step]()
-    for user, hours, variant, delays in turns:
+    for user, hours, variant, delays, segments in turns:
         now += hours * HOUR_MS + 1
-        steps.append(shown(user, now, (("ranker", variant),)))
+        steps.append(shown(user, now, (("ranker", variant),), segments=segments))
         steps += [clicked(user, now + delay) for delay in delays]
     steps.append(clock(now + 9_000))
-    case, rules = Case(SETTINGS, tuple(steps)), ExperimentRules()
+    case, rules = Case(replace(SETTINGS, segments=("app",)), tuple(steps)), ExperimentRules(strata=strata)
     machine = machine_for(case, rules, due_max)
     machine.take_all(case.steps, data)
     machine.finish(flush)
@@ -129,7 +142,7 @@ def hours_of(numbers: Iterable[int], users: Sequence[str]) -> Hours:
         for user in users:
             row = hours.row(number)
             row.add_totals("a", hours.entry_of(NOON, number), [1, number])
-            row.add_value("surface", user, "a", 1)
+            row.add_value(("surface", user, ""), "a", 1)
         hours.bound()
         hours.bound_values()
     return hours
@@ -147,8 +160,29 @@ def test_the_rows_of_parts_merge_in_any_order(parts: list[set[int]], users: int,
     assert set(one.rows) <= blocks
     assert len(one.rows) <= BLOCKS_MAX
     assert sum(one.lists("a").values()) == sum(sum(hours.lists("a").values()) for hours in made)
-    values = {value for row in one.rows.values() for _, value in row.values} - {OTHER_VALUES}
+    values = {value for row in one.rows.values() for _, value, _ in row.values} - {OTHER_VALUES}
     assert len(values) <= SEGMENT_VALUES_MAX
+
+
+@given(st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=60), min_size=2, max_size=4), st.randoms())
+def test_strata_beyond_the_limit_are_one_whatever_the_order_and_the_parts(parts: list[list[int]], random: Random) -> None:
+    """All parts together, each bounded after every user, equal one scope that sees all users in another order."""
+    whole, made = Scope(), [Scope() for _ in parts]
+    users = [(part, number) for part, numbers in enumerate(parts) for number in numbers]
+    random.shuffle(users)
+    for part, number in users:
+        came = NOON + number % 5, f"country={number}"
+        for scope in (whole, made[part]):
+            scope.row_of(NOON + 9).add_totals("a", scope.hours.entry_of(came, NOON + 9), [1, number])
+            scope.row_of(NOON).add_value(("", "", came[1]), "a", 1)
+            scope.add_moments("a", entry_of(came), [1, number])
+            scope.users.add("a", entry_of(came), [1])
+            scope.bound()
+    merged = sum_scopes(made, None)
+    assert flat(merged.hours) == flat(whole.hours)
+    assert (merged.moments.sums, merged.users.sums) == (whole.moments.sums, whole.users.sums)
+    assert len(whole.moments.strata) <= STRATA_MAX + 1
+    assert {entry.stratum for row in whole.hours.rows.values() for _, entry in row.totals} == whole.moments.strata
 
 
 def flat(hours: Hours) -> tuple[int, dict[int, object]]:

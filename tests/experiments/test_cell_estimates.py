@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streammetrics.experiments.cell_estimates import Combined, Pair
 from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
-from streammetrics.experiments.hours import Entry, EntrySums, Hours
+from streammetrics.experiments.hours import Entry, EntrySums, Hours, entry_of
 from streammetrics.experiments.measures import Measures
 from streammetrics.experiments.moments import of_users
 from streammetrics.experiments.stored import Stored
@@ -33,7 +33,7 @@ def stored_of(lists: Sequence[RawList]) -> Stored:
         rows[each.variant][each.user] = [own[0] + 1, own[1] + each.y, own[2] + each.d]
     for variant, users in rows.items():
         for user, row in users.items():
-            moments.add(variant, Entry(1, first[user]), of_users(MEASURES, [row]))
+            moments.add(variant, entry_of(first[user]), of_users(MEASURES, [row]))
             moments.bound()
     names = sorted(rows)
     for at, one in enumerate(names):
@@ -122,19 +122,20 @@ def test_the_example_of_the_page() -> None:
 
 @st.composite
 def lists(draw: st.DrawFn) -> list[RawList]:
-    """Lists of users who came at different times, in up to three arms; the spans are from an hour to months."""
+    """Lists of users who came at different times, in up to three arms and strata; the spans are from an hour to months."""
     span = draw(st.sampled_from((3, 12, 60, 400, 3_000)))
     users = draw(st.integers(2, 60))
     seed = draw(st.randoms(use_true_random=False))
     moving = draw(st.sampled_from((0.0, 0.3)))
     arms = ["a", "b", "c"][: draw(st.integers(2, 3))]
+    strata = draw(st.sampled_from(([""], ["x=1", "x=2", "x="])))
     found = []
     for user in range(users):
-        first, arm = 480_000 + seed.randrange(span), seed.choice(arms)
+        first, arm, stratum = 480_000 + seed.randrange(span), seed.choice(arms), seed.choice(strata)
         for _ in range(seed.choice((1, 1, 2, 5, 12))):
             d = seed.choice((1, 1, 1, 3, 0))
             variant = seed.choice(arms) if seed.random() < moving else arm
-            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 1, 7, 8, 50, 200)), variant, seed.randint(0, d), d))
+            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 1, 7, 8, 50, 200)), variant, seed.randint(0, d), d, stratum))
     return found
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.cuped import Reduced, reduce_variance
-from streammetrics.experiments.hours import Entry, EntrySums, Hours
+from streammetrics.experiments.hours import EntrySums, Hours, entry_of
 from streammetrics.experiments.measures import COVARIATE_BITS, Measures
 from streammetrics.experiments.moments import of_users
 from streammetrics.experiments.stored import Stored
@@ -39,7 +39,7 @@ def stored_of(lists: Sequence[RawList], earlier: Earlier) -> Stored:
         totals[each.user, each.variant] = [known[0] + 1, known[1] + (each.y << 36)]
     for (user, variant), own in totals.items():
         x = earlier[user]
-        by_day.add(variant, Entry(1, first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
+        by_day.add(variant, entry_of(first[user]), of_users(MEASURES, [own], [[None if x is None else x << (COVARIATE_BITS - 4)]]))
     return Stored(
         experiment="ranker",
         scope="start",

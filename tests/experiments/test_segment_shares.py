@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from streammetrics.experiments.segment_shares import Z_MIN, NewUsers, uneven_value, uneven_words, z_of_value
+from streammetrics.experiments import Policy
+from streammetrics.experiments.hours import EntrySums, Hours, entry_of, merge_entries, merge_hours, stratum_of
+from streammetrics.experiments.segment_shares import (
+    Z_MIN,
+    NewUsers,
+    strata_warning,
+    uneven_shares,
+    uneven_value,
+    uneven_words,
+    z_of_value,
+)
+from streammetrics.experiments.stored import Stored
 from tests.experiments.samples import at_most
 from tests.support.tables import for_each
 
@@ -29,7 +41,62 @@ def test_half_of_one_country_and_a_twentieth_of_the_others_is_found_and_said() -
     found = uneven_value([of(2_500, 14_000)], by_value({"US": [of(2_000, 4_000)], "DE": [of(500, 10_000)]}))
     assert found is not None
     assert (found.segment, found.value, found.share, found.others) == ("country", "DE", 0.05, 0.5)
-    assert str(uneven_words(found, "ranker")).startswith("ranker has 5 % of the new users with country=DE and 50 % of all others")
+    said = uneven_words(found, "ranker", " Assign all alike")
+    assert said == "ranker has 5 % of the new users with country=DE and 50 % of all others. Assign all alike"
+
+
+LANGUAGES = {"US": "en", "DE": "de", "AT": "de"}
+
+
+def kept(users: Mapping[str, tuple[int, int]], strata: str | None) -> Stored:
+    """New users by country: of the control and the treatment. They have a language, too. strata: the segment they are counted by."""
+    hours, moments = Hours(), EntrySums(24)
+    for country, counts in users.items():
+        segments = (("country", country), ("language", LANGUAGES[country]))
+        stratum = "" if strata is None else stratum_of(strata, segments)
+        for arm, count in zip(("control", "new"), counts, strict=True):
+            row = hours.row(7)
+            row.new_users[arm] = row.new_users.get(arm, 0) + count
+            for segment, value in (("", ""), *segments) if stratum else segments:
+                row.add_value((segment, value, stratum), arm, count)
+            moments.add(arm, entry_of((7, stratum) if stratum else 7), [count])
+    return Stored(
+        experiment="ranker", scope="start", moments=moments.by_variant(), first_exposures={}, run_hours=hours, entry_moments=moments
+    )
+
+
+APART = {"US": (2_000, 2_000), "DE": (9_500, 500), "AT": (9_500, 500)}
+
+
+def test_without_strata_the_words_have_the_setting() -> None:
+    said = uneven_shares(Policy(), kept(APART, None), "new", "control")
+    assert said == (
+        "new has 50 % of the new users with country=US and 5 % of all others. Assign all alike. If it is meant, set strata of ranker"
+    )
+
+
+def test_users_of_a_stratum_are_compared_with_each_other() -> None:
+    """Languages follow countries, so they differ as long as countries are together."""
+    policy = Policy(strata="country")
+    assert uneven_shares(policy, kept(APART, "country"), "new", "control") is None
+    by_language = uneven_shares(Policy(strata="language"), kept({**APART, "AT": (5_000, 5_000)}, "language"), "new", "control")
+    assert by_language is not None
+    assert by_language.endswith(" of all others. Assign all alike, or name an experiment for each country")
+
+
+def test_users_who_came_under_another_setting_are_told_and_still_checked() -> None:
+    before, after = kept(APART, None), kept({"US": (900, 900)}, "country")
+    both = replace(before, run_hours=merge_hours([before.run_hours, after.run_hours]))
+    both = replace(both, entry_moments=merge_entries([before.entry_moments, after.entry_moments]))
+    policy = Policy(strata="country")
+    assert uneven_shares(policy, both, "new", "control") is not None
+    assert str(strata_warning(policy, both)) == (
+        "24,000 users of 25,800 came while strata was set otherwise, and are compared as it was then. Give the experiment another name, or "
+        "replay the log."
+    )
+    assert strata_warning(policy, after) is None
+    assert strata_warning(Policy(), before) is None
+    assert str(strata_warning(Policy(strata="language"), after)).startswith("1,800 users of 1,800 came while strata was set otherwise")
 
 
 def test_a_ramp_with_a_day_cycle_of_countries_is_no_difference() -> None:

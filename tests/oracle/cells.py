@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
 CHAIN = (1, 2, 4, 8, 24, 48, 96, 192, 384, 768)
-Block: TypeAlias = tuple[int, int]
-"""Length of a block in hours, and its number since the epoch."""
+Block: TypeAlias = tuple[int, int, str]
+"""Length of a block in hours, its number since the epoch, and the stratum; "" without strata."""
+Came: TypeAlias = int | tuple[int, str]
+"""The hour of a user's first list, in any variant; with strata, and the stratum of that list."""
 
 
 class RawList(NamedTuple):
-    """A list of a user: the hour since the epoch, its variant, and what it adds to a measure's numerator and denominator."""
+    """A list of a user: the hour since the epoch, its variant, what it adds to a measure's numerator and denominator, and its stratum."""
 
     user: str
     hour: int
     variant: str
     y: int
     d: int = 1
+    stratum: str = ""
 
 
 class ArmResult(NamedTuple):
@@ -36,7 +39,7 @@ class PairResult(NamedTuple):
 
 
 def wider(block: Block, hours: int) -> Block:
-    return block if block[0] >= hours else (hours, block[0] * block[1] // hours)
+    return block if block[0] >= hours else (hours, block[0] * block[1] // hours, block[2])
 
 
 def length_of(numbers: set[int]) -> int:
@@ -44,16 +47,25 @@ def length_of(numbers: set[int]) -> int:
     return next(length for length in CHAIN if len({hour // length for hour in numbers}) <= 96)
 
 
-def came(lists: Sequence[RawList]) -> dict[str, int]:
-    """Return the hour of each user's first list, in any variant."""
-    return {user: min(each.hour for each in lists if each.user == user) for user in {each.user for each in lists}}
+def came(lists: Sequence[RawList]) -> dict[str, Came]:
+    """Return when each user came."""
+    first: dict[str, RawList] = {}
+    for each in sorted(lists, key=lambda one: one.hour):
+        first.setdefault(each.user, each)
+    return {user: (each.hour, each.stratum) if each.stratum else each.hour for user, each in first.items()}
 
 
-def entry(first: int, hour: int, length: int) -> Block:
-    age = hour - first
+def first_entry(first: Came) -> Block:
+    """Return the entry of a user at the first list."""
+    hour, stratum = first if isinstance(first, tuple) else (first, "")
+    return wider((1, hour, stratum), 24 if stratum else 1)
+
+
+def entry(first: Came, hour: int, length: int) -> Block:
+    age = hour - (first[0] if isinstance(first, tuple) else first)
     kind = 1 if age < 8 else 8 if age < 48 else 24 if age < 192 else 192
     least = 1 if length < 8 else 8 if length < 24 else 24 if length < 192 else 192
-    return wider((1, first), max(kind, least))
+    return wider(first_entry(first), max(kind, least))
 
 
 def hour_rows(lists: Sequence[RawList]) -> dict[tuple[int, str, Block], tuple[int, int, int]]:
@@ -101,7 +113,7 @@ def compare(
     return PairResult(results[0], results[1], days.covariance(treatment, control), weight)
 
 
-def _entries(in_use: Sequence[RawList], first: Mapping[str, int], length: int, by_entry: bool) -> list[Block]:
+def _entries(in_use: Sequence[RawList], first: Mapping[str, Came], length: int, by_entry: bool) -> list[Block]:
     """Return the entry of each list. Those of one length and day are joined until they have 40 lists: all have the first one's name."""
     entries = [entry(first[each.user], each.hour, length) for each in in_use]
     names = {block: block for block in entries}
@@ -113,11 +125,12 @@ def _entries(in_use: Sequence[RawList], first: Mapping[str, int], length: int, b
     return [names[block] for block in entries]
 
 
-def _cells(in_use: Sequence[RawList], entries: Sequence[Block], length: int, by_entry: bool) -> list[tuple[Block | None, int]]:
-    """Return the cell of each list: its entry if entries are apart, and a number."""
-    cells: dict[int, tuple[Block | None, int]] = {}
-    for sequence in set(entries) if by_entry else {None}:
-        numbers = [number for number, block in enumerate(entries) if sequence in (block, None)]
+def _cells(in_use: Sequence[RawList], entries: Sequence[Block], length: int, by_entry: bool) -> list[tuple[Block | str, int]]:
+    """Return the cell of each list: its entry if entries are apart, otherwise its stratum; and a number."""
+    cells: dict[int, tuple[Block | str, int]] = {}
+    sequences: Collection[Block | str] = set(entries) if by_entry else {block[2] for block in entries}
+    for sequence in sequences:
+        numbers = [number for number, block in enumerate(entries) if sequence in (block, block[2])]
         cell = count = 0
         for step in sorted({in_use[number].hour // length for number in numbers}):
             cell, count = (cell + 1, 0) if count >= 40 else (cell, count)
@@ -128,7 +141,7 @@ def _cells(in_use: Sequence[RawList], entries: Sequence[Block], length: int, by_
 
 
 def _weights(
-    in_use: Sequence[RawList], cells: Sequence[tuple[Block | None, int]], arms: tuple[str, str]
+    in_use: Sequence[RawList], cells: Sequence[tuple[Block | str, int]], arms: tuple[str, str]
 ) -> tuple[Fraction, dict[str, Fraction], list[Fraction]]:
     """Return the weight of all cells, the weighted sum of each arm, and the part of each list."""
     weight, tops, parts = Fraction(0), dict.fromkeys(arms, Fraction(0)), dict.fromkeys(range(len(in_use)), Fraction(0))
@@ -147,8 +160,8 @@ def _weights(
 class _Days:
     """The users of each arm and day of entry."""
 
-    def __init__(self, lists: Sequence[RawList], first: Mapping[str, int]) -> None:
-        self.day_of = {user: (24, hour // 24) for user, hour in first.items()}
+    def __init__(self, lists: Sequence[RawList], first: Mapping[str, Came]) -> None:
+        self.day_of = {user: wider(first_entry(of_user), 24) for user, of_user in first.items()}
         self.totals: dict[str, dict[str, tuple[int, int]]] = {}
         for each in lists:
             y, d = self.totals.setdefault(each.variant, {}).get(each.user, (0, 0))

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 from streammetrics.events.model import Exposure, Feedback, Impression
-from tests.oracle.cells import Block, entry, wider
+from tests.oracle.cells import Block, Came, entry, first_entry, wider
 from tests.oracle.engagement import NAMES as ENGAGEMENT
 from tests.oracle.scores import scale_bits
 from tests.oracle.tallies import tally_of_one
@@ -34,11 +34,12 @@ UNMATCHED = ("orphan", "out_of_list", "too_old")
 
 
 class Times(NamedTuple):
-    """The time range of an experiment's lists (end exclusive), and the earlier time range of its covariates."""
+    """The time range of an experiment's lists (end exclusive), the earlier time range of its covariates, and the segment of its strata."""
 
     first: float = -math.inf
     end: float = math.inf
     earlier: tuple[int, int] | None = None
+    strata: str | None = None
 
 
 @dataclass(slots=True)
@@ -56,10 +57,11 @@ class Scope:
 
     By block of hours: `hours`, by (block, variant, entry), the lists, and (y, d) of each measure of lists, with its columns of covariates;
     `new_users`, by (block, variant), users by their first list in the scope; `exposed`, by their first exposure. Only in the whole run:
-    `values`, by (block, segment, value, variant), and `moves`, by (block, the only variant until then, another variant). `users` is by
-    (variant, entry): users and those with a hit by cut-off. `pairs` is by two variants in order, and measure. Only in the whole run, by
-    variant: `reactions`, how many, the sum of the squares of each list's number, and how many came later than 0.9 `attribution_ms`; and
-    `reacting`, users with feedback in a closed session that ended after their first list, and those of them with unmatched feedback.
+    `values`, by (block, segment, value, stratum, variant), and `moves`, by (block, the only variant until then, another variant).
+    `users` is by (variant, entry): users and those with a hit by cut-off. `pairs` is by two variants in order, and measure. Only in the
+    whole run, by variant: `reactions`, how many, the sum of the squares of each list's number, and how many came later than 0.9
+    `attribution_ms`; and `reacting`, users with feedback in a closed session that ended after their first list, and those of them with
+    unmatched feedback.
     """
 
     sums: dict[tuple[str, str], Sums] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class Scope:
     exposed: dict[tuple[int, str], int] = field(default_factory=dict)
     hours: dict[tuple[int, str, Block], tuple[int, dict[str, tuple[int, ...]]]] = field(default_factory=dict)
     new_users: dict[tuple[int, str], int] = field(default_factory=dict)
-    values: dict[tuple[int, str, str, str], int] = field(default_factory=dict)
+    values: dict[tuple[int, str, str, str, str], int] = field(default_factory=dict)
     moves: dict[tuple[int, str, str], int] = field(default_factory=dict)
     users: dict[tuple[str, Block], tuple[int, ...]] = field(default_factory=dict)
     pairs: dict[tuple[str, str], dict[str, Shared]] = field(default_factory=dict)
@@ -101,7 +103,7 @@ def experiments(
     for name, (first, last) in ((name, run) for name, of_name in runs.items() for run in of_name):
         if last + idle_ms < over_before:
             continue
-        start, end, earlier = times.get(name, Times())
+        start, end, earlier, segment = times.get(name, Times())
         enrolled = [
             (shown, dict(shown.experiments)[name])
             for shown in result.lists
@@ -121,17 +123,28 @@ def experiments(
         has_covariates = earlier is not None and first <= earlier[1] + idle_ms
         history = [shown for shown in result.lists if earlier[0] <= shown.ts < earlier[1]] if earlier and has_covariates else None
         times_counted = {*(shown.ts for shown, _ in enrolled), *(each.ts for each in exposures)}
-        came = {user: min(shown.ts for shown, _ in enrolled if shown.user_id == user) for user in {shown.user_id for shown, _ in enrolled}}
+        first_lists = {
+            user: min((shown for shown, _ in enrolled if shown.user_id == user), key=lambda shown: (shown.ts, shown.impression_id))
+            for user in {shown.user_id for shown, _ in enrolled}
+        }
+        came = {user: _came(shown, segment) for user, shown in first_lists.items()}
+        counted = {*settings.segments, *(each.strata for each in times.values() if each.strata is not None)}
         days: list[int | None] = [None, *sorted({ts // DAY_MS for ts in times_counted})]
         for day in days:
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
-                scope = found[name, day] = _scope(of_day, came, day, history, settings)
+                scope = found[name, day] = _scope(of_day, came, day, history, settings, counted)
                 first_exposures = _first_ones([each for each in exposures if day is None or each.ts // DAY_MS == day])
                 scope.exposed = dict(Counter((each.ts // HOUR_MS, each.variant) for each in first_exposures))
                 if day is None:
-                    _add_reacting(scope, of_day, came, steps, result)
+                    _add_reacting(scope, of_day, {user: shown.ts for user, shown in first_lists.items()}, steps, result)
     return found
+
+
+def _came(first: ShownList, segment: str | None) -> Came:
+    """Return when a user came: the hour; with strata, and the value of the first list."""
+    hour = first.ts // HOUR_MS
+    return hour if segment is None else (hour, f"{segment}={dict(first.segments).get(segment, '')}")
 
 
 def _counted_exposures(steps: Sequence[Step], result: TaskResult, name: str, span: tuple[float, float]) -> list[Exposure]:
@@ -196,12 +209,13 @@ def _is_enrolled(shown: ShownList, result: TaskResult, settings: Settings, patie
 
 def _scope(
     lists: Sequence[tuple[ShownList, str]],
-    came: Mapping[str, int],
+    came: Mapping[str, Came],
     day: int | None,
     history: Sequence[ShownList] | None,
     settings: Settings,
+    counted: Collection[str],
 ) -> Scope:
-    """Return one scope. `came` is the time (ms) of each user's first list in the run."""
+    """Return one scope. `came` is when each user came to the run. `counted`: the segments by which new users are counted."""
     scope, totals = Scope(), dict[tuple[str, str], dict[str, tuple[int, int]]]()
     means: dict[str, dict[str, int]] = {}
     for user in sorted({shown.user_id for shown, _ in lists}):
@@ -218,13 +232,13 @@ def _scope(
                 _add_credits(scope, shown, settings)
         _add_hours(scope, own, came[user], means[user], settings)
         if day is None:
-            _add_firsts(scope, own, settings)
+            _add_firsts(scope, own, came[user], counted)
             for shown_list, variant in own:
                 _add_reactions(scope, variant, [shown_list], settings)
     assert len({key[0] for key in (*scope.hours, *scope.new_users)}) <= 96, "the oracle counts by the hour"
     scope.first_exposures = dict(sum((Counter({variant: users}) for (_, variant), users in scope.new_users.items()), Counter()))
     for (user, variant), measures in totals.items():
-        entry_day = wider((1, came[user] // HOUR_MS), 24)
+        entry_day = wider(first_entry(came[user]), 24)
         for measure, (y, d) in measures.items():
             one = (1, y, d, y * y, d * d, y * d)
             _add_to(scope.sums, (variant, measure), one)
@@ -240,10 +254,10 @@ def _add_to(table: dict[Any, Any], key: object, more: Sequence[int]) -> None:
     table[key] = tuple(one + other for one, other in zip(table.get(key, (0,) * len(more)), more, strict=True))
 
 
-def _entry_in(came_ms: int, day: int | None) -> Block:
-    """Return the entry of a user: the hour in a run; on a day, that of their age when the day began."""
-    hour = came_ms // HOUR_MS
-    return entry(hour, hour if day is None else max(hour, 24 * day), 1)
+def _entry_in(came: Came, day: int | None) -> Block:
+    """Return the entry of a user: when they came to the run; on a day, that of their age when the day began."""
+    hour = came[0] if isinstance(came, tuple) else came
+    return entry(came, hour if day is None else max(hour, 24 * day), 1)
 
 
 def _add_users(scope: Scope, variant: str, of: Block, totals: Mapping[str, tuple[int, int]]) -> None:
@@ -251,11 +265,11 @@ def _add_users(scope: Scope, variant: str, of: Block, totals: Mapping[str, tuple
     _add_to(scope.users, (variant, of), (1, *hits))
 
 
-def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came_ms: int, means: Mapping[str, int], settings: Settings) -> None:
+def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, means: Mapping[str, int], settings: Settings) -> None:
     """Add one user's lists to the rows of their hours, and the user to the hour of the first one."""
     for shown, variant in own:
         hour = shown.ts // HOUR_MS
-        key = hour, variant, entry(came_ms // HOUR_MS, hour, 1)
+        key = hour, variant, entry(came, hour, 1)
         lists, values = scope.hours.get(key, (0, {}))
         for name, (y, d) in _of_user([shown], settings).items():
             if not name.startswith("user_"):
@@ -267,12 +281,13 @@ def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came_ms: int,
     scope.new_users[key_of_first] = scope.new_users.get(key_of_first, 0) + 1
 
 
-def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], settings: Settings) -> None:
+def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, counted: Collection[str]) -> None:
     """Add one user to the values of the first list, and to the moves between variants."""
     first, variant = own[0]
-    for segment, value in first.segments:
-        if segment in settings.segments:
-            key = first.ts // HOUR_MS, segment, value, variant
+    stratum = first_entry(came)[2]
+    for segment, value in (*first.segments, *([("", "")] if stratum else [])):
+        if segment in counted or not segment:
+            key = first.ts // HOUR_MS, segment, value, stratum, variant
             scope.values[key] = scope.values.get(key, 0) + 1
     second = next(((shown, of) for shown, of in own if of != variant), None)
     if second is not None:

@@ -42,8 +42,9 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
             float("-inf") if span.start_ms is None else span.start_ms,
             float("inf") if span.end_ms is None else span.end_ms,
             next(((each.from_ms, each.start_ms) for each in rules.earlier if each.experiment == name), None),
+            rules.strata.get(name),
         )
-        for name in (*rules.spans, *(each.experiment for each in rules.earlier))
+        for name in (*rules.spans, *rules.strata, *(each.experiment for each in rules.earlier))
         for span in [rules.span(name)]
     }
     return experiments(
@@ -58,8 +59,14 @@ def expected(case: Case, machine: Machine, rules: ExperimentRules, *, flush: boo
     )
 
 
-def shown(user: str, ts: int, experiments: tuple[tuple[str, str], ...] = (), items: tuple[str, ...] = ("i",)) -> Arrival:
-    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, experiments))
+def shown(
+    user: str,
+    ts: int,
+    experiments: tuple[tuple[str, str], ...] = (),
+    items: tuple[str, ...] = ("i",),
+    segments: tuple[tuple[str, str], ...] = (),
+) -> Arrival:
+    return Arrival("events", Impression(f"{user}-{ts}", user, ts, items, experiments, segments))
 
 
 def clicked(user: str, ts: int) -> Arrival:
