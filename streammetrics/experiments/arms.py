@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from streammetrics.experiments.cell_estimates import Combined, Pair
 from streammetrics.experiments.cuped import Reduced, reduce_variance
+from streammetrics.experiments.effect_change import ChangedEffect, RunPart, changed_effect, parts_by_day
 from streammetrics.experiments.estimates import Estimate, estimate
 from streammetrics.experiments.floors import effective_users, largest_user_share_max
 from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
@@ -108,6 +109,21 @@ class Arms:
         return tuple(
             tuple(StepMeasure(measure, pair.combined(measure), scale_of(measure, self.scales)) for measure in deciding) for pair in pairs
         )
+
+    def days(self, measure: Measure, variant: str, control: str) -> tuple[tuple[RunPart, ...], ...]:
+        """Return what the lists of each day say; twice if an arm was silent, as in `step`."""
+        pairs = self._pairs_of(variant, control)
+        return tuple(parts_by_day(pair, self.stored.hours, measure) for pair in (pairs.by_entry, pairs.by_hour) if pair is not None)
+
+    def change(
+        self, measure: Measure, variant: str, control: str, days: Sequence[Sequence[RunPart]], treatments: int
+    ) -> ChangedEffect | None:
+        """Return the certain change of the effect, from the days; None if there is none."""
+        found, wholes = self._plain(measure, variant, control), self._pairs_of(variant, control).by_entry.wholes(measure)
+        if found is None or wholes is None:
+            return None
+        moved = found.covariance * wholes[0].d * wholes[1].d
+        return changed_effect(days, self.policy.effective_users_min, moved, treatments * len(self.policy.paging))
 
     def silence(self, variant: str, control: str) -> DataWarning | None:
         """Say in which hours one of two arms was silent; None if neither was."""

@@ -25,7 +25,19 @@ from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.segment_shares import strata_warning, uneven_shares
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
-from streammetrics.experiments.words import DataWarning, Words, advice, counted_words, join, named, percent, say, utc
+from streammetrics.experiments.words import (
+    DataWarning,
+    Words,
+    advice,
+    change_words,
+    counted_words,
+    join,
+    measure_name,
+    named,
+    percent,
+    say,
+    utc,
+)
 from streammetrics.experiments.worst_first import judged, verdict_of_all
 
 BOTH_ARMS_MIN: Final = 0.01
@@ -65,6 +77,7 @@ def build_report(
     names = in_order({*known, *(policy.arms or ())}, first=control)
     steps = _steps(arms, control, treatments, since_ms)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)
+    warnings = (*warnings, *(warning for variant in variants if (warning := _changed(arms, variant)) is not None))
     preferences, by_action = preferences_of(policy, state, stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     return ExperimentReport(
@@ -149,6 +162,18 @@ def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Ite
                 control=named(control),
             )
             yield DataWarning("users in both arms", said, variant=treatment)
+
+
+def _changed(arms: Arms, variant: VariantReport) -> DataWarning | None:
+    """Say that the effect on a deciding measure has changed, so that all lists together are a mixture of two effects."""
+    found = next((each for each in variant.measures if each.change is not None), None)
+    if found is None or found.change is None or found.change.before.lift is None or found.change.since.lift is None:
+        return None
+    measure = arms.measures.named(measure_text(found.metric, found.k))
+    changed = change_words(measure, found.change.before.lift, found.change.since.lift, found.change.at_ms)
+    said = say("{variant} on {measure}: {changed}", variant=named(variant.variant), measure=measure_name(str(measure)), changed=changed)
+    setting = arms.policy.settings_text(arms.stored.experiment, {"start": found.change.at_ms})
+    return DataWarning("effect changed", said, f"to compare only the lists since, set {setting}", variant.variant)
 
 
 def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[str, ListSigns]:

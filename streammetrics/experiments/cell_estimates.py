@@ -131,9 +131,7 @@ class Pair:
     ) -> Combined:
         """Return both arms. totals: the sums of a y in units of the measure. wholes, days: the sums of all users, and those of each day."""
         cells, _, bottom = self.columns(measure)
-        parts = cells.parts(bottom)
-        spreads = [_spreads(measure, of_arm, whole) for of_arm, whole in zip(days, wholes, strict=True)]
-        spreads = [_of_small_arm(spreads[0], spreads[1]), _of_small_arm(spreads[1], spreads[0])]
+        parts, spreads = cells.parts(bottom), spreads_of(measure, wholes, days)
         estimates, effective = [], []
         for at, (total, squared) in enumerate(zip(totals, self.squared_parts(measure), strict=True)):
             variance = math.fsum(spread.per_list * squared.get(day, 0.0) for day, spread in spreads[at].items()) / parts.weight**2
@@ -197,7 +195,7 @@ class Pair:
         return max(-bound, min(bound, covariance))
 
 
-class _Spread(NamedTuple):
+class Spread(NamedTuple):
     """The users of one day: how many, their squares U and their lists, and the same per list; the squared lists per list."""
 
     users: int
@@ -207,18 +205,24 @@ class _Spread(NamedTuple):
     squared_lists: float
 
 
-def _spreads(measure: Measure, days: Mapping[Entry, UserSums], whole: UserSums) -> dict[Entry, _Spread]:
+def spreads_of(measure: Measure, wholes: Sequence[UserSums], days: Sequence[Mapping[Entry, UserSums]]) -> list[dict[Entry, Spread]]:
+    """Return the spread of the users of each day, for both arms. wholes, days: as in `Pair.combine`."""
+    ours, theirs = (_spreads(measure, of_arm, whole) for of_arm, whole in zip(days, wholes, strict=True))
+    return [_of_small_arm(ours, theirs), _of_small_arm(theirs, ours)]
+
+
+def _spreads(measure: Measure, days: Mapping[Entry, UserSums], whole: UserSums) -> dict[Entry, Spread]:
     found = {}
     for day, sums in days.items():
         if sums.d > 0:
             few = sums.users < FEW_USERS
             y, d = (whole.y, whole.d) if few else (sums.y, sums.d)
             squares = sums.squares(y, d, measure.scale_bits) * (1 if few else sums.users / (sums.users - 1))
-            found[day] = _Spread(sums.users, squares, sums.d, squares / sums.d, sums.dd / sums.d)
+            found[day] = Spread(sums.users, squares, sums.d, squares / sums.d, sums.dd / sums.d)
     return found
 
 
-def _of_small_arm(days: Mapping[Entry, _Spread], others: Mapping[Entry, _Spread]) -> dict[Entry, _Spread]:
+def _of_small_arm(days: Mapping[Entry, Spread], others: Mapping[Entry, Spread]) -> dict[Entry, Spread]:
     """Return the spreads of an arm; where it has fewer users than the other one, at least that of both together."""
     found = {}
     for day, spread in days.items():
@@ -242,11 +246,21 @@ def _by_day_of(cells: PairCells, values: npt.NDArray[np.float64], lists: Mapping
     A piece of several days is shared out by the lists of these days.
     """
     sums = np.bincount(cells.numbers, weights=values, minlength=len(cells.entries)).tolist()
-    length = max((day.hours for day in lists), default=0)
     found: dict[Entry, float] = {}
     for entry, total in zip(cells.entries, sums, strict=True):
-        days = [entry.in_blocks(length)] if entry.hours <= length else [day for day in lists if day.in_blocks(entry.hours) == entry]
-        whole = sum(lists.get(day, 0) for day in days)
-        for day in days if whole else ():
-            found[day] = found.get(day, 0.0) + total * lists[day] / whole
+        for day, share in day_shares(entry, lists):
+            found[day] = found.get(day, 0.0) + total * share
     return found
+
+
+def day_shares(entry: Entry, lists: Mapping[Entry, int]) -> list[tuple[Entry, float]]:
+    """Return the days that an entry is of, with the share of its lists that each has. lists: those of the users of each day.
+
+    >>> days = {Entry(24, 0): 5, Entry(24, 1): 15}
+    >>> [[(day.block, share) for day, share in day_shares(entry, days)] for entry in (Entry(1, 30), Entry(192, 0))]
+    [[(1, 1.0)], [(0, 0.25), (1, 0.75)]]
+    """
+    length = max((day.hours for day in lists), default=0)
+    days = [entry.in_blocks(length)] if entry.hours <= length else [day for day in lists if day.in_blocks(entry.hours) == entry]
+    whole = sum(lists.get(day, 0) for day in days)
+    return [(day, lists[day] / whole) for day in days] if whole else []

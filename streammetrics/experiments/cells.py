@@ -51,14 +51,30 @@ class PairCells:
     """The cells of two arms. A piece is the lists of one entry in one cell; or the users of one entry, for shares of users.
 
     cells: the number of each piece's cell. entries: the different ones; numbers: which one each piece has. sums: of the treatment and the
-    control, shape (pieces, 2, columns). The first column counts lists (or users).
+    control, shape (pieces, 2, columns). The first column counts lists (or users). hours: the first hour of each piece. sequences: that of
+    each entry; pieces of one sequence may be joined.
     """
 
-    def __init__(self, cells: Sequence[int], entries: Sequence[Entry], numbers: Sequence[int], sums: _Floats) -> None:
-        self.entries = entries
-        self.numbers, self._cells = (np.array(places, dtype=np.int64) for places in (numbers, cells))
-        self._treatment, self._control = sums[:, 0], sums[:, 1]
+    def __init__(
+        self,
+        cells: Sequence[int],
+        entries: Sequence[Entry],
+        numbers: Sequence[int],
+        sums: _Floats,
+        hours: Sequence[int],
+        sequences: Sequence[int],
+    ) -> None:
+        self.entries, self._sequences = entries, np.array(sequences, dtype=np.int64)
+        self.numbers, self.hours, self._cells = (np.array(places, dtype=np.int64) for places in (numbers, hours, cells))
+        self._sums, self._treatment, self._control = sums, sums[:, 0], sums[:, 1]
         self._parts: dict[int, Parts] = {}
+
+    def ending_with(self, blocks: npt.NDArray[np.int64]) -> PairCells:
+        """Return the same pieces in cells that end with the block of the pieces."""
+        _, sequences = np.unique(blocks * len(self.entries) + self._sequences[self.numbers], return_inverse=True)
+        hours, lists = self.hours.tolist(), self._sums[:, :, 0].sum(axis=1).tolist()
+        cells = _cells_of(sequences.tolist(), hours, lists)
+        return PairCells(cells, self.entries, self.numbers.tolist(), self._sums, hours, self._sequences.tolist())
 
     def parts(self, bottom: int) -> Parts:
         """Return the parts of the pieces. bottom: the column that a measure is divided by."""
@@ -117,17 +133,17 @@ def list_cells(
     >>> cells.parts(0).weight, cells.totals(1, 0)
     (9.5, (3.8, 4.75))
     """
-    arms, entries, blocks, arrays = (treatment, control), list[Entry](), list[int](), list[_Floats]()
+    arms, entries, firsts, arrays = (treatment, control), list[Entry](), list[int](), list[_Floats]()
     for block in sorted(hours.rows):
         first = block * hours.length
         if (since is not None and first < since) or (until is not None and first >= until) or any(a <= first < b for a, b in left_out):
             continue
         of_row, sums = _sums_of(hours.rows[block], arms)
         entries += of_row
-        blocks += [block] * len(of_row)
+        firsts += [first] * len(of_row)
         arrays.append(sums)
     together = np.concatenate([sums for sums in arrays if len(sums)] or [np.zeros((0, 2, 1))])
-    return _joined(entries, blocks, together, parted=by_entry)
+    return _joined(entries, firsts, together, by_entry=by_entry)
 
 
 def user_cells(users: EntrySums, treatment: str, control: str) -> PairCells:
@@ -136,7 +152,7 @@ def user_cells(users: EntrySums, treatment: str, control: str) -> PairCells:
     entries = sorted({entry for name, entry in users.sums if name in arms}, key=lambda entry: (entry.first_hour, entry.hours))
     none = [0] * max(map(len, users.sums.values()), default=1)
     sums = np.array([[users.sums.get((arm, entry), none) for arm in arms] for entry in entries], dtype=np.float64)
-    return _joined(entries, range(len(entries)), sums.reshape(len(entries), 2, len(none)), parted=False)
+    return _joined(entries, range(len(entries)), sums.reshape(len(entries), 2, len(none)), by_entry=False)
 
 
 def _sums_of(row: HourRow, arms: tuple[str, str]) -> tuple[Sequence[Entry], _Floats]:
@@ -150,23 +166,23 @@ def _sums_of(row: HourRow, arms: tuple[str, str]) -> tuple[Sequence[Entry], _Flo
     return found
 
 
-def _joined(entries: Iterable[Entry], steps: Iterable[int], sums: _Floats, parted: bool) -> PairCells:
-    """Return the cells of pieces in order. Those of one step are not parted. parted: whether different entries are in different cells;
+def _joined(entries: Iterable[Entry], hours: Sequence[int], sums: _Floats, by_entry: bool) -> PairCells:
+    """Return the cells of pieces in order. Those of one first hour are not parted. by_entry: whether entries are in different cells;
     different strata always are.
     """
     numbers: dict[Entry, int] = {}
     of_pieces = [numbers.setdefault(entry, len(numbers)) for entry in entries]
     lists = sums[:, :, 0].sum(axis=1)
-    if parted:
+    if by_entry:
         of_entries = np.bincount(of_pieces, weights=lists, minlength=len(numbers)).tolist() if of_pieces else []
         joined = _joined_entries(dict(zip(numbers, of_entries, strict=True)))
         groups: dict[Entry, int] = {}
         renumbered = [groups.setdefault(joined[entry], len(groups)) for entry in numbers]
         numbers, of_pieces = groups, [renumbered[number] for number in of_pieces]
     strata: dict[str, int] = {}
-    sequences = range(len(numbers)) if parted else [strata.setdefault(entry.stratum, len(strata)) for entry in numbers]
-    cells = _cells_of([sequences[number] for number in of_pieces], steps, lists.tolist())
-    return PairCells(cells, [*numbers], of_pieces, sums)
+    sequences = [*range(len(numbers))] if by_entry else [strata.setdefault(entry.stratum, len(strata)) for entry in numbers]
+    cells = _cells_of([sequences[number] for number in of_pieces], hours, lists.tolist())
+    return PairCells(cells, [*numbers], of_pieces, sums, hours, sequences)
 
 
 def _joined_entries(lists: Mapping[Entry, float]) -> dict[Entry, Entry]:

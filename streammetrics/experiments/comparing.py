@@ -9,10 +9,12 @@ from dataclasses import replace
 from streammetrics.experiments.arms import Arms, Compared
 from streammetrics.experiments.cell_estimates import Combined
 from streammetrics.experiments.cuped import Reduced
+from streammetrics.experiments.effect_change import RunPart, blocks_of
 from streammetrics.experiments.estimates import Estimate, Interval, difference, lift_interval, variance_of, z_value
-from streammetrics.experiments.experiment_report import JudgedMeans, MeasureReport, ReducedReport
+from streammetrics.experiments.experiment_report import SINCE_START, EffectChange, JudgedMeans, MeasureReport, PeriodLift, ReducedReport
 from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
@@ -33,6 +35,8 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
             report = _alone(arms.policy, measure, own)
             if control is not None:
                 report, comparison = _compared(arms, measure, report, variant, control, compared)
+                if report.paging and compared is not None and measure.kind != "users" and arms.stored.scope == SINCE_START:
+                    report, comparison = _over_time(arms, measure, report, comparison, (variant, control), treatments)
                 comparisons += [comparison] if comparison else []
             reports.append(report)
     if control is None:
@@ -149,6 +153,47 @@ def _with_intervals(
         of_hours = MeasureComparison(measure, by_hour.treatment, by_hour.control, scale, covariance=by_hour.covariance)
         comparison = comparison._replace(by_hour=of_hours)
     return report, comparison
+
+
+def _over_time(
+    arms: Arms,
+    measure: Measure,
+    report: MeasureReport,
+    comparison: MeasureComparison | None,
+    names: tuple[str, str],
+    treatments: int,
+) -> tuple[MeasureReport, MeasureComparison | None]:
+    """Return the report and the comparison with the lift by day, and a change of the effect. names: of the treatment and the control."""
+    days = arms.days(measure, *names)
+    if len(days[0]) < 2:
+        return report, comparison
+    change = arms.change(measure, *names, days, treatments) if comparison is not None else None
+    lifts = tuple(_period(arms, measure, part, names) for part in blocks_of(days[0]))
+    if change is None or comparison is None:
+        return replace(report, days=lifts), comparison
+    before, since = (_period(arms, measure, part, names) for part in (change.before, change.since))
+    report = replace(report, days=lifts, change=EffectChange(change.since.first * HOUR_MS, before, since))
+    return report, comparison._replace(change=change)
+
+
+def _period(arms: Arms, measure: Measure, part: RunPart, names: tuple[str, str]) -> PeriodLift:
+    stored, scale, length = arms.stored, scale_of(measure, arms.scales), arms.stored.hours.length
+    mixture = None if scale is None else scale.mixture(arms.policy.minimum_lift)
+    interval = None if mixture is None else lift_interval(part.treatment, part.control, mixture, arms.policy.alpha)
+    rows = [row for block, row in stored.hours.rows.items() if part.first <= block * length < part.end]
+    lists, control_lists = (sum(row.lists().get(name, 0) for row in rows) for name in names)
+    new_users, control_new_users = (sum(row.new_users.get(name, 0) for row in rows) for name in names)
+    return PeriodLift(
+        from_ms=max(part.first * HOUR_MS, stored.from_ms),
+        end_ms=min(part.end * HOUR_MS, max(stored.to_ms, part.first * HOUR_MS)),
+        lists=lists,
+        control_lists=control_lists,
+        new_users=new_users,
+        control_new_users=control_new_users,
+        lift=None if part.ratio is None else part.ratio - 1,
+        lift_lower=interval.lower if interval else None,
+        lift_upper=interval.upper if interval else None,
+    )
 
 
 def _difference(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:

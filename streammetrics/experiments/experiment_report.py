@@ -62,6 +62,34 @@ class JudgedMeans:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodLift:
+    """The lift of the lists with from_ms <= ts < end_ms, compared like all others. Unknown values are None.
+
+    lists, control_lists: of the treatment and the control. new_users, control_new_users: users whose first list was then.
+    lift_lower, lift_upper: the interval of error alpha over all looks together.
+    """
+
+    from_ms: int
+    end_ms: int
+    lists: int
+    control_lists: int
+    new_users: int
+    control_new_users: int
+    lift: float | None
+    lift_lower: float | None
+    lift_upper: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectChange:
+    """A certain change of the effect (see `effect_change`): the lifts before a midnight and since."""
+
+    at_ms: int
+    before: PeriodLift
+    since: PeriodLift
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureReport:
     """One measure of one variant. Unknown values are None. The control has no comparison and no verdict.
 
@@ -75,6 +103,8 @@ class MeasureReport:
     reduced: the same with reduced variance, if the experiment has it.
     within_gate_margin: whether it is certainly not worse than the control by more than `gate_margin`; None while it is not compared.
     lower_is_better: whether a rise is a regression, as of an abandonment rate.
+    days: the lift by day, or by blocks of days, of a deciding measure since the start: at most 30, and none in the first day.
+    change: its certain change.
     """
 
     metric: str
@@ -98,6 +128,8 @@ class MeasureReport:
     reduced: ReducedReport | None = None
     within_gate_margin: bool | None = None
     lower_is_better: bool = False
+    days: tuple[PeriodLift, ...] = ()
+    change: EffectChange | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ a closed test (Marcus, Peritz, Gabriel 1976). It is never later than Bonferroni.
 (intersection-union test; Berger 1982).
 
 **If an arm was silent** for hours, each evidence is the smaller one of two estimates (see `silent_arms`).
+
+**If the effect has changed** for certain (see `effect_change`), all lists together are a mixture of two effects. Then `improved` and `safe`
+need the same evidence in the lists since the change alone, too.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from streammetrics.experiments.effect_change import ChangedEffect
 from streammetrics.experiments.estimates import Estimate, Interval, log_evidence_above, log_evidence_below
 from streammetrics.experiments.health import Health
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import Preference
 from streammetrics.experiments.measures import Measure, measure_text
 from streammetrics.experiments.policy import Policy
@@ -38,6 +43,7 @@ from streammetrics.experiments.words import (
     Part,
     Reasoned,
     Words,
+    change_words,
     confidence,
     interval_words,
     join,
@@ -81,7 +87,7 @@ class MeasureComparison(NamedTuple):
     """One measure of a treatment against the control, with enough users.
 
     `interval` is the lift's, and `difference` that of the difference, for the reason only. `covariance` is that of the two means.
-    `by_hour`: the same in cells of the hour alone; None unless an arm was silent for hours.
+    `by_hour`: the same in cells of the hour alone; None unless an arm was silent for hours. `change`: the certain change of the effect.
     """
 
     measure: Measure
@@ -92,6 +98,13 @@ class MeasureComparison(NamedTuple):
     covariance: float = 0.0
     by_hour: MeasureComparison | None = None
     difference: Interval | None = None
+    change: ChangedEffect | None = None
+
+    @property
+    def since_change(self) -> MeasureComparison | None:
+        """The same in the lists since the change; None without one."""
+        since = None if self.change is None else self.change.since
+        return since and MeasureComparison(self.measure, since.treatment, since.control, self.scale)
 
     @property
     def lift(self) -> float | None:
@@ -132,7 +145,8 @@ def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, b
     lift = margin if lower else -margin
     find = log_evidence_above if better != lower else log_evidence_below
     found = find(each.treatment, each.control, lift, mixture, each.covariance)
-    return found if each.by_hour is None else min(found, _log_evidence(each.by_hour, margin, mixture, better=better))
+    others = (each.by_hour, each.since_change if better else None)
+    return min([found, *(_log_evidence(other, margin, mixture, better=better) for other in others if other is not None)])
 
 
 def judge(
@@ -161,22 +175,19 @@ def judge(
     verdicts = {}
     for each in comparisons:
         name = str(each.measure)
-        words, sure = _lift_words(each, against), confidence(policy.alpha)
+        words, sure, doubt = _lift_words(each, against), confidence(policy.alpha), (doubtful or {}).get(name)
+        word: Word = "inconclusive"
         if name in certain["drop"]:
-            verdicts[name] = Verdict("regressed", say("{words}; {sure}", words=words, sure=sure))
-        elif name in (doubtful or {}):
-            verdicts[name] = Verdict(
-                "inconclusive", say("{words} so far; {doubt}, so a rise means nothing", words=words, doubt=(doubtful or {})[name])
-            )
+            word, said = "regressed", [words, sure]
+        elif doubt is not None:
+            said = [say("{words} so far", words=words), say("{doubt}, so a rise means nothing", doubt=doubt)]
         elif name in certain["rise"]:
-            verdicts[name] = Verdict("improved", say("{words}; {sure}", words=words, sure=sure))
+            word, said = "improved", [words, sure]
         elif found[name].safe >= levels[name]:
-            verdicts[name] = Verdict(
-                "safe", say("{words}; at most {margin} worse; {sure}", words=words, margin=percent(policy.margin), sure=sure)
-            )
+            word, said = "safe", [words, say("at most {margin} worse", margin=percent(policy.margin)), sure]
         else:
-            interval = interval_words(each.measure, each.interval)
-            verdicts[name] = Verdict("inconclusive", say("{words} so far; {interval}", words=words, interval=interval))
+            said = [say("{words} so far", words=words), *([] if each.change else [interval_words(each.measure, each.interval)])]
+        verdicts[name] = Verdict(word, join([*said, *_change_words(each)], "; "))
     return verdicts | _contradictions(policy, comparisons, verdicts, against)
 
 
@@ -232,6 +243,13 @@ def _contradictions(
             if name not in mixed and name in verdicts and verdicts[name].word == "regressed"
         }
     return mixed
+
+
+def _change_words(each: MeasureComparison) -> list[Words]:
+    """Return the sentence about the change of the effect; empty without one."""
+    if each.change is None:
+        return []
+    return [change_words(each.measure, each.change.lift_before, each.change.lift_since, each.change.since.first * HOUR_MS)]
 
 
 def _lift_words(each: MeasureComparison, against: str) -> Words:

@@ -237,9 +237,24 @@ def interval_words(measure: Measure, interval: Interval | None) -> Words:
     """Describe where the true lift may be."""
     if interval is None or interval.lower is None:
         return say("there is too little data for an interval")
-    less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
-    lower, upper = (
-        "any higher value" if end is None else say("{size} {change}", size=percent(abs(end)), change=less if end < 0 else more)
-        for end in (interval.lower, interval.upper)
-    )
+    lower, upper = ("any higher value" if end is None else _size_words(measure, end) for end in (interval.lower, interval.upper))
     return say("the true difference is between {lower} and {upper}", lower=lower, upper=upper)
+
+
+def change_words(measure: Measure, before: float, since: float, at_ms: int) -> Words:
+    """Describe a change of the effect: the lifts before a time and since.
+
+    >>> change_words(Measure("ndcg", 10, "mean", 2, 1, 40), 0.67, -0.15, 1_732_183_200_000)
+    'the effect has changed: 67 % higher before 2024-11-21 10:00 UTC, 15 % lower since'
+    """
+    return say(
+        "the effect has changed: {before} before {at}, {since} since",
+        before=_size_words(measure, before),
+        since=_size_words(measure, since),
+        at=utc(at_ms),
+    )
+
+
+def _size_words(measure: Measure, lift: float) -> Words:
+    less, more, _ = _THINGS.get(measure.name, ("lower", "higher", ""))
+    return say("{size} {change}", size=percent(abs(lift)), change=less if lift < 0 else more)

@@ -166,3 +166,22 @@ def test_a_run_that_began_again_after_a_pause_has_only_its_lists_and_says_so(tmp
     assert (found.verdict, found.lift) == ("inconclusive", 0.0)
     assert "an earlier run under this name is not in these numbers: its last list was at 2026-03-01 09:5" in found.notes
     assert "and this run began at 2026-03-03 12:00" in found.notes
+
+
+def test_an_effect_that_lasts_for_a_day(tmp_path: Path) -> None:
+    """On the first day 4 of 10 users click in the treatment and 2 in the control; on the next four days 2 and 3."""
+    days = [(600, 2, 4)] + [(300, 3, 2)] * 4
+    events = [
+        event
+        for day, (users, *clicks) in enumerate(days)
+        for arm, clicked in zip(ARMS, clicks, strict=True)
+        for event in visits(f"{arm}{day}-", arm, users, range(24 * day, 24 * day + 24), clicked)
+    ]
+    found = answers(tmp_path, events)
+    assert (found.verdict, found.gate) == ("inconclusive", "wait")
+    change = "the effect has changed: 100 % higher before 2026-03-02 00:00 UTC, 33.3 % lower since"
+    assert change in found.reason
+    assert change in found.warnings["effect changed"]
+    steady = [event for event in events if not event["user_id"].startswith(tuple(f"{arm}0-" for arm in ARMS))]
+    alone = answers(tmp_path, steady)
+    assert (alone.verdict, alone.gate, "effect changed" in alone.warnings) == ("regressed", "fail", False)

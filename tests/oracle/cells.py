@@ -80,9 +80,15 @@ def hour_rows(lists: Sequence[RawList]) -> dict[tuple[int, str, Block], tuple[in
 
 
 def compare(
-    lists: Sequence[RawList], treatment: str, control: str, *, by_entry: bool = True, silent: Sequence[tuple[int, int]] = ()
+    lists: Sequence[RawList],
+    treatment: str,
+    control: str,
+    *,
+    by_entry: bool = True,
+    silent: Sequence[tuple[int, int]] = (),
+    within: tuple[int, int] | None = None,
 ) -> PairResult | None:
-    """Return both arms. `silent`: hours that are left out, from the first on and before the end."""
+    """Return both arms. `silent`: hours that are left out, from the first on and before the end. `within`: only these hours count."""
     length = length_of({each.hour for each in lists})
     in_use = [
         each
@@ -90,6 +96,9 @@ def compare(
         if each.variant in (treatment, control) and not any(start <= each.hour // length * length < end for start, end in silent)
     ]
     entries = _entries(in_use, came(lists), length, by_entry)
+    if within is not None:
+        numbers = [number for number, each in enumerate(in_use) if within[0] <= each.hour < within[1]]
+        in_use, entries = [in_use[number] for number in numbers], [entries[number] for number in numbers]
     cells = _cells(in_use, entries, length, by_entry)
     weight, tops, parts = _weights(in_use, cells, (treatment, control))
     if not weight:

@@ -1,0 +1,48 @@
+"""What the product keeps of raw lists, for tests against brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streammetrics.experiments.covariance_sums import CovarianceLayout, cross_of_users
+from streammetrics.experiments.hours import EntrySums, Hours, entry_of
+from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.moments import of_users
+from streammetrics.experiments.stored import Stored
+from streammetrics.metrics import Scorer
+from tests.oracle.cells import RawList, came
+
+MEASURES = Measures(Scorer(["item_hit_rate@10"]).columns)
+RATE = MEASURES.named("item_hit_rate@10")
+
+
+def stored_of(lists: Sequence[RawList]) -> Stored:
+    """Return what the product keeps of raw lists: y are hits, and d places."""
+    hours, moments, first, pairs = Hours(), EntrySums(24), came(lists), {}
+    rows: dict[str, dict[str, list[int]]] = {}
+    for each in sorted(lists, key=lambda one: one.hour):
+        hours.row(each.hour).add_totals(each.variant, hours.entry_of(first[each.user], each.hour), [1, each.y, each.d])
+        hours.bound()
+        own = rows.setdefault(each.variant, {}).setdefault(each.user, [0, 0, 0])
+        rows[each.variant][each.user] = [own[0] + 1, own[1] + each.y, own[2] + each.d]
+    for variant, users in rows.items():
+        for user, row in users.items():
+            moments.add(variant, entry_of(first[user]), of_users(MEASURES, [row]))
+            moments.bound()
+    names = sorted(rows)
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
+            both = sorted(rows[one].keys() & rows[other].keys())
+            if both:
+                layout = CovarianceLayout(MEASURES)
+                pairs[one, other] = cross_of_users(layout, [rows[one][user] for user in both], [rows[other][user] for user in both])
+    return Stored(
+        experiment="ranker",
+        scope="start",
+        moments=moments.by_variant(),
+        first_exposures={},
+        hours=hours,
+        run_hours=hours,
+        entry_moments=moments,
+        pairs=pairs,
+    )
