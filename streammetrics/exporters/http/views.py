@@ -39,6 +39,16 @@ class ReadinessFinding(NamedTuple):
     text: str
 
 
+class ReadinessProblem(NamedTuple):
+    """What is missing for this process to be ready, and the runbook that says what to do; empty without one."""
+
+    text: str
+    runbook: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text}; see /help/{self.runbook}" if self.runbook else self.text
+
+
 class Lag(Published, frozen=True):
     """How far this process is behind one input. `seconds` is null if it is unknown."""
 
@@ -51,11 +61,13 @@ class Lag(Published, frozen=True):
 class Pulse(Published, frozen=True):
     """The state of this process: problems, age of the report, event rate, and lag of its inputs.
 
-    `commit_age_seconds` is how long ago this process first saw the newest commit of a worker. `waiting` says what the first events must
-    be, and is empty when there are some. `lag` is null if this process does not consume. Ages are null before the first report.
+    `runbook` is that of the first problem; empty without one. `commit_age_seconds` is how long ago this process first saw the newest commit
+    of a worker. `waiting` says what the first events must be, and is empty when there are some. `lag` is null if this process does not
+    consume. Ages are null before the first report.
     """
 
     missing: tuple[str, ...]
+    runbook: str
     waiting: tuple[str, ...]
     publishes: bool
     report_age_seconds: float | None
@@ -159,9 +171,10 @@ class HttpViews:
     def pulse(self) -> Pulse:
         """Return the status of this process."""
         status, now_seconds = self._status, self._monotonic()
-        lag_seconds = dict(status.lag_seconds)
+        lag_seconds, problems = dict(status.lag_seconds), [*self._problems()]
         return Pulse(
-            missing=tuple(self._missing()),
+            missing=tuple(problem.text for problem in problems),
+            runbook=next((problem.runbook for problem in problems if problem.runbook), ""),
             waiting=tuple(self._waiting()),
             publishes=self._publishes,
             report_age_seconds=None if self._shown_seconds is None else max(0.0, now_seconds - self._shown_seconds),
@@ -229,39 +242,43 @@ class HttpViews:
 
     def readiness(self) -> ReadinessFinding:
         """Whether everything that this process needs is available. The text has one line per problem."""
-        missing = list(self._missing())
+        missing = [*map(str, self._problems())]
         return ReadinessFinding(not missing, "".join(f"{line}\n" for line in missing or ("ok", *self._waiting())))
 
     def _waiting(self) -> list[str]:
-        """Return sentences about the first events, then example records; empty when there are events, or if it is not known."""
+        """Return sentences about the first events, and records as examples before the first list; empty when events set the time."""
         if self._first_events is None or self._report is None:
             return []
-        sentences = self._first_events.sentences(self._report[0])
-        return [*sentences, *self._first_events.advice()] if sentences else []
+        report, _ = self._report
+        sentences = self._first_events.sentences(report)
+        return [*sentences, *(() if report.first_numbers else self._first_events.advice())] if sentences else []
 
-    def _missing(self) -> Iterator[str]:
+    def _problems(self) -> Iterator[ReadinessProblem]:
         status = self._status
-        troubles = (("source", status.source_trouble), ("reader", status.reader_trouble), ("store", status.store_trouble))
-        for where, trouble in troubles:
+        troubles = (
+            ("source", status.source_trouble, "StreammetricsKafkaDown"),
+            ("reader", status.reader_trouble, "StreammetricsReaderWaits"),
+            ("store", status.store_trouble, "StreammetricsRedisDown"),
+        )
+        for where, trouble, runbook in troubles:
             if trouble is not None:
-                yield f"{where}: {self._problem_text(trouble)}"
+                yield ReadinessProblem(f"{where}: {self._problem_text(trouble)}", runbook)
         for name, trouble in sorted(dict(status.down).items()):
-            yield f"{name}: {self._problem_text(trouble)}"
+            yield ReadinessProblem(f"{name}: {self._problem_text(trouble)}", "StreammetricsTargetDown")
         for origin, standstill in sorted(dict(status.standstills).items()):
             stood = span_text(int(1_000 * (self._monotonic() - standstill.since_seconds)))
-            yield (
-                f"worker: {origin.topic} [{origin.partition}] has stood at offset {standstill.offset} for {stood} although it has more "
-                f"records: {' '.join(standstill.reason.split())}; see StreammetricsPartitionStandsStill in the runbooks"
-            )
-        if self._exposition.loop and not status.ready and not status.down and not any(trouble for _, trouble in troubles):
-            yield "worker: source and store have not both answered yet, or an assigned task is not claimed yet"
+            reason = " ".join(standstill.reason.split())
+            text = f"worker: {origin.topic} [{origin.partition}] has stood at offset {standstill.offset} for {stood}"
+            yield ReadinessProblem(f"{text} although it has more records: {reason}", "StreammetricsPartitionStandsStill")
+        if self._exposition.loop and not status.ready and not status.down and not any(trouble for _, trouble, _ in troubles):
+            yield ReadinessProblem("worker: source and store have not both answered yet, or an assigned task is not claimed yet")
         if status.group_conflict:
-            yield f"worker: {status.group_conflict}"
+            yield ReadinessProblem(f"worker: {status.group_conflict}")
         if self._publishes:
             if (trouble := status.publish_trouble) is not None:
-                yield f"publisher: {self._problem_text(trouble)}"
+                yield ReadinessProblem(f"publisher: {self._problem_text(trouble)}", "StreammetricsRedisDown")
             if self._report is None:
-                yield f"publisher: {UNREAD}"
+                yield ReadinessProblem(f"publisher: {UNREAD}", "StreammetricsAbsent")
 
     def _problem_text(self, trouble: Trouble) -> str:
         message = " ".join(trouble.message.split())

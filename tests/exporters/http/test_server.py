@@ -178,9 +178,9 @@ class TestReadiness:
         answer = port.ask("/readyz")
         assert answer.status == 503
         assert answer.text.splitlines() == [
-            "source: no broker answers at b:9092 (for 12 s, 5 tries)",
-            "store: connection refused (for 3 s, 2 tries)",
-            "publisher: timeout (for 0 s, 1 try)",
+            "source: no broker answers at b:9092 (for 12 s, 5 tries); see /help/StreammetricsKafkaDown",
+            "store: connection refused (for 3 s, 2 tries); see /help/StreammetricsRedisDown",
+            "publisher: timeout (for 0 s, 1 try); see /help/StreammetricsRedisDown",
         ]
 
     def test_a_partition_that_stands_still_is_named_with_its_offset_and_the_reason(self, worker_port: Port) -> None:
@@ -191,8 +191,18 @@ class TestReadiness:
         assert answer.status == 503
         assert answer.text == (
             "worker: clicks [3] has stood at offset 17 for 75 s although it has more records: the batch has a wrong checksum; "
-            "see StreammetricsPartitionStandsStill in the runbooks\n"
+            "see /help/StreammetricsPartitionStandsStill\n"
         )
+
+    def test_every_runbook_that_a_problem_names_is_served(self, port: Port) -> None:
+        trouble = Trouble(port.now.seconds, 1, "away")
+        port.status.source_trouble = port.status.reader_trouble = port.status.store_trouble = port.status.publish_trouble = trouble
+        port.status.down["worker 1"] = trouble
+        port.status.standstills[Input("clicks", 3)] = Standstill(17, port.now.seconds, "it is damaged")
+        paths = {line.rpartition("see ")[2] for line in port.ask("/readyz").text.splitlines()}
+        assert len(paths) == 6
+        assert [path for path in paths if port.ask(path).status != 200] == []
+        assert json.loads(port.ask("/api/pulse").body)["runbook"] == "StreammetricsKafkaDown"
 
     def test_a_conflict_of_consumer_groups_makes_a_worker_not_ready(self, worker_port: Port) -> None:
         worker_port.status.ready = True
@@ -207,7 +217,9 @@ class TestReadiness:
 
     def test_an_exporter_without_a_store_reports_it_at_the_start(self, exporter_port: Port) -> None:
         exporter_port.status.store_trouble = Trouble(exporter_port.now.seconds - 3, 2, "connection refused")
-        assert exporter_port.ask("/readyz").text.splitlines()[0] == "store: connection refused (for 3 s, 2 tries)"
+        assert exporter_port.ask("/readyz").text.splitlines()[0] == (
+            "store: connection refused (for 3 s, 2 tries); see /help/StreammetricsRedisDown"
+        )
 
     def test_a_worker_needs_no_report(self, worker_port: Port) -> None:
         worker_port.status.ready = True
@@ -293,7 +305,7 @@ class TestPulse:
     def test_its_problems_equal_those_of_readiness(self, port: Port) -> None:
         port.status.source_trouble = Trouble(port.now.seconds - 12, 5, "no broker answers at b:9092")
         pulse = json.loads(port.ask("/api/pulse").body)
-        assert pulse["missing"] == port.ask("/readyz").text.splitlines()
+        assert pulse["missing"] == [line.partition("; see /help/")[0] for line in port.ask("/readyz").text.splitlines()]
         assert pulse["report_age_seconds"] is None
 
     def test_an_exporter_has_no_lag_and_a_worker_does_not_publish(self, exporter_port: Port, worker_port: Port) -> None:

@@ -46,7 +46,12 @@ class TestStates:
         port = serve(story.views())
         found = visit(port.base, expected=("status of 503",))
         expect(found.page.locator(".pill")).to_have_text("Not ready")
-        banner = ["The server shows no numbers yet.", "store: connection refused (for 3 s, 2 tries)", f"publisher: {UNREAD}"]
+        banner = [
+            "The server shows no numbers yet.",
+            "store: connection refused (for 3 s, 2 tries)",
+            f"publisher: {UNREAD}",
+            "What to do: the runbook",
+        ]
         expect(found.page.locator(".banner p")).to_have_text(banner)
         expect(found.page.locator("main")).to_have_text("No numbers yet.")
         story.status.store_trouble = None
@@ -59,10 +64,16 @@ class TestStates:
         port = serve(history[0].views(first_events=FirstEvents(("impressions", "feedback"))))
         port.views.show(only_lists.report())
         found = visit(port.base)
-        expect(found.page.locator(".pill")).to_have_text("No data yet")
-        expect(found.page.locator(".banner")).to_contain_text("1 of 1 tasks have committed.")
+        expect(found.page.locator(".pill")).to_have_text("Starting")
+        expect(found.page.locator(".banner")).to_contain_text("Live numbers have the lists so far.")
         expect(found.page.locator(".banner")).to_contain_text("No events yet on feedback 0.")
+        port.views.show(Pipeline().report())
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("No data yet")
+        expect(found.page.locator(".banner")).to_contain_text("0 of 1 tasks have committed.")
         expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES))
+        port.views.show(only_lists.report())
+        found.ask_again()
         expect(found.head("Final", section="All traffic")).to_have_text("Final? last hournot started")
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
 

@@ -17,21 +17,21 @@ export function stateOf(now, at) {
   if (now.problem !== null) return ["stale", now.answeredMs === null ? "No answer" : "Stale", [`The server ${now.problem}. The page retries every ${spanText(POLL_MS)}.${last}`]];
   if (report === null && pulse === null) return ["waiting", "Starting", []];
   if (report === null && !pulse.publishes) return ["waiting", "No numbers here", ["This process only consumes events. Open the page of the exporter of this namespace.", ...now.missing]];
-  if (now.unready) return ["unready", "Not ready", [`The server shows no numbers yet.${last}`, ...now.missing]];
+  if (now.unready) return ["unready", "Not ready", [`The server shows no numbers yet.${last}`, ...now.missing], pulse?.runbook];
   const oldSeconds = Math.max(REPORT_OLD_SECONDS, 3 * (pulse?.report_gap_seconds ?? 0));
   if (pulse && (pulse.report_age_seconds > oldSeconds || now.missing.some((line) => line.startsWith("publisher:")))) {
     return ["stale", "Stale", [`The newest report is ${spanText(pulse.report_age_seconds * 1000)} old. The server does not read committed state.`, ...now.missing], "StreammetricsRedisDown"];
   }
   if (report.ended) return ["ended", "Ended", ["The input has ended. All numbers are final."]];
-  if (report.watermark_ms === null) return ["empty", "No data yet", [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
-  if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing]];
+  const first = firstNumber(now, at, "live");
+  if (report.watermark_ms === null) return [...(first ? ["starting", "Starting"] : ["empty", "No data yet"]), [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
+  if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing], pulse?.runbook];
   if (pulse && pulse.commit_age_seconds > COMMIT_OLD_SECONDS) {
     return ["behind", "Behind", [`No worker has committed anything for ${spanText(pulse.commit_age_seconds * 1000)}: no worker runs, or nothing is sent.`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
   if (at - report.watermark_ms > BEHIND_MS) {
     return ["behind", "Behind", [`The watermark is ${timeText(report.watermark_ms, at)}, ${spanText(at - report.watermark_ms)} ago. ${slowestInput(report)}`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
-  const first = firstNumber(now, at, "live");
   if (first) return ["starting", "Starting", [`Events arrive. The first live window ends ${first}; until then the page has the lists so far.`]];
   return ["live", "Live", []];
 }
