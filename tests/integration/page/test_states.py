@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from streammetrics.events.model import Impression
+from streammetrics.events.model import Feedback, Impression
 from streammetrics.exporters.http.views import UNREAD, HttpViews
 from streammetrics.reports.first_events import EXAMPLES, FirstEvents
 from streammetrics.reports.report import Report
 from streammetrics.reports.user_partitions import UserPartitions
 from streammetrics.runtime.status import Trouble
-from tests.integration.page.visits import EVERY_MS, MISSING, WRITTEN, Open, Serve, Served, curves_are_drawn, live
-from tests.support.committed_state import Pipeline
+from tests.integration.page.visits import EVERY_MS, MISSING, WRITTEN, Open, Serve, Served, clock, curves_are_drawn, live
+from tests.support.committed_state import MINUTE_MS, Pipeline
 from tests.support.page_story import (
     EXPERIMENT,
     Story,
@@ -59,7 +59,7 @@ class TestStates:
         found.ask_again()
         live(found.page)
 
-    def test_without_events_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+    def test_without_a_watermark_it_shows_what_it_waits_for(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         only_lists = Pipeline().feed("impressions", Impression("r", "u", int(time.time() * 1_000), ("a",)))
         port = serve(history[0].views(first_events=FirstEvents(("impressions", "feedback"))))
         port.views.show(only_lists.report())
@@ -74,8 +74,33 @@ class TestStates:
         expect(found.page.locator(".banner pre")).to_have_text(list(EXAMPLES))
         port.views.show(only_lists.report())
         found.ask_again()
-        expect(found.head("Final", section="All traffic")).to_have_text("Final? last hournot started")
+        expect(found.head("Final", section="All traffic")).to_have_text(re.compile(r"^Final\? last hourfirst ones at "))
         expect(found.cell("Final", "All traffic", section="All traffic")).to_have_text(f"{MISSING}no lists")
+        expect(found.cell("Live", "All traffic", section="All traffic")).to_contain_text("1 list")
+
+    def test_in_the_first_minute_it_counts_down_to_what_comes(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        story = history[0]
+        pane_ms = int(time.time() * 1_000) // MINUTE_MS * MINUTE_MS - MINUTE_MS
+        lists = [Impression(f"r{at}", f"u{at}", pane_ms + 1_000 * at, ("a", "b"), (("new", "control"),)) for at in range(21)]
+        pipeline = Pipeline().feed("feedback", Feedback(user_id="u20", ts=pane_ms + 20_000, item_id="a", action="click"))
+        port = serve(story.views(), pipeline.feed("impressions", *lists).report())
+        found = visit(port.base)
+        ends = clock(pane_ms + MINUTE_MS)
+        expect(found.page.locator(".pill")).to_have_text("Starting")
+        expect(found.page.locator(".banner.starting")).to_have_text(
+            f"Events arrive. The first live window ends in 45\u00a0s ({ends}); until then the page has the lists so far."
+        )
+        expect(found.head("Live", section="new")).to_have_text(f"Live? last hourso far; ends {ends}")
+        expect(found.head("Final", section="new")).to_have_text(f"Final? last hourfirst ones at {clock(pane_ms + 32 * MINUTE_MS)}")
+        expect(found.cell("Live", "control", section="new")).to_contain_text("21 lists")
+        story.now.seconds += 10
+        found.ask_again()
+        expect(found.page.locator(".banner.starting")).to_contain_text("ends in 35\u00a0s")
+        port.views.show(pipeline.move_on(pane_ms + 66_000).report())
+        found.ask_again()
+        live(found.page)
+        expect(found.page.locator("#state")).to_contain_text("first final numbers in 31\u00a0min")
+        expect(found.page.locator("#state")).to_contain_text(re.compile(r"first verdict in \d\d\smin \(.*\) at the earliest"))
 
     def test_numbers_stay_while_the_server_is_away_and_update_afterwards(
         self, visit: Open, fresh: Served, history: tuple[Story, list[Report]]

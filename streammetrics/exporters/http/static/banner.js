@@ -12,7 +12,8 @@ const ARMS_COUNTED = 3; // with more arms, their users are only in the table
 export function banner(view, experiment, line, stats) {
   if (!line) {
     const awaited = (view.report.awaited ?? []).find((each) => each.experiment === experiment)?.sentences ?? [];
-    return make("p", { class: "note" }, ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited].join(" "));
+    const told = ["No verdict yet: no user of this experiment has a final list. The values below come from the windows.", ...awaited];
+    return make("div", { class: "note" }, told.map((sentence) => make("p", {}, sentence)));
   }
   const { verdict: kind, parts, needed } = line;
   return make("div", { class: `verdict ${known(kind)}` },

@@ -164,7 +164,8 @@ function rowHead(experiment, variant, at, control) {
 }
 
 function windowHead(view, kind) {
-  const end = endText(view, windowOf(view, kind), "a task no longer has all panes");
+  const first = kind === "final" ? (view.report.first_numbers ?? []).find((each) => each.number === "final") : null;
+  const end = first ? `first ones at ${timeText(first.at_ms, view.now)}` : endText(view, windowOf(view, kind), "a task no longer has all panes");
   return [make("span", { class: `view ${kind}` }, kind === "final" ? "Final" : "Live"), help(kind), ` ${lastWords(view.selection.windowMs)}`, fine(end)];
 }
 

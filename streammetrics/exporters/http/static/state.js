@@ -71,9 +71,9 @@ export function header([kind, word, sentences, runbook], now, at) {
   const { report, pulse } = now;
   const problems = report?.warnings ?? []; // of the input, which make numbers wrong or late although everything runs
   const age = ageMs(now) === null ? null : `report ${spanText(ageMs(now))} old`;
-  const final = firstNumber(now, at, "final");
+  const [final, verdict] = ["final", "verdict"].map((kind) => firstNumber(now, at, kind));
   const times = report && report.watermark_ms !== null
-    ? [final ? `first final numbers ${final}` : `final up to ${timeText(report.final_ms, at)}`, `live up to ${timeText(report.watermark_ms, at)}`, age].filter(Boolean).join(" · ")
+    ? [final ? `first final numbers ${final}` : `final up to ${timeText(report.final_ms, at)}`, verdict ? `first verdict ${verdict} at the earliest` : null, `live up to ${timeText(report.watermark_ms, at)}`, age].filter(Boolean).join(" · ")
     : "";
   return [
     make("p", { class: "summary" }, make("span", { class: `pill ${kind}` }, word), make("span", { class: "fine" }, times)),
