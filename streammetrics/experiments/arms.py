@@ -110,10 +110,10 @@ class Arms:
             tuple(StepMeasure(measure, pair.combined(measure), scale_of(measure, self.scales)) for measure in deciding) for pair in pairs
         )
 
-    def days(self, measure: Measure, variant: str, control: str) -> tuple[tuple[RunPart, ...], ...]:
-        """Return what the lists of each day say; twice if an arm was silent, as in `step`."""
+    def days(self, measure: Measure, variant: str, control: str, hours: int = 24) -> tuple[tuple[RunPart, ...], ...]:
+        """Return what the lists of each day, or of so many hours, say; twice if an arm was silent, as in `step`."""
         pairs = self._pairs_of(variant, control)
-        return tuple(parts_by_day(pair, self.stored.hours, measure) for pair in (pairs.by_entry, pairs.by_hour) if pair is not None)
+        return tuple(parts_by_day(pair, self.stored.hours, measure, hours) for pair in (pairs.by_entry, pairs.by_hour) if pair is not None)
 
     def change(
         self, measure: Measure, variant: str, control: str, days: Sequence[Sequence[RunPart]], treatments: int

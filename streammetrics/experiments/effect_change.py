@@ -76,12 +76,12 @@ class ChangedEffect(NamedTuple):
     lift_since: float
 
 
-def parts_by_day(pair: Pair, hours: Hours, measure: Measure) -> tuple[RunPart, ...]:
+def parts_by_day(pair: Pair, hours: Hours, measure: Measure, length: int = _DAY) -> tuple[RunPart, ...]:
     """Return what the lists of each day say, in order; of each block if blocks are longer. Days without a cell are left out.
 
-    hours: those that `pair` is about. Not for shares of users, which have no hour.
+    hours: those that `pair` is about. length: hours that take the place of a day. Not for shares of users, which have no hour.
     """
-    length, wholes, (cells, top, bottom) = max(_DAY, hours.length), pair.wholes(measure), pair.columns(measure)
+    length, wholes, (cells, top, bottom) = max(length, hours.length), pair.wholes(measure), pair.columns(measure)
     if wholes is None or not len(cells.hours):
         return ()
     days, of_pieces = np.unique(cells.hours // length, return_inverse=True)

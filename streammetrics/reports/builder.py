@@ -183,6 +183,7 @@ class ReportBuilder:
             withheld=self._withheld_count,
             experiments=experiments,
             open_lists=self.experiments.open_lists(tasks),
+            earlier=self.experiments.earlier_snapshots(),
             since=self.experiments.since_reports(),
             awaited=awaited,
             entered_ms=_shown(min(control.enrolment.enrolled_before for control in controls)) if whole else None,

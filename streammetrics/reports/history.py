@@ -7,14 +7,14 @@ the histories of two processes can be merged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from streammetrics.events.event_time import DAY_MS
-from streammetrics.experiments import THIS_DAY, ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
+from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, MeasureReport, Measures, Policy, Stored, build_report
 from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.verdict import Word
 from streammetrics.reports.headline_metrics import MEASURES_MAX, choose_headline, headline_measures
@@ -84,9 +84,12 @@ class Point(NamedTuple):
 
 
 class HistorySnapshot(NamedTuple):
-    """The state of an experiment at one event time: its verdict, its users, and its headline points."""
+    """The state of an experiment at one event time: its verdict, its users, and its headline points.
 
-    verdict: Word
+    verdict: None if no report was made at that time (see `earlier_lifts`).
+    """
+
+    verdict: Word | None
     users: int
     points: tuple[Point, ...]
 
@@ -102,6 +105,16 @@ class HistorySeries(msgspec.Struct, frozen=True, rename={"snapshots": "looks"}):
         """Return only the snapshots from a time on; None: all."""
         return msgspec.structs.replace(self, snapshots=self.snapshots.since(from_ms))
 
+    def missed(self, report: ExperimentReport, at_ms: int, earlier: EarlierSnapshots) -> HistorySeries:
+        """Return the series with a snapshot of each interval between its last one, or the start, and that of `at_ms`, as far as known."""
+        last_ms = self.snapshots.kept[-1][0] if self.snapshots.kept else report.from_ms
+        width_ms = self.snapshots.width_ms
+        if last_ms is None or at_ms // width_ms - last_ms // width_ms < 2:
+            return self
+        ends = {last_ms // width_ms, at_ms // width_ms}
+        found = tuple((at, each) for at, each in earlier(self.experiment, last_ms, at_ms) if at // width_ms not in ends)
+        return msgspec.structs.replace(self, snapshots=self.snapshots.merge(Downsampled(SNAPSHOT_MS, found)))
+
     def merge(self, other: HistorySeries) -> HistorySeries:
         """Return both together. For a scope of one day, return only the later day."""
         if self.scope == THIS_DAY and self.snapshots.kept and other.snapshots.kept:
@@ -109,6 +122,10 @@ class HistorySeries(msgspec.Struct, frozen=True, rename={"snapshots": "looks"}):
             if ours != theirs:
                 return self if ours > theirs else other
         return msgspec.structs.replace(self, snapshots=self.snapshots.merge(other.snapshots))
+
+
+EarlierSnapshots: TypeAlias = Callable[[str, int, int], Iterable[tuple[int, HistorySnapshot]]]
+"""Gives snapshots of an experiment since its start at times between two others (event time, ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +140,11 @@ class History:
             (each for each in self.series if (each.experiment, each.scope) == (experiment, scope)), HistorySeries(experiment, scope)
         )
 
-    def add(self, at_ms: int, experiments: Iterable[ExperimentReport]) -> History:
+    def add(self, at_ms: int, experiments: Iterable[ExperimentReport], earlier: EarlierSnapshots | None = None) -> History:
         """Add a snapshot of these experiments at `at_ms`, the event time up to which they are complete. Drop all other series.
 
-        An experiment without a final list has no snapshot: it may have users who were exposed and saw no list yet.
+        An experiment without a final list has no snapshot: it may have users who were exposed and saw no list yet. `earlier` gives
+        snapshots of the intervals since the last one, if there are some.
         """
         series = []
         for each in experiments:
@@ -134,7 +152,8 @@ class History:
             new_day = each.scope == THIS_DAY and bool(known.snapshots.kept) and _day(at_ms) != _day(known.snapshots.kept[-1][0])
             if (new_day or known.snapshots.would_keep(at_ms)) and any(variant.first_exposures for variant in each.variants):
                 snapshot = HistorySeries(each.experiment, each.scope, Downsampled(SNAPSHOT_MS, ((at_ms, snapshot_of(each)),)))
-                known = known.merge(snapshot).since(each.known_from_ms)
+                missed = known.missed(each, at_ms, earlier) if earlier is not None and each.scope == SINCE_START else known
+                known = missed.merge(snapshot).since(each.known_from_ms)
             if known.snapshots.kept:
                 series.append(known)
         found = _bounded(series)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -30,8 +30,10 @@ from streammetrics.experiments.name_order import name_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.same_people import same_people
 from streammetrics.experiments.words import DataWarning, join, named, say
+from streammetrics.reports.earlier_lifts import earlier_snapshots
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.experiment_warnings import user_warnings
+from streammetrics.reports.history import EarlierSnapshots, HistorySnapshot
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import SinceReports
 from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
@@ -53,6 +55,10 @@ class JudgedInput(NamedTuple):
         report = build_report(self.measures, self.policy, self.stored, self.scales, since_ms=since_ms)
         of_users = user_warnings(report) if report.scope == SINCE_START else ()
         return replace(report, warnings=(*report.warnings, *self.warnings, *of_users))
+
+    def earlier(self, after_ms: int, before_ms: int) -> Iterator[tuple[int, HistorySnapshot]]:
+        """Yield what the history lacks between two times: see `earlier_lifts`."""
+        return earlier_snapshots(self.measures, self.policy, self.stored, self.scales, after_ms, before_ms)
 
 
 class MergedExperiments:
@@ -259,6 +265,16 @@ class MergedExperiments:
         for control in self._controls_of(tasks):
             total.update(dict(control.enrolment.open_lists))
         return dict(total)
+
+    def earlier_snapshots(self) -> EarlierSnapshots:
+        """Return a function that gives earlier snapshots of the experiments of the last reports. It may be called in any thread."""
+        inputs = self._inputs
+
+        def earlier(experiment: str, after_ms: int, before_ms: int) -> Iterable[tuple[int, HistorySnapshot]]:
+            found = inputs.get((experiment, SINCE_START))
+            return () if found is None else found.earlier(after_ms, before_ms)
+
+        return earlier
 
     def since_reports(self) -> SinceReports:
         """Return a function that judges the last reports again, for a step that began at a time (event time, ms). It may be called in any

@@ -38,6 +38,7 @@ from streammetrics.reports.experiment_warnings import (
     spelling_warnings,
 )
 from streammetrics.reports.first_numbers import FirstNumber
+from streammetrics.reports.history import EarlierSnapshots
 from streammetrics.reports.late_events import LateInput, SortedInput, late_warnings, sorted_warnings
 from streammetrics.reports.recent_lists import RecentLists
 from streammetrics.reports.standstills import StandstillNote
@@ -152,6 +153,8 @@ class Report:
     """Windows that ended since the last report, or before the first report of a process: for curves. They are not part of the JSON."""
     open_lists: Mapping[str, int] = field(default_factory=dict)
     """By experiment, the lists that do not count because the input ended before all their time for feedback. It is not part of the JSON."""
+    earlier: EarlierSnapshots | None = field(default=None, compare=False, repr=False)
+    """Gives the lifts up to earlier times: see `earlier_lifts`. It is not part of the JSON."""
     since: SinceReports | None = field(default=None, compare=False, repr=False)
     """Judges the experiments again for a step that began at a time: see `MergedExperiments.since_reports`. It is not part of the JSON."""
 

@@ -48,12 +48,20 @@ class HistoryStore:
 
     def take(self, report: Report) -> None:
         """Show a report. If a snapshot was due, share the history first."""
-        before = self.history
+        before = self.history if self.history.series else self._stored(report.experiments)
         if report.entered_ms is not None:
-            self.history = before.add(report.entered_ms, report.experiments)
+            self.history = before.add(report.entered_ms, report.experiments, report.earlier)
         if self._blob is not None and self.history is not before:
             self._share(self._blob, report.experiments)
         self._show(report, self.history)
+
+    def _stored(self, experiments: Iterable[ExperimentReport]) -> History:
+        """Return what other processes have stored about these experiments, so that only what they lack is computed."""
+        try:
+            return History() if self._blob is None else decode_history(self._blob.read()).matching(experiments)
+        except StreammetricsError as error:
+            self._warn(error)
+            return History()
 
     def _share(self, blob: BlobStore, experiments: Iterable[ExperimentReport]) -> None:
         """Merge in what other processes have stored about the same experiments, and write the result if it differs."""
@@ -64,6 +72,9 @@ class HistoryStore:
                 blob.write(encode_history(self.history))
             self._failing = False
         except StreammetricsError as error:
-            if not self._failing:
-                log.warning("the experiment history cannot be saved; reports go on", error=str(error))
-            self._failing = True
+            self._warn(error)
+
+    def _warn(self, error: StreammetricsError) -> None:
+        if not self._failing:
+            log.warning("the experiment history cannot be saved; reports go on", error=str(error))
+        self._failing = True

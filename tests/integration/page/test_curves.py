@@ -40,6 +40,23 @@ class TestCurves:
         assert shown["x"][1] == reports[-1].entered_ms
         assert len(shown["ends"]) > 30
 
+    def test_lists_that_were_read_late_have_points_and_no_marks(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        series = history_of(reports).of(EXPERIMENT, "start")
+        kept = series.snapshots.kept
+        late = [(at, snapshot._replace(verdict=None)) for at, snapshot in kept[:-1]]
+        port = serve(story.views())
+        filled = Downsampled(series.snapshots.width_ms, (*late, kept[-1]))
+        port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=filled),)))
+        found = visit(port.base)
+        chart = f"experiment-{EXPERIMENT}-lift"
+        curves_are_drawn(found.page, chart)
+        shown = found.page.evaluate(DRAWN, chart)
+        assert shown["ends"][0] == next(at for at, snapshot in kept if any(point.lift is not None for point in snapshot.points))
+        assert shown["marks"] == []
+
     def test_a_change_of_the_verdict_has_its_sign_on_the_curve_and_its_text_below(
         self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
     ) -> None:

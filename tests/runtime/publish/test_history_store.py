@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streammetrics.errors import StoreError
-from streammetrics.reports.history import SNAPSHOT_MS, History
+from streammetrics.reports.history import SNAPSHOT_MS, History, HistorySnapshot
 from streammetrics.reports.report import Report
 from streammetrics.runtime.publish.history_store import HistoryStore, decode_history, encode_history
 from tests.experiments.samples import experiment
@@ -52,6 +52,28 @@ def test_every_report_is_shown_with_the_snapshots_so_far() -> None:
         store.take(report)
     assert [report for report, _ in shown] == reports
     assert [times(history) for _, history in shown] == [[], [0], [0], [0, 2]]
+
+
+def test_a_new_process_computes_only_what_the_stored_history_lacks() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def earlier(name: str, after_ms: int, before_ms: int) -> list[tuple[int, HistorySnapshot]]:
+        asked.append(((after_ms - START_MS) // SNAPSHOT_MS, (before_ms - START_MS) // SNAPSHOT_MS))
+        at_ms = START_MS + 5 * SNAPSHOT_MS
+        return [(at_ms, HistorySnapshot(None, 7, ()))] if after_ms < at_ms < before_ms else []
+
+    def late(minute: int) -> Report:
+        report = report_at(minute)
+        experiments = tuple(replace(each, from_ms=START_MS - 9 * SNAPSHOT_MS) for each in report.experiments)
+        return replace(report, experiments=experiments, earlier=earlier)
+
+    blob, shown = FailingBlob(), []
+    for minutes in ((0, 1), (9, 10)):
+        store = HistoryStore(lambda report, history: shown.append(history), blob)
+        for minute in minutes:
+            store.take(late(minute))
+    assert asked == [(-9, 0), (1, 9)]
+    assert times(shown[-1]) == [0, 1, 5, 9, 10]
 
 
 def test_snapshots_survive_a_restart_and_are_written_only_when_one_is_new() -> None:

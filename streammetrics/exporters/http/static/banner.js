@@ -3,8 +3,8 @@
 import { experimentsEnd } from "./history.js";
 import { make } from "./elements.js";
 import { countText, countedText, isNumber, joined, named, scopeWords, spanText, timeText } from "./text.js";
-import { runbookLink } from "./terms.js";
-import { adviceOf, finding, gate, known, sign } from "./verdicts.js";
+import { runbookLink, termButton } from "./terms.js";
+import { adviceOf, finding, gate, isOverNow, known, sign } from "./verdicts.js";
 
 const ARMS_COUNTED = 3; // with more arms, their users are only in the table
 
@@ -17,20 +17,27 @@ export function banner(view, experiment, line, stats) {
   }
   const { verdict: kind, parts, needed } = line;
   return make("div", { class: `verdict ${known(kind)}` },
-    make("p", { class: "word" }, sign(kind)),
+    make("div", {}, make("p", { class: "word" }, sign(kind)), decided(line, view.now)),
     make("div", {}, make("p", { class: "reason" }, finding(parts)),
       gate(line) ? make("p", { class: "gate" }, gate(line)) : null, warnings(line), needed.map((sentence) => make("p", { class: "needs" }, finding(sentence))),
       kind === "invalid" ? make("p", {}, runbookLink("StreammetricsExperimentInvalid")) : null,
       make("p", { class: "fine facts" }, span(view, line), " ", counts(line, stats))));
 }
 
+/** That a verdict is decided, and since when; null while further lists may change it. */
+function decided({ decided_ms: at }, now) {
+  return isNumber(at) ? make("p", { class: "fine" }, termButton("decided", "", "decided"), ` ${timeText(at, now)}`) : null;
+}
+
 /** When the lists of a verdict began, how long ago, and up to when they count. */
-function span({ report, now }, { scope, since_ms: since }) {
-  const end = experimentsEnd(report);
+function span({ report, now }, line) {
+  const { scope, since_ms: since } = line;
+  const isOver = report.ended || isOverNow(line);
+  const end = line.up_to_ms ?? experimentsEnd(report);
   const upTo = isNumber(end) ? `, up to ${timeText(end, now)}` : "";
   if (scope !== "start" || !isNumber(since)) return `Final lists ${scopeWords(scope)}${upTo}.`;
-  const age = report.ended ? "" : `, ${spanText(now - since)} ago`;
-  return `Started ${timeText(since, now)}${age}. Final lists${upTo}${report.ended && isNumber(end) ? `: ${spanText(end - since)}` : ""}.`;
+  const age = isOver ? "" : `, ${spanText(now - since)} ago`;
+  return `Started ${timeText(since, now)}${age}. Final lists${upTo}${isOver && isNumber(end) ? `: ${spanText(end - since)}` : ""}.`;
 }
 
 /** The users of all arms. */

@@ -104,7 +104,7 @@ function storedLifts(report, stats, variant, metric) {
 
 /** The moments that the curves of an experiment show: the times at which its stored verdict changed, with the sign of the new one. */
 function marksOf(report, stats) {
-  const kept = looksOf(report, stats);
+  const kept = looksOf(report, stats).filter(([, [word]]) => word !== null); // there is no verdict on what was read late
   return kept.slice(1).flatMap(([at, [word]], index) => (word === kept[index][1][0] ? [] : [{ at, sign: markOf(word), text: `verdict ${word}` }]));
 }
 

@@ -24,7 +24,7 @@ export function comparison(view, id, variants, order, stats, end) {
     const word = variant === stats.control ? "the control" : interleaved.has(variant) ? "both rankers in one list" : null;
     const found = own.get(variant);
     return [
-      variantHead(variant, variants.indexOf(variant), stats.control),
+      [variantHead(variant, variants.indexOf(variant), stats.control), stopped(found, view.now)],
       ...groups.flatMap(({ metric, axis }) => measureCells(stats, variant, measureOf(stats, variant, metric), axis, word)),
       usersCell(found), word ? "" : verdictCell(stats, found, measureOf(stats, variant, shown[0]), several),
     ];
@@ -45,6 +45,12 @@ export function variantHead(variant, at, control) {
   const { color, pattern } = look(at);
   return [make("span", { class: "variant" }, make("span", { class: `swatch color-${color} pattern-${pattern}`, "aria-hidden": "true" }), named(variant)),
     variant === control && variant !== "control" ? fine("control") : null];
+}
+
+/** That a variant gets no more lists; null while it gets some. */
+function stopped(variant, now) {
+  const word = variant?.state?.word ?? "running";
+  return word === "running" ? null : fine(termButton("stopped", "", "no more lists"), isNumber(variant.last_ms) ? ` since ${timeText(variant.last_ms, now)}` : "");
 }
 
 /** The deciding measures, and the chosen one if it is another. */

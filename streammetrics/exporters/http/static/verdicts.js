@@ -62,6 +62,13 @@ export function spoken(line) {
   return ["Experiment ", named(line.experiment), `: ${wordText(line.verdict)}. `, finding(line.parts)];
 }
 
+/** Whether an experiment gets no more lists. */
+export const isOverNow = ({ state }) => state === "silent" || state === "ended";
+
+function age(line, report, now) {
+  return report.ended || isOverNow(line) ? `ran ${ageText(line.up_to_ms - line.since_ms)}` : `${ageText(now - line.since_ms)} old`;
+}
+
 /** The overview: one line for each experiment, worst first. `experiments` is [[name, line or undefined, id of its card]].
  * The card of an experiment has the reason in words. */
 export function overview(experiments, { report, now }) {
@@ -72,7 +79,7 @@ export function overview(experiments, { report, now }) {
       make("a", { href: `#${id}` }, named(name)),
       make("span", { class: "line-lift" }, hasLift ? liftText(line.lift) : MISSING),
       make("span", { class: "fine line-interval" }, hasLift ? intervalText(line) : ""),
-      make("span", { class: "line-age" }, line && isNumber(line.since_ms) ? `${ageText((report.ended ? line.up_to_ms : now) - line.since_ms)} old` : ""),
+      make("span", { class: "line-age" }, line && isNumber(line.since_ms) ? age(line, report, now) : ""),
       make("span", { class: "line-text" }, line ? finding(line.parts) : "no user of this experiment has a final list"));
   });
   return make("section", { id: "overview", "aria-labelledby": "overview-title" },
