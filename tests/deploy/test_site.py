@@ -18,7 +18,7 @@ from tests.deploy.tools import run
 from tests.support.paths import ROOT
 
 DOCS = ROOT / ".github" / "docs"
-TERMS_MAX = 56
+TERMS_MAX = 58
 BUILD_SECONDS_MAX = 900
 """A build takes half a minute on a quiet machine, and many times that beside other tests."""
 TUPLES = {"SINCE_START", "THIS_DAY"}

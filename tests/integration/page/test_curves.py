@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from playwright.sync_api import expect
 
+from streammetrics.events.event_time import DAY_MS
+from streammetrics.experiments.experiment_report import EffectChange, PeriodLift
 from streammetrics.reports.history import Downsampled, History
 from streammetrics.reports.report import Report
-from tests.integration.page.visits import DRAWN, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
+from tests.experiments.samples import experiment
+from tests.integration.page.visits import DRAWN, MINUS, WRITTEN, Open, Serve, Served, clock, curves_are_drawn
 from tests.servers.chart_library import originals
-from tests.support.page_story import (
-    EXPERIMENT,
-    Story,
-)
+from tests.support.page_story import EXPERIMENT, Story, with_experiments
 
 
 def history_of(reports: list[Report]) -> History:
@@ -112,6 +114,35 @@ class TestCurves:
                }"""
         )
         assert digits == [3, 4, 3, 3, 2, 2, 1, 1, 0, 1, 0, 1, 0]
+
+    def test_the_lift_of_each_day_is_beside_that_since_the_start_with_a_change_of_the_effect(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        lifts, first_ms = (0.3, 0.31, 0.3, -0.15, -0.16), 20_000 * DAY_MS
+        days = tuple(
+            PeriodLift(first_ms + at * DAY_MS, first_ms + (at + 1) * DAY_MS, 900, 900, 90, 90, lift, lift - 0.05, lift + 0.05)
+            for at, lift in enumerate(lifts)
+        )
+        change = EffectChange(first_ms + 3 * DAY_MS, replace(days[0], end_ms=days[2].end_ms), replace(days[3], end_ms=days[4].end_ms))
+        stats = experiment({"control": 0.5, "treatment": 0.55}, name=EXPERIMENT)
+        variants = tuple(
+            replace(arm, measures=tuple(replace(each, days=days, change=change) if each.paging else each for each in arm.measures))
+            if arm.variant == "treatment"
+            else arm
+            for arm in stats.variants
+        )
+        found = visit(serve(story.views(), with_experiments(reports[-1], replace(stats, variants=variants))).base)
+        chart = f"experiment-{EXPERIMENT}-days"
+        curves_are_drawn(found.page, chart)
+        shown = found.page.evaluate(DRAWN, chart)
+        assert shown["ends"] == [first_ms + at * DAY_MS for at in range(6)]
+        assert shown["series"][0] == [0.3, *lifts], "a lift holds for the day before its point"
+        assert shown["marks"] == [["Δ", first_ms + 3 * DAY_MS]]
+        told = f"treatment: +30.0\u00a0% before, {MINUS}15.0\u00a0% since"
+        expect(found.page.locator(f"#{chart} ul.marks li")).to_contain_text(told)
+        since = f"since 2024-10-07: {MINUS}15.0\u00a0%, {MINUS}20.0\u00a0% to {MINUS}10.0\u00a0%"
+        expect(found.cell("Lift", "treatment")).to_contain_text(since)
 
     def test_an_axis_has_the_date_where_a_day_is_not_today(self, visit: Open, still: Served) -> None:
         texts = visit(still.base).page.evaluate(
