@@ -29,7 +29,7 @@ export function comparison(view, id, variants, order, stats, end) {
       usersCell(found), word ? "" : verdictCell(stats, found, measureOf(stats, variant, shown[0]), several),
     ];
   });
-  const heads = ["Variant", ...groups.flatMap(({ axis }) => [["Mean", help("mean")], ["Lift", help("lift")], [fine("Interval", help("interval")), axis ? scale(axis) : null]]), ["Users", help("users")], ["Verdict", help("verdict")]];
+  const heads = ["Variant", ...groups.flatMap(({ axis }, at) => [["Mean", at ? null : help("mean")], ["Lift", at ? null : help("lift")], [fine("Interval", at ? null : help("interval")), axis ? scale(axis) : null]]), ["Users", help("users")], ["Verdict", help("verdict")]];
   const labels = [null, ...groups.flatMap(({ metric }) => [`Mean ${metricText(...metric.split("@"))}`, "Lift", null]), "Users", null];
   const above = [[""], ...groups.map(({ metric }) => [groupHead(stats, metric), 3]), ["", 2]];
   return make("div", { class: "numbers" },
