@@ -475,13 +475,22 @@ def test_unknown_actions_and_types_are_shown_by_name(tmp_path: Path) -> None:
     ]
 
 
-def test_an_empty_file_is_allowed(tmp_path: Path) -> None:
-    path = tmp_path / "events"
-    for content in (b"", b"\n\n"):
-        path.write_bytes(content)
-        done = called("replay", path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "no lists" in done.stdout
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"type,user_id,ts\n"])
+def test_input_from_which_nothing_is_read_fails_and_an_empty_file_beside_others_does_not(content: bytes, tmp_path: Path) -> None:
+    path, good = tmp_path / "events", write(tmp_path / "good", sent(CLEAN, 200))
+    path.write_bytes(content)
+    done = called("replay", path)
+    assert (done.returncode, done.stderr) == (1, f"streammetrics: nothing was read: {path} has no line, or only a header\n")
+    assert "no lists" in done.stdout
+    done = called("replay", path, good, "--set", "experiments.enabled=false")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("line", ["u7\tclick", "a,b", "id;name\r"])
+def test_a_single_line_that_names_no_field_of_an_event_is_no_header(line: str) -> None:
+    done = called("replay", "-", stdin=f"{line}\n".encode())
+    assert done.returncode == 1
+    assert "no line of standard input is an event. Line 1 is refused as bad_json: " in done.stderr
 
 
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])

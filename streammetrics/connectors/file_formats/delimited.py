@@ -40,6 +40,8 @@ def read_rows(stream: io.BufferedReader, kept_bytes: int, fixed: Mapping[str, st
     Such rows have more cells than the header, are not UTF-8, or have a quote that does not end. A decoder refuses them.
 
     fixed: columns that all rows have, unless the file has them.
+    A header without rows has none of these, unless it names no field of an event: then it is a row.
+
     texts: all cells stay texts: a reader says what the columns mean, whatever their names.
 
     Raises ValueError if a row goes on for more than ROW_BYTES_MAX, because only a quote that never ends does.
@@ -53,16 +55,21 @@ def read_rows(stream: io.BufferedReader, kept_bytes: int, fixed: Mapping[str, st
     more = {name: convert_of.get(name, _text)(cell) for name, cell in fixed.items()}
     csv.field_size_limit(kept_bytes)
     rows = csv.reader(feed, delimiter=delimiter)
+    header_line, is_empty = feed.number, True
     while True:
         began, taken = feed.number + 1, feed.taken
         feed.row_ends = taken + ROW_BYTES_MAX
         try:
             cells = next(rows, None)
         except csv.Error as error:
+            is_empty = False
             yield began, f"row cannot be read: {error}".encode(), feed.taken - taken
             continue
         if cells is None:
+            if is_empty and not (texts or _NAMES & set(names)):  # a line that only looks like a header
+                yield header_line, feed.first.rstrip().encode("utf-8", "surrogateescape"), 0
             return
+        is_empty = False
         yield began, _json(names, converts, cells, delimiter, more), feed.taken - taken
 
 
@@ -159,3 +166,5 @@ _CONVERTS: Final[dict[str, Convert]] = {
     "experiments": _pairs,
     "segments": _pairs,
 }
+_NAMES: Final = {*_CONVERTS, "type", "impression_id", "user_id", "item_id", "action"}
+"""Columns of native events."""

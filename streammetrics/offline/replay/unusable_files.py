@@ -38,9 +38,12 @@ def _valid_events(report: Report, path: str) -> int:
 
 
 def require_usable(unusable: Iterable[str], replayed: ReplayResult, settings: Settings) -> None:
-    """Raise StreammetricsError if there are unusable files, with one line for each."""
+    """Raise StreammetricsError if there are unusable files, with one line for each, and if nothing was read at all."""
     if problems := [_explained(path, replayed.refusals.values(), settings) for path in unusable]:
         raise StreammetricsError("\n  ".join(problems))
+    if all((position.offset or FIRST_LINE) == FIRST_LINE for position in replayed.report.inputs):
+        paths = ", ".join(shown_path(position.topic) for position in replayed.report.inputs)
+        raise StreammetricsError(f"nothing was read: {paths} {'have' if ', ' in paths else 'has'} no line, or only a header")
 
 
 def _explained(path: str, refused: Collection[DeadLetter], settings: Settings) -> str:
