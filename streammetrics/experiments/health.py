@@ -15,7 +15,6 @@ from streammetrics.experiments.words import Part, advice, chance, join, named, p
 
 STRAYS_MAX: Final = 0.01
 """The share of users, or lists, of variants without a configured share from which the experiment is invalid."""
-_YOURS: Final = " (replace the numbers by the shares of your assignment)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +87,34 @@ def check_split(
         if len(seen) < 2:
             return None, [], []
         equal = policy.settings_text(experiment, {"shares": dict.fromkeys(in_order(seen), 1.0)})
-        return None, [], [say("split not checked: no shares configured.{how}", how=advice(f" To check it, set {equal}{_YOURS}"))]
+        return (
+            None,
+            [],
+            [
+                say(
+                    "split not checked: no shares configured.{how}",
+                    how=advice(f" To check it, set {equal} (replace the numbers by the shares of your assignment)"),
+                )
+            ],
+        )
     strays = {name: count for name, count in seen.items() if name not in shares}
     p = sample_ratio_p_value({name: count for name, count in seen.items() if name not in strays}, shares)
     troubles = list[str]()
     if p < policy.sample_ratio_alpha:
         counts = join((say("{name} {count:,}", name=named(name), count=seen.get(name, 0)) for name in in_order(shares)), ", ")
         broken = say("{things} are not split as configured ({counts}; {chance})", things=things, counts=counts, chance=chance(p))
-        observed = _observed({name: seen.get(name, 0) for name in in_order(shares)})
-        setting = policy.settings_text(experiment, {"shares": observed})
-        intended = advice(f" If this split is intended, set {setting}") if len(observed) > 1 else ""
-        troubles.append(say("{broken}: fix the assignment.{intended}", broken=broken, intended=intended))
+        copied = f" If the shares of {experiment} are set wrong, copy those of your assignment, not these counts"
+        left_out = "if they change on purpose, leave them out: lists of the same hour are compared, and the split is not checked"
+        troubles.append(say("{broken}: fix the assignment.{how}", broken=broken, how=advice(f"{copied}; {left_out}")))
     if units >= policy.min_users and sum(strays.values()) > STRAYS_MAX * units:
-        every = {**{name: float(share) for name, share in shares.items()}, **_observed(strays, units)}
         saw = "of the users saw" if policy.unit == "user" else "of the lists have"
         troubles.append(
             say(
-                "{share} {saw} a variant without a configured share ({strays}): fix the label.{intended}",
+                "{share} {saw} a variant without a configured share ({strays}): fix the label.{how}",
                 share=percent(sum(strays.values()) / units),
                 saw=saw,
                 strays=join(map(named, in_order(strays)), ", "),
-                intended=advice(f" If it is intended, set {policy.settings_text(experiment, {'shares': every})}{_YOURS}"),
+                how=advice(f" If it is intended, add it to the shares of {experiment}, with its share of your assignment"),
             )
         )
     return p, troubles, []
@@ -127,13 +133,3 @@ def control_setting(policy: Policy, experiment: str, variants: Collection[str]) 
         return f"{setting}, with the name of the one that you compare with: {', '.join(able)}"
     others = ", ".join(name for name in able if name != first)
     return policy.settings_text(experiment, {"control": first}) + (f" (or one of: {others})" if others else "")
-
-
-def _observed(counts: Mapping[str, int], users: int | None = None) -> dict[str, float]:
-    """Return the shares seen, with two digits, without variants that no user saw. Without `users`, the greatest is what others leave."""
-    total = sum(counts.values()) if users is None else users
-    shares = {name: float(f"{count / total:.2g}") for name, count in counts.items() if count}
-    if users is None and shares:
-        greatest = max(shares, key=lambda name: counts[name])
-        shares[greatest] = round(1 - sum(share for name, share in shares.items() if name != greatest), 6)
-    return shares

@@ -223,17 +223,9 @@ def test_messages_about_the_split_have_the_toml_that_settles_it() -> None:
     (note,) = health(Policy(settings_text=settings_text), "ranker", seen).notes
     assert 'under [experiments.named.ranker]: shares = { control = 1, "new ranker" = 1, typo = 1 }' in note
     split, stray = health(Policy(shares={"control": 1, "new ranker": 1}, settings_text=settings_text), "ranker", seen).troubles
-    assert 'If this split is intended, set under [experiments.named.ranker]: shares = { control = 0.9, "new ranker" = 0.1 }' in split
-    assert "(typo): fix the label" in stray
-    assert 'shares = { control = 1, "new ranker" = 1, typo = 0.029 }' in stray
-
-
-def test_the_shares_that_are_proposed_add_up_and_are_a_valid_setting() -> None:
-    shares = {"control": 95, "treatment": 5}
-    (split,) = health(Policy(shares=shares, settings_text=settings_text), "ranker", {"control": 15_453, "treatment": 175}).troubles
-    assert split.endswith("shares = { control = 0.989, treatment = 0.011 }")
-    alone, _ = health(Policy(shares=shares), "ranker", {"control": 2_099, "Treatment": 115}).troubles
-    assert alone.endswith("fix the assignment.")
+    assert "(typo): fix the label. If it is intended, add it to the shares of ranker, with its share of your assignment" in stray
+    assert "fix the assignment. If the shares of ranker are set wrong, copy those of your assignment, not these counts; if they" in split
+    assert "0.9" not in split + stray, "shares that equal the counts would switch the check off"
 
 
 @pytest.mark.parametrize(("moved", "tests"), [(180, "100"), (190, "200"), (230, "4,000"), (260, "60,000")])

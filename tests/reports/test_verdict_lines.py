@@ -101,7 +101,7 @@ def test_a_verdict_is_a_change_once_and_again_after_its_experiment_was_gone() ->
 def test_advice_about_settings_is_a_part_of_its_own() -> None:
     report = experiment({"control": 0.5, "new": 0.5}, users={"control": 1_000, "new": 2_000})
     (found,) = [each.text for each in report.verdict.parts if each.kind == "advice"]
-    assert found.startswith(" If this split is intended, set under [experiments.named.")
+    assert found.startswith(" If the shares of ")
     assert text(report.verdict.parts) == report.verdict.reason
 
 
