@@ -68,24 +68,24 @@ class HourCounts:
             elif len(had) == 1 and place[1] == WHOLE:
                 self._moves[had[0], place, ts // HOUR_MS] += 1
 
-    def add(self, cohorts: Sequence[Cohort], sums: Ints, covariates: Ints | None, covariate_bottoms: Sequence[int]) -> None:
+    def add(self, cohorts: Sequence[Cohort], sums: Ints, covariates: Ints | None, covariate_bottoms: Sequence[int] | None) -> None:
         """Add everything to the scopes.
 
         cohorts: those of the batch, by number. sums: running sums of the columns over all lists, shape (lists + 1, columns). covariates:
         (h, x) for each measure, by row; None: no row has any. covariate_bottoms: by measure, the place of its denominator in
-        (lists, *columns).
+        (lists, *columns); None: no run has covariates.
         """
         if self._stretches:
             numbers, firsts, ends, rows = (np.array(column, dtype=np.int64) for column in zip(*self._stretches, strict=True))
             values = np.concatenate([(ends - firsts)[:, None], sums.take(ends, axis=0) - sums.take(firsts, axis=0)], axis=1)
             plain = _grouped(values, numbers, len(self._numbers))
-            wide = plain
-            if covariates is not None:
-                wide = _grouped(_with_covariates(values, covariates[rows], covariate_bottoms), numbers, len(self._numbers))
-            elif covariate_bottoms:
-                wide = np.pad(plain, ((0, 0), (0, 2 * len(covariate_bottoms))))
             self._add_totals(cohorts, plain, has_covariates=False)
-            self._add_totals(cohorts, wide, has_covariates=True)
+            if covariate_bottoms is not None:
+                if covariates is None:
+                    wide = np.pad(plain, ((0, 0), (0, 2 * len(covariate_bottoms))))
+                else:
+                    wide = _grouped(_with_covariates(values, covariates[rows], covariate_bottoms), numbers, len(self._numbers))
+                self._add_totals(cohorts, wide, has_covariates=True)
         self._add_users()
 
     def _add_totals(self, cohorts: Sequence[Cohort], sums: Ints, *, has_covariates: bool) -> None:

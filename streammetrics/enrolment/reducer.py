@@ -217,7 +217,8 @@ class Enrolments:
         counted = () if experiments is None else self._counted_segments
         for shown in lists:
             if shown.ts >= self.counted_until:
-                self.open_lists.update(experiment for experiment, _ in shown.experiments)
+                for experiment, _ in shown.experiments:
+                    self.open_lists[experiment] += 1
             segments = tuple([label for label in shown.segments if label[0] in counted]) if counted and shown.experiments else ()
             waiting.append(FinalList.of(shown, self._rules.join, segments))
 

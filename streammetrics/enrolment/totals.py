@@ -248,7 +248,7 @@ class TotalsBatch:
         )
         changed = update_moments(self.targets, self.layout, cohorts, cohort_of, before, after, covariates)
         have_covariates = any(run.earlier is not None for run in self.targets.runs)
-        self._hours.add(cohorts, sums, covariates, self.layout.covariate_bottoms if have_covariates else ())
+        self._hours.add(cohorts, sums, covariates, self.layout.covariate_bottoms if have_covariates else None)
         self._add_entry_users(cohorts, cohort_of, before, after)
         self._add_reactions()
         self._add_pairs(before, after)
