@@ -114,7 +114,9 @@ def test_measures_are_not_read_from_the_text_of_the_rules() -> None:
 def test_experiments_with_other_metrics_are_rejected_with_what_to_do() -> None:
     machine = Machine(ON, SETTINGS)
     take(machine, shown("u", NOON_MS, RANKER))
-    with pytest.raises(StateError, match=r"measured by other metrics: set experiments\.metrics back.*\n.*experiments\[.*\n.*experiments\["):
+    with pytest.raises(
+        StateError, match=r"measured by other metrics: set experiments\.metrics back.*\n  experiments\.metrics: stored ndcg@1, "
+    ):
         switch(machine, engine_of(SETTINGS, experiments=ExperimentRules(idle_ms=DAY_MS, metrics=("mrr@1",))))
 
 
