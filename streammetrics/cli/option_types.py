@@ -105,16 +105,11 @@ def moment_ms(context: click.Context | None, option: click.Parameter | None, giv
     Traceback (most recent call last):
     click.exceptions.BadParameter: 'noon': a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m
     """
-    from streammetrics.config.times import parse_duration  # noqa: PLC0415  slow import
-    from streammetrics.reports.time_text import parse_moment  # noqa: PLC0415
+    from streammetrics.reports.time_text import parse_since  # noqa: PLC0415  slow import
 
     if given is None:
         return None
     try:
-        return time.time_ns() // 1_000_000 - parse_duration(given).ms
-    except ValueError:
-        pass
-    try:
-        return parse_moment(given)
+        return parse_since(given, time.time_ns() // 1_000_000)
     except ValueError as error:
-        raise click.BadParameter(f"{given!r}: {error}; a span ago is such as 40m", context, option) from None
+        raise click.BadParameter(f"{given!r}: {error}", context, option) from None

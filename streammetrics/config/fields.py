@@ -11,8 +11,9 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from streammetrics.config.addresses import require_host
 from streammetrics.config.password_hash import PasswordHash
-from streammetrics.config.times import MS_MAX, Duration
+from streammetrics.config.times import Duration
 from streammetrics.errors import ConfigError
+from streammetrics.events.event_time import SPAN_MS_MAX
 from streammetrics.events.grades import parse_grades
 
 MASK = "***"
@@ -189,7 +190,7 @@ def whole(default: int | None, description: str, least: int, most: int, unless: 
     return setting(default, description, f"a whole number from {least} to {most}{unless}", ge=least, le=most)
 
 
-def milliseconds(default: int | None, description: str, least: int = 0, most: int = MS_MAX, unless: str = "") -> Any:
+def milliseconds(default: int | None, description: str, least: int = 0, most: int = SPAN_MS_MAX, unless: str = "") -> Any:
     """Define a duration in milliseconds, never negative."""
     return whole(default, description, least, most, unless)
 

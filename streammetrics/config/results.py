@@ -25,8 +25,8 @@ from streammetrics.config.fields import (
     setting,
     whole,
 )
-from streammetrics.config.times import MS_MAX, Duration, DurationField, parse_duration
-from streammetrics.events.event_time import DAY_MS
+from streammetrics.config.times import Duration, DurationField, parse_duration
+from streammetrics.events.event_time import DAY_MS, SPAN_MS_MAX
 from streammetrics.events.grades import DEFAULT_GRADES
 from streammetrics.events.model import EventLimits
 from streammetrics.events.topic_names import topic_of
@@ -150,7 +150,7 @@ class WindowSettings(Section):
     retention_ms: Whole = Field(
         default_factory=lambda valid: longest_ms(valid.get("windows", ())) + DAY_MS,
         ge=1,
-        le=2 * MS_MAX,
+        le=2 * SPAN_MS_MAX,
         description="How long Redis keeps panes behind the watermark.",
         json_schema_extra={
             "allowed": f"a whole number, at least the longest window, at most {PANES_MAX} panes",

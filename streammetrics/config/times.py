@@ -9,15 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator
 
-from streammetrics.events.event_time import DAY_MS
-
-MS_MAX = 366 * DAY_MS
-"""Maximum duration: a leap year. Longer ones are typing errors, and the limit keeps sums of durations small."""
+from streammetrics.events.event_time import SPAN_UNITS_MS, span_ms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_MS_MIN = 100_000_000_000
 """In 1973. Smaller numbers are almost certainly seconds."""
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +38,13 @@ def parse_duration(given: object) -> Duration:
     if isinstance(given, Duration):
         return given
     text = str(given).strip() if isinstance(given, str | int) and not isinstance(given, bool) else ""
-    match = re.fullmatch(r"([0-9]{1,12})(ms|s|m|h|d)?", text)
-    if match is None:
-        raise ValueError("a duration is a whole number with ms, s, m, h or d, such as 5m")
-    ms = int(match[1]) * _UNITS_MS[match[2] or "ms"]
-    if not 0 < ms <= MS_MAX:
-        raise ValueError("a duration is more than 0 and at most 366d")
-    return Duration(text if match[2] else _canonical(ms), ms)
+    ms = span_ms(text)
+    return Duration(_canonical(ms) if text.isdecimal() else text, ms)
 
 
 def _canonical(ms: int) -> str:
-    unit = next(unit for unit in reversed(_UNITS_MS) if ms % _UNITS_MS[unit] == 0)
-    return f"{ms // _UNITS_MS[unit]}{unit}"
+    unit = next(unit for unit in reversed(SPAN_UNITS_MS) if ms % SPAN_UNITS_MS[unit] == 0)
+    return f"{ms // SPAN_UNITS_MS[unit]}{unit}"
 
 
 def parse_moment(given: object) -> datetime:

@@ -6,9 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from streammetrics.experiments.cell_estimates import Combined, Pair
+from streammetrics.experiments.cells import HourSpan
 from streammetrics.experiments.cuped import Reduced, reduce_variance
 from streammetrics.experiments.effect_change import ChangedEffect, RunPart, changed_effect, parts_by_day
 from streammetrics.experiments.estimates import Estimate, estimate
+from streammetrics.experiments.experiment_state import ALL_RUNNING, States
 from streammetrics.experiments.floors import effective_users, largest_user_share_max
 from streammetrics.experiments.list_signs import NO_REACTIONS, ArmLists, LikeLists
 from streammetrics.experiments.measures import USERS_AT, Measure, Measures
@@ -33,17 +35,31 @@ class Compared(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """A treatment and the control in cells of hour and entry, and in those of the hour alone if an arm was silent in some hours."""
+    """A treatment and the control in cells of hour and entry, and in those of the hour alone if an arm was silent and has returned.
+
+    left_out: all hours in which an arm was silent. silent: those before its return.
+    """
 
     by_entry: Pair
     by_hour: Pair | None
+    left_out: Sequence[HourSpan]
     silent: Sequence[SilentHours]
 
 
 class Arms:
     """The arms with enough users, and the frozen scales."""
 
-    def __init__(self, measures: Measures, policy: Policy, stored: Stored, control: str | None, scales: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        measures: Measures,
+        policy: Policy,
+        stored: Stored,
+        control: str | None,
+        scales: Mapping[str, float],
+        states: States = ALL_RUNNING,
+    ) -> None:
+        self.states = states
+        """Which arms still get lists."""
         self.not_compared: dict[str, str] = {}
         """Why a treatment is not compared, although it has enough users."""
         self.fewer_items: Mapping[str, str] = {}
@@ -86,11 +102,11 @@ class Arms:
     def _pairs_of(self, variant: str, control: str) -> _Pairs:
         found = self._pairs.get((variant, control))
         if found is None:
-            silent = silent_hours(self.measures, self.stored, variant, control)
-            left_out = [each.span for each in silent]
+            hours = silent_hours(self.measures, self.stored, variant, control)
+            left_out, silent = [each.span for each in hours], [each for each in hours if each.has_returned]
             by_entry = Pair(self.measures, self.stored, variant, control, left_out=left_out)
             by_hour = Pair(self.measures, self.stored, variant, control, by_entry=False, left_out=left_out) if silent else None
-            found = self._pairs[variant, control] = _Pairs(by_entry, by_hour, silent)
+            found = self._pairs[variant, control] = _Pairs(by_entry, by_hour, left_out, silent)
         return found
 
     def step(self, variant: str, control: str, since: int) -> tuple[tuple[StepMeasure, ...], ...]:
@@ -99,9 +115,8 @@ class Arms:
         If an arm was silent in any hour of the run, they come twice: in cells of hour and entry, and in those of the hour alone. Then
         `user_hit_rate` is not among them.
         """
-        silent = self._pairs_of(variant, control).silent
-        left_out = [hours.span for hours in silent]
-        deciding = [measure for measure in self.found if str(measure) in self.policy.paging and not (silent and measure.kind == "users")]
+        _, _, left_out, silent = self._pairs_of(variant, control)
+        deciding = [measure for measure in self.found if str(measure) in self.policy.paging and not (left_out and measure.kind == "users")]
         pairs = [
             Pair(self.measures, self.stored, variant, control, by_entry=by_entry, left_out=left_out, since=since)
             for by_entry in ((True, False) if silent else (True,))
@@ -181,7 +196,7 @@ class Arms:
         """Return why a variant cannot be compared with the control yet; None if it can."""
         found = self._plain(measure, variant, control)
         assert found is not None, "the arms have no cell in common"
-        if measure.kind == "users" and self._pairs_of(variant, control).silent:
+        if measure.kind == "users" and self._pairs_of(variant, control).left_out:
             return say(
                 "an arm had no list for hours, so its users had less time for a hit: {measure} cannot be compared",
                 measure=measure_name(str(measure)),

@@ -10,9 +10,18 @@ from typing import Final
 from streammetrics.experiments.arms import Arms, compared_measures
 from streammetrics.experiments.comparing import measures_of
 from streammetrics.experiments.experiment_report import HOLDOUT, SINCE_START, ExperimentReport, MeasureReport, VariantReport, role_of
-from streammetrics.experiments.gate import DecidingMeasure, GateDecision, GateWord, gate_of, whole_gate
+from streammetrics.experiments.experiment_state import ExperimentState, States, states_of
+from streammetrics.experiments.gate import (
+    DecidingMeasure,
+    GateDecision,
+    GateWord,
+    gate_of,
+    whole_gate,
+    without_new_lists,
+    without_step,
+)
 from streammetrics.experiments.health import Health, control_setting, health_of
-from streammetrics.experiments.hours import HOUR_MS
+from streammetrics.experiments.hours import HOUR_MS, Hours
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.list_signs import ListSigns, list_signs
 from streammetrics.experiments.losses import losses_of
@@ -20,7 +29,7 @@ from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentErr
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
-from streammetrics.experiments.running_step import hour_since, step_failure, step_of, unseen_step
+from streammetrics.experiments.running_step import Step, hour_since, step_failure, step_of, unseen_step
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.segment_shares import strata_warning, uneven_shares
 from streammetrics.experiments.stored import Stored
@@ -37,6 +46,7 @@ from streammetrics.experiments.words import (
     percent,
     say,
     utc,
+    without_advice,
 )
 from streammetrics.experiments.worst_first import judged, verdict_of_all
 
@@ -64,7 +74,8 @@ def build_report(
     policy = policy.deciding(measures)
     control = policy.control_of(list(stored.moments))
     treatments = policy.treatments(control, stored.first_exposures)
-    state, arms = health_of(policy, stored), Arms(measures, policy, stored, control, scales)
+    states = states_of(measures, stored, control, treatments)
+    state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
     losses = [warning for name in treatments if (warning := _loss(arms, name, control)) is not None]
     arms.not_compared = {each.variant: Words(each.parts) for each in losses}
     state = replace(state, notes=(*state.notes, *_notes_of_times(stored)))
@@ -80,6 +91,8 @@ def build_report(
     warnings = (*warnings, *(warning for variant in variants if (warning := _changed(arms, variant)) is not None))
     preferences, by_action = preferences_of(policy, state, stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
+    if verdict.word == "invalid" or not judged(variants):
+        verdict = _with_state(verdict, states.whole, None)
     return ExperimentReport(
         experiment=stored.experiment,
         scope=stored.scope,
@@ -94,13 +107,16 @@ def build_report(
         preferences_by_action=by_action,
         from_ms=stored.from_ms,
         known_from_ms=stored.known_from_ms,
-        gate=_gate(verdict, variants, preferences, treatments),
+        gate=_gate(verdict, variants, preferences, treatments, states),
         gate_margin=policy.gate_margin,
         unit=policy.unit,
         minimum_lift=policy.minimum_lift,
         treatments=max(1, len(treatments)),
-        step_ms=max((hour * HOUR_MS for hour in steps.values()), default=None),
+        step_ms=max((step.first_hour * HOUR_MS for step in steps.values()), default=None),
         warnings=warnings,
+        state=states.whole,
+        last_ms=max(stored.last_ms.values(), default=None),
+        decided_ms=_decided_ms(verdict, states.whole, stored, treatments if control is not None else stored.last_ms, control),
     )
 
 
@@ -108,20 +124,20 @@ def _loss(arms: Arms, treatment: str, control: str | None) -> DataWarning | None
     """Say that one of two arms loses users, or has other users, so that they are not compared; None if neither is certain."""
     if control is None:
         return None
-    if (lost := losses_of(arms.policy, arms.stored, treatment, control)) is not None:
+    if (lost := losses_of(arms.policy, arms.stored, treatment, control, arms.states.stopped)) is not None:
         return DataWarning("losses", lost, variant=treatment)
     uneven = uneven_shares(arms.policy, arms.stored, treatment, control)
     return None if uneven is None else DataWarning("uneven shares", uneven, variant=treatment)
 
 
-def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, int]:
-    """Return the first hour of the running step of each treatment that has one."""
-    if control is None:
+def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, Step]:
+    """Return the running step of each treatment that has one. Fixed shares have no steps but those that are named."""
+    if control is None or (since_ms is None and arms.policy.shares is not None):
         return {}
     if since_ms is not None:
-        return dict.fromkeys(treatments, hour_since(arms.stored.hours, since_ms))
+        return dict.fromkeys(treatments, Step(hour_since(arms.stored.hours, since_ms), is_named=True))
     found = {name: step_of(arms.measures, arms.policy, arms.stored, name, control) for name in treatments}
-    return {name: hour for name, hour in found.items() if hour is not None}
+    return {name: Step(hour, is_named=False) for name, hour in found.items() if hour is not None}
 
 
 def _notes_of_times(stored: Stored) -> Iterator[str]:
@@ -132,12 +148,25 @@ def _notes_of_times(stored: Stored) -> Iterator[str]:
             lists=counted_words(stored.open_lists, "list"),
             do="does" if stored.open_lists == 1 else "do",
         )
+    if stored.end_ms is not None and (late := _lists_from(stored.hours, stored.end_ms)):
+        yield say(
+            "{lists} from {end} on had counted before the end was set: {stay} in the numbers",
+            lists=counted_words(late, "list"),
+            end=utc(stored.end_ms),
+            stay="it stays" if late == 1 else "they stay",
+        )
     if stored.former_last_ms is not None and stored.scope == SINCE_START:
         yield say(
             "an earlier run under this name is not in these numbers: its last list was at {last}, and this run began at {first}",
             last=utc(stored.former_last_ms),
             first=utc(stored.from_ms),
         )
+
+
+def _lists_from(hours: Hours, from_ms: int) -> int:
+    """Return the lists in the blocks of hours that begin at or after a time."""
+    block_ms = hours.length * HOUR_MS
+    return sum(totals[0] for block, row in hours.rows.items() if block * block_ms >= from_ms for totals in row.totals.values())
 
 
 def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterator[DataWarning]:
@@ -153,7 +182,7 @@ def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Ite
         one, other = sorted((treatment, control))
         both = arms.stored.pairs.get((one, other), (0,))[USERS_AT]
         users = sum(arms.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in arms.stored.moments) - both
-        if arms.policy.unit == "user" and both > BOTH_ARMS_MIN * users:
+        if arms.policy.unit == "user" and not arms.states.stopped.keys() & {one, other} and both > BOTH_ARMS_MIN * users:
             said = say(
                 "{share} of the users have lists of both {treatment} and {control}: all count in the variant that they show, so the arms"
                 " differ less than two rankers would",
@@ -180,12 +209,13 @@ def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[s
     """Return the signs in the lists of each treatment that has lists of the same times as the control."""
     if control is None:
         return {}
-    found = {each: arms.like_lists(each, control) for each in treatments}
+    stopped = arms.states.stopped  # users of an arm that has stopped have no more lists, so its signs would mean nothing
+    found = {each: arms.like_lists(each, control) for each in treatments if not stopped.keys() & {each, control}}
     return {each: list_signs(arms.measures, lists) for each, lists in found.items() if lists is not None}
 
 
 def _variant(
-    arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str], steps: Mapping[str, int]
+    arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str], steps: Mapping[str, Step]
 ) -> VariantReport:
     control, sums = arms.control, arms.stored.moments.get(variant, (0, 0))
     by_lists = next((measure for measure in arms.measures if measure.kind == "mean"), arms.measures.all[0])
@@ -193,8 +223,10 @@ def _variant(
     role = role_of(variant, control, arms.policy.holdout)
     if role == HOLDOUT:
         shown = tuple(replace(each, verdict=None, within_gate_margin=None) for each in shown)
-    decided = [each.verdict for each in shown if each.paging and each.verdict]
-    verdict = combined(decided) if decided else None
+    deciding = [each.verdict for each in shown if each.paging and each.verdict]
+    verdict = combined(deciding) if deciding else None
+    state = arms.states.of(variant)
+    decided_ms = None if verdict is None else _decided_ms(verdict, state, arms.stored, [variant], control)
     return VariantReport(
         variant=variant,
         role=role,
@@ -205,12 +237,47 @@ def _variant(
         measures=shown,
         effective_users=effective,
         largest_user_share_max=largest,
-        verdict=verdict,
+        verdict=None if verdict is None else _with_state(verdict, state, decided_ms),
         gate=_gate_of(arms, verdict, variant, shown, steps.get(variant)) if control is not None and variant in treatments else None,
+        state=state,
+        last_ms=arms.stored.last_ms.get(variant),
+        decided_ms=decided_ms,
     )
 
 
-def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: int | None) -> GateDecision:
+def _decided_ms(verdict: Verdict, state: ExperimentState, stored: Stored, arms: Iterable[str], control: str | None) -> int | None:
+    """Return the time of the last list that can change a certain verdict on arms, if it counts; None while the verdict can change."""
+    if state.word == "running" or verdict.word in ("inconclusive", "invalid"):
+        return None
+    last = [min(stored.last_ms[each] for each in {arm, control or arm} if each in stored.last_ms) for arm in arms if arm in stored.last_ms]
+    return max(last) if last and max(last) < stored.to_ms else None
+
+
+def _with_state(verdict: Verdict, state: ExperimentState, decided_ms: int | None) -> Verdict:
+    """Return the verdict that also says why nothing new can change it."""
+    if state.word == "running":
+        return verdict
+    said, how = without_advice(verdict.said)
+    template = "{said}; {state}" if decided_ms is None else "{said}; decided: {state}"
+    told = say(template, said=said, state=state.said)
+    return Verdict(verdict.word, say("{told}.{how}", told=told, how=how) if how else told)
+
+
+def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: Step | None) -> GateDecision:
+    """Return the decision on a treatment. A pass needs new lists, and a split that is fixed or a step that is named."""
+    found, states = _gate_of_lists(arms, verdict, variant, shown, step), arms.states
+    if not _is_news(states.of(variant), states):
+        return without_new_lists(found, states.of(variant).said)
+    is_named = arms.policy.shares is not None or (step is not None and step.is_named)
+    return found if is_named or found.word != "pass" else without_step(found)
+
+
+def _is_news(state: ExperimentState, states: States) -> bool:
+    """Whether the numbers are no older than usual. What has just ended as planned may still pass."""
+    return state.word == "running" or (state.word == "ended" and not states.is_over)
+
+
+def _gate_of_lists(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: Step | None) -> GateDecision:
     control = arms.control or ""
     waits = arms.not_compared.get(variant) or arms.too_few(variant, control)
     if waits is not None:
@@ -221,15 +288,17 @@ def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[
         if each.paging and each.verdict
     ]
     found = gate_of(arms.policy, verdict, deciding, control)
-    if step is None or found.word == "fail" or verdict is None or verdict.word in ("invalid", "mixed"):
+    if found.word == "fail" or verdict is None or verdict.word in ("invalid", "mixed"):
         return found
-    names, since_ms = (variant, control), step * HOUR_MS
+    if step is None:
+        return found
+    names, since_ms = (variant, control), step.first_hour * HOUR_MS
     treatments = len(arms.policy.treatments(control, arms.stored.first_exposures))
-    in_cells = arms.step(variant, control, step)
+    in_cells = arms.step(variant, control, step.first_hour)
     failures = [step_failure(arms.policy, measures, names, since_ms, treatments) for measures in in_cells]
     if (failure := failures[0]) is not None and None not in failures:
         return GateDecision("fail", failure)
-    if found.word != "pass":
+    if found.word != "pass" or not step.is_named:
         return found
     reasons = (unseen_step(arms.policy, measures, names, since_ms, treatments) for measures in in_cells)
     unseen = next((reason for reason in reasons if reason is not None), None)
@@ -237,17 +306,28 @@ def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[
 
 
 def _gate(
-    verdict: Verdict, variants: Iterable[VariantReport], preferences: Sequence[PreferenceReport], treatments: Collection[str]
+    verdict: Verdict,
+    variants: Iterable[VariantReport],
+    preferences: Sequence[PreferenceReport],
+    treatments: Collection[str],
+    states: States,
 ) -> GateDecision:
-    """Return the decision on the whole experiment. Of rankers that are interleaved, only a preferred one passes."""
-    decisions = {variant.variant: variant.gate for variant in variants if variant.gate is not None}
+    """Return the decision on the whole experiment. A treatment that has stopped does not count beside others that go on.
+
+    Of rankers that are interleaved, only a preferred one passes.
+    """
+    decided = [variant for variant in variants if variant.gate is not None]
+    goes_on = [variant for variant in decided if variant.state.word == "running"]
+    decisions = {variant.variant: variant.gate for variant in goes_on or decided if variant.gate is not None}
     if verdict.word == "invalid" or not (decisions or preferences):
         return GateDecision("wait", verdict.said)
     if treatments:
         worst = [each.variant for each in judged(variants) if each.variant in decisions]
         return whole_gate({name: decisions[name] for name in (*worst, *decisions)})
     words: dict[str, GateWord] = {"improved": "pass", "regressed": "fail"}
-    return whole_gate({each.team: GateDecision(words.get(each.verdict.word, "wait"), each.verdict.said) for each in preferences})
+    of_teams = ((each.team, GateDecision(words.get(each.verdict.word, "wait"), each.verdict.said)) for each in preferences)
+    is_news, state = _is_news(states.whole, states), states.whole.said
+    return whole_gate({team: found if is_news else without_new_lists(found, state) for team, found in of_teams})
 
 
 def _no_control(policy: Policy, experiment: str, seen: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from streammetrics.experiments.experiment_state import RUNNING, ExperimentState
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.health import Health
 from streammetrics.experiments.interleaving import INTERLEAVED
@@ -163,6 +164,8 @@ class VariantReport:
     largest_user_share_max: the largest share of the arm's lists that one user can have, given its users and effective users.
     verdict: that of the deciding measures together; None for the control and while nothing is compared.
     gate: whether this treatment may get more traffic; None for other arms.
+    state: whether the arm still gets lists; of a treatment, whether it can still be compared. last_ms: event time of its last list.
+    decided_ms: the same if its verdict is certain and nothing new can change it; else None.
     needed: what it takes until another verdict, if it is inconclusive: the most likely one first.
     gate_needed: what it takes until the gate passes, if it waits and there is no difference; None if that is not known.
     """
@@ -180,6 +183,9 @@ class VariantReport:
     needed: tuple[Needed, ...] = ()
     gate_needed: Needed | None = None
     exposed_users: int = 0
+    state: ExperimentState = RUNNING
+    last_ms: int | None = None
+    decided_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +202,7 @@ class ExperimentReport:
     minimum_lift: the relative effect to detect. treatments: the number of treatments that share alpha.
     step_ms: event time from which on lists are of the running step of a rollout (see `running_step`); None if the share never rose.
     warnings: what bends these numbers, or withholds a verdict.
+    state: whether it still gets lists. last_ms: event time of its last list, before its end. decided_ms: as in VariantReport.
     """
 
     experiment: str
@@ -218,3 +225,6 @@ class ExperimentReport:
     treatments: int = 1
     step_ms: int | None = None
     warnings: tuple[DataWarning, ...] = ()
+    state: ExperimentState = RUNNING
+    last_ms: int | None = None
+    decided_ms: int | None = None

@@ -20,7 +20,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.verdict import MeasureComparison, Verdict, certainty_level, log_evidence_within
-from streammetrics.experiments.words import Part, Reasoned, confidence, join, measure_name, named, percent, say
+from streammetrics.experiments.words import Part, Reasoned, advice, confidence, join, measure_name, named, percent, say
 
 GateWord: TypeAlias = Literal["pass", "wait", "fail"]
 
@@ -108,6 +108,30 @@ def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[Deciding
             sure=confidence(policy.alpha),
         ),
     )
+
+
+def without_step(passes: GateDecision) -> GateDecision:
+    """Return the wait of a treatment that passes as a whole, while nobody has said when the running step began.
+
+    >>> without_step(GateDecision("pass", "9 % higher ndcg@10 than control")).reason
+    '9 % higher ndcg@10 than control; a pass needs the time at which the running step of the rollout began: give it as since'
+    """
+    how = ": give it as since"
+    own = say("a pass needs the time at which the running step of the rollout began{how}", how=advice(how))
+    return GateDecision("wait", join([passes.said, own], "; "), own=own.parts)
+
+
+def without_new_lists(decision: GateDecision, state: str) -> GateDecision:
+    """Return the decision on a treatment that gets no more lists. Only a failure stays. state: the sentence of that.
+
+    >>> found = without_new_lists(GateDecision("pass", "9 % higher ndcg@10 than control"), "new has had no list since 2026-03-01 12:00 UTC")
+    >>> found.word, found.reason
+    ('wait', '9 % higher ndcg@10 than control; new has had no list since 2026-03-01 12:00 UTC: a pass needs new lists')
+    """
+    if decision.word == "fail":
+        return GateDecision("fail", join([decision.said, state], "; "), own=say("it gets no more lists").parts)
+    own = say("a pass needs new lists")
+    return GateDecision("wait", say("{decision}; {state}: {own}", decision=decision.said, state=state, own=own), own=own.parts)
 
 
 def _passes(policy: Policy, each: DecidingMeasure) -> bool:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measures import LISTS_AT
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy, probable_control
 from streammetrics.experiments.sample_ratio import sample_ratio_p_value
 from streammetrics.experiments.stored import Joined, Stored
-from streammetrics.experiments.words import Part, advice, chance, join, named, parts_of, percent, say
+from streammetrics.experiments.words import Part, advice, chance, join, named, parts_of, percent, say, utc
 
 STRAYS_MAX: Final = 0.01
 """The share of users, or lists, of variants without a configured share from which the experiment is invalid."""
@@ -47,8 +49,11 @@ class Health:
         )
 
 
-def health_of(policy: Policy, stored: Stored) -> Health:
+def health_of(policy: Policy, stored: Stored, stopped: Mapping[str, int] | None = None) -> Health:
     """Check the split and the join of feedback.
+
+    stopped: the time of the last list of each arm that has stopped. The split is checked up to the first of them: after it, all users are
+    in the other arms.
 
     The split is checked only if shares are configured, and covers only variants with a share. Users of other variants make the
     experiment invalid if they are more than STRAYS_MAX of all. Shares of users are checked once there are `min_users` users, and the
@@ -58,7 +63,12 @@ def health_of(policy: Policy, stored: Stored) -> Health:
         counts: Mapping[str, int] = {variant: sums[LISTS_AT] for variant, sums in stored.moments.items()}
     else:
         counts = stored.exposed or stored.first_exposures
+    first = min((last_ms, arm) for arm, last_ms in stopped.items()) if stopped and policy.shares is not None else None
+    if first is not None:
+        counts = counts_until_stop(policy, stored, *first)
     p, troubles, notes = check_split(policy, stored.experiment, counts, policy.shares)
+    if first is not None:
+        notes.append(say("the split is checked up to {last}, when {arm} had its last list", last=utc(first[0]), arm=named(first[1])))
     return Health(
         p,
         stored.joined.unmatched_share,
@@ -66,6 +76,34 @@ def health_of(policy: Policy, stored: Stored) -> Health:
         tuple(notes),
         split_holds=not troubles,
     )
+
+
+def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) -> dict[str, int]:
+    """Return the users, or lists, of all arms up to the last list of one that has stopped.
+
+    In the block of hours with that list nobody knows which came before it. So each other arm counts there as many as suits the shares best.
+
+    >>> from streammetrics.experiments.hours import HOUR_MS, Hours
+    >>> hours, policy = Hours(), Policy(shares={"control": 1, "new": 1})
+    >>> for hour, users in enumerate(((50, 52), (90, 20), (100, 0))): hours.row(hour).new_users |= dict(zip(("control", "new"), users))
+    >>> stored = Stored(experiment="ranker", scope="start", moments={}, first_exposures={}, hours=hours)
+    >>> counts_until_stop(policy, stored, HOUR_MS + 1, "new")
+    {'control': 72, 'new': 72}
+    """
+    shares, block = policy.shares or {}, stop_ms // (stored.hours.length * HOUR_MS)
+    before: Counter[str] = Counter()
+    within: Counter[str] = Counter()
+    for at, row in stored.hours.rows.items():
+        if at <= block:
+            counts: Counter[str] = Counter(row.exposed if stored.exposed else row.new_users)
+            if policy.unit == "list":
+                counts = Counter()
+                for (variant, _), totals in row.totals.items():
+                    counts[variant] += totals[0]
+            (within if at == block else before).update(counts)
+    own = before[arm] + within[arm]
+    wanted = {name: round(own * share / shares[arm]) for name, share in shares.items()} if arm in shares else {}
+    return {name: before[name] + max(0, min(within[name], wanted.get(name, 0) - before[name])) for name in sorted({*before, *within})}
 
 
 def join_trouble(policy: Policy, joined: Joined) -> list[str]:

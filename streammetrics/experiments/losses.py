@@ -21,6 +21,7 @@ Balakrishnan 2020). A loss counts only if the shares also differ by two points, 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from streammetrics.experiments.hours import HOUR_MS
@@ -138,22 +139,26 @@ def _share_words(template: str, one: LossCount, other: LossCount, names: tuple[s
     return say(template, one=first, other=second, **lost)
 
 
-def losses_of(policy: Policy, stored: Stored, treatment: str, control: str) -> Words | None:
-    """Say which users of a run one of two arms loses more often than the other; None if nothing is certain."""
+def losses_of(policy: Policy, stored: Stored, treatment: str, control: str, stopped: Mapping[str, int]) -> Words | None:
+    """Say which users of a run one of two arms loses more often than the other; None if nothing is certain.
+
+    stopped: the time of the last list of each arm that has stopped.
+    """
+    until_ms = min(stored.to_ms, *(stopped.get(arm, stored.to_ms) for arm in (treatment, control)))
     how = f" If users are meant to change their arm, set {policy.settings_text(stored.experiment, {'unit': 'list'})}"
-    counts = [_counts_of(policy, stored, *arms) for arms in ((treatment, control), (control, treatment))]
+    counts = [_counts_of(policy, stored, *arms, until_ms) for arms in ((treatment, control), (control, treatment))]
     return unequal_losses(counts[0], counts[1], (treatment, control), how)
 
 
-def _counts_of(policy: Policy, stored: Stored, arm: str, other: str) -> ArmCounts:
+def _counts_of(policy: Policy, stored: Stored, arm: str, other: str, until_ms: int) -> ArmCounts:
     """Return the counts of one arm.
 
-    Lists count later than exposures, so exposures of the block that is not complete are left out. Users of an arm that was switched off get
-    the lists of the other one: these are no moves. So moves count in blocks that end before the arm's last list.
+    Exposures count in blocks that end before `until_ms`: lists count later than exposures. Users of an arm that was switched off get the
+    lists of the other one: these are no moves. So moves count in blocks that end before the arm's last list.
     """
     hours = stored.run_hours
     block_ms, last_ms = hours.length * HOUR_MS, stored.last_ms.get(arm, 0)
-    exposed = sum(row.exposed.get(arm, 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= stored.to_ms)
+    exposed = sum(row.exposed.get(arm, 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= until_ms)
     moved = sum(row.moves.get((arm, other), 0) for block, row in hours.rows.items() if (block + 1) * block_ms <= last_ms)
     reacting, unmatched = stored.reacting.get(arm, (0, 0))
     return ArmCounts(

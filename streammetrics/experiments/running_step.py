@@ -41,6 +41,13 @@ _RISE_MIN: Final = 4 / 3
 _LOG_LIKELIHOOD_MIN: Final = 8.0
 
 
+class Step(NamedTuple):
+    """The running step: the first hour whose lists are of it, and whether it was named or found."""
+
+    first_hour: int
+    is_named: bool
+
+
 class Assigned(NamedTuple):
     """New users, or lists, of one block of hours: those of the treatment, and those of both arms."""
 

@@ -4,8 +4,8 @@ With p the share of the arm among the lists of both in hours in which both have 
 other, the arm should have had L p / (1 - p) lists. A user's lists come together, so they count as fewer: divided by sum d**2 / sum d, the
 lists per user as a list sees them. If the result is n, an arm that goes on has no list with a probability of about e**-n.
 
-The lists of these hours are not compared. And then the entries are not certain: a user who came before, and had no list of a silent arm,
-looks new when the arm returns. So a verdict needs two estimates: that of cells by hour and entry, and that of cells by hour alone. One of
+The lists of these hours are not compared. Once the arm has returned, the entries are not certain: a user who came before, and had no list
+of a silent arm, looks new then. So a verdict needs two estimates: that of cells by hour and entry, and that of cells by hour alone. One of
 them is right, so both together are (intersection-union test; Berger 1982).
 """
 
@@ -26,11 +26,12 @@ VISITS_MIN: Final = 20.0
 
 
 class SilentHours(NamedTuple):
-    """Hours in which an arm had no list, and the lists of the other arm then."""
+    """Hours in which an arm had no list, and the lists of the other arm then. has_returned: whether it had lists again."""
 
     arm: str
     span: HourSpan
     others_lists: int
+    has_returned: bool
 
 
 def silent_hours(measures: Measures, stored: Stored, treatment: str, control: str) -> tuple[SilentHours, ...]:
@@ -45,7 +46,7 @@ def silent_hours(measures: Measures, stored: Stored, treatment: str, control: st
     >>> moments = {"control": [300, 300, 300, 0, 0, 0], "new": [80, 80, 80, 0, 0, 0]}
     >>> stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours)
     >>> silent_hours(measures, stored, "new", "control")
-    (SilentHours(arm='new', span=HourSpan(first=4, end=6), others_lists=60),)
+    (SilentHours(arm='new', span=HourSpan(first=4, end=6), others_lists=60, has_returned=True),)
     """
     arms = treatment, control
     per_user = lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments])
@@ -76,7 +77,8 @@ def _spans(hours: Hours, arm: str, own: dict[int, int], others: dict[int, int], 
             first, missed = (block if first < 0 else first), missed + others[block]
         if first >= 0 and (following is None or following in own):
             if missed * ours / theirs / per_user >= VISITS_MIN:
-                yield SilentHours(arm, HourSpan(first * hours.length, (block + 1) * hours.length), missed)
+                span = HourSpan(first * hours.length, (block + 1) * hours.length)
+                yield SilentHours(arm, span, missed, following is not None)
             first, missed = -1, 0
 
 

@@ -43,7 +43,9 @@ class Stored:
     from_ms, to_ms: the event time that the scope covers so far. newest_ms: the time of the newest event, whether or not it is final.
     open_lists: lists that do not count, because the input ended before all their time for feedback.
     former_last_ms: event time of the last list of an earlier run under this name, which is not in these numbers; None: there was none.
-    last_ms: event time of the latest list of each variant, whether it counts already or not.
+    last_ms: event time of the latest list of each variant, whether it counts already or not; of those before the end.
+    lists_since: by variant, lists of all other variants after that one, whether they count already or not.
+    end_ms: the configured end of the experiment; None without one.
     reactions: those of the counted lists by variant. Empty in the scope of a day.
     """
 
@@ -68,4 +70,6 @@ class Stored:
     open_lists: int = 0
     former_last_ms: int | None = None
     last_ms: Mapping[str, int] = field(default_factory=dict)
+    lists_since: Mapping[str, int] = field(default_factory=dict)
+    end_ms: int | None = None
     reactions: Mapping[str, Reactions] = field(default_factory=dict)

@@ -115,6 +115,18 @@ def advice(text: str) -> Words:
     return Words([Part("advice", text)])
 
 
+def without_advice(said: Words) -> tuple[Words, Words]:
+    """Return a finding without its full stop, and the advice at its end; empty if there is none.
+
+    >>> without_advice(say("{count} users moved.{how}", count=3, how=advice(" Set unit")))
+    ('3 users moved', ' Set unit')
+    """
+    if not said.parts or said.parts[-1].kind != "advice":
+        return said, Words(())
+    *finding, last = said.parts
+    return Words([*finding[:-1], finding[-1]._replace(text=finding[-1].text.removesuffix("."))] if finding else ()), Words([last])
+
+
 def parts_of(text: str) -> tuple[Part, ...]:
     """Return the parts of a text. A plain text is one part."""
     return text.parts if isinstance(text, Words) else (Part("text", text),) if text else ()

@@ -25,6 +25,7 @@ from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.first_numbers import FirstNumber, first_numbers
 from streammetrics.reports.first_verdict import FirstVerdictWait
 from streammetrics.reports.late_events import late_inputs
+from streammetrics.reports.later_lists import LaterLists
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.recent_lists import RecentReader
 from streammetrics.reports.report import InputPosition, Report, Total
@@ -72,7 +73,7 @@ class ReportBuilder:
         self.user_windows = UniqueUserWindows(UserCountLayout(layout.scorer), rules.pane_ms)
         self.marks: dict[int, CommitMark] = {}
         """The known commit of each task."""
-        self.experiments = MergedExperiments(rules, signature, experiments)
+        self.experiments = MergedExperiments(rules, signature, experiments, LaterLists(self.aggregator))
         self._controls: dict[int, ControlRecord] = {}
         self._users: dict[int, int] = {}
         self._user_samples = SampledTasks()

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from streammetrics.errors import StreammetricsError
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.experiment_report import VariantReport
+from streammetrics.experiments.experiment_state import StateWord
 from streammetrics.experiments.gate import GateDecision, GateWord
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.needed import needed_words
 from streammetrics.experiments.verdict import Verdict
 from streammetrics.reports.text import fit
-from streammetrics.reports.verdict_lines import VerdictLine, further_warnings, lines_of, warnings_of
+from streammetrics.reports.verdict_lines import VerdictLine, ends_ms, further_warnings, lines_of, warnings_of
 
 
 class UnknownExperimentError(StreammetricsError):
@@ -36,7 +37,8 @@ class GateAnswer:
     control, control_users: the control and its users so far.
     treatments: the verdict line of each, with its own decision.
     users: users so far, of all variants.
-    up_to_ms: the event time up to which the numbers are complete; None: unknown.
+    up_to_ms: the event time up to which the numbers are complete, at most `last_ms`; None: unknown.
+    state: whether the experiment still gets lists (see `experiment_state`). last_ms: event time of its last list.
     answered_ms: the clock (epoch ms) when the answer was made.
     warnings: sentences about what bends these numbers, then about the whole report.
     """
@@ -57,6 +59,8 @@ class GateAnswer:
     up_to_ms: int | None
     answered_ms: int
     step_ms: int | None = None
+    state: StateWord = "running"
+    last_ms: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -111,9 +115,11 @@ def answer_gate(
         control_users=0 if control is None else control.users,
         users=sum(each.users for each in experiment.variants),
         treatments=tuple(each for each in lines_of(experiment, up_to_ms) if each.gate is not None and each.variant in names),
-        up_to_ms=up_to_ms,
+        up_to_ms=ends_ms(experiment, up_to_ms),
         answered_ms=answered_ms,
         step_ms=experiment.step_ms,
+        state=experiment.state.word,
+        last_ms=experiment.last_ms,
         warnings=(*map(str, further_warnings(warnings_of(experiment, variant or ""), decision.reason)), *warnings),
     )
     return as_stale(answer, stale) if stale else answer

@@ -23,6 +23,7 @@ from streammetrics.experiments import (
     build_report,
     choose_scales,
 )
+from streammetrics.experiments.experiment_state import states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.list_signs import Reactions
 from streammetrics.experiments.measures import Measures
@@ -34,6 +35,7 @@ from streammetrics.reports.earlier_lifts import earlier_snapshots
 from streammetrics.reports.experiment_view import ExperimentView
 from streammetrics.reports.experiment_warnings import user_warnings
 from streammetrics.reports.history import EarlierSnapshots, HistorySnapshot
+from streammetrics.reports.later_lists import LaterLists
 from streammetrics.reports.merged_runs import Change, FrozenScales, MergedRun, shown_runs, started_runs, times_of
 from streammetrics.reports.report import SinceReports
 from streammetrics.reports.scopes import ScopeReader, TaskScopes, sum_scopes
@@ -67,7 +69,8 @@ class MergedExperiments:
     `signature` is the engine's. If experiments are on in some tasks and off in others, or here, their numbers are incomplete.
     """
 
-    def __init__(self, rules: WindowRules, signature: Signature, view: ExperimentView | None) -> None:
+    def __init__(self, rules: WindowRules, signature: Signature, view: ExperimentView | None, later_lists: LaterLists) -> None:
+        self._later_lists = later_lists
         self.view, self._rules, self._signature = view, rules, signature
         self._idle_ms = FOREVER if view is None else view.idle_ms
         self._patience_ms = 0 if view is None else view.patience_ms
@@ -124,8 +127,21 @@ class MergedExperiments:
         for name, day in sorted(scopes, key=lambda key: (name_order(key[0]), key[1])):
             run_hours = merged[name, WHOLE].hours if (name, WHOLE) in merged else None
             own = self._merged(name, day, scopes[name, day], runs[name], enrolled, tasks, run_hours)
-            merged[name, day] = replace(own, last_ms={variant: each.last for variant, each in seen.get(name, {}).items()})
+            until = FOREVER if own.end_ms is None else own.end_ms - 1
+            merged[name, day] = replace(own, last_ms={variant: min(each.last, until) for variant, each in seen.get(name, {}).items()})
         return merged
+
+    def _with_later_lists(self, stored: Stored, view: ExperimentView, tasks: int) -> Stored:
+        """Add what tells whether arms have stopped. Feedback counts up to the day on which the first one has."""
+        stored = replace(stored, lists_since=self._later_lists.of(stored.experiment, stored.last_ms))
+        policy = view.policy(stored.experiment)
+        control = policy.control_of(list(stored.moments))
+        states = states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.first_exposures))
+        last_ms = min(states.stopped.values()) if states.stopped else states.whole.since_ms
+        if last_ms is None:
+            return stored
+        joined = self._feedback_counts(tasks, stored.from_ms // DAY_MS, min(last_ms, stored.to_ms - 1) // DAY_MS)
+        return replace(stored, joined=joined)
 
     def _merged(
         self, name: str, day: int, scopes: Sequence[Scope], run: MergedRun, enrolled: int, tasks: int, run_hours: Hours | None
@@ -134,6 +150,7 @@ class MergedExperiments:
         wide = None if self.view is None else self.view.measures.with_covariates
         scope, is_whole = sum_scopes(scopes, wide, self._merged_rows.setdefault((name, day), {})), day == WHOLE
         first, end = self._counted_span(name, tasks)
+        end_ms = None if end == FOREVER else end
         if not is_whole:
             first, end = max(first, day * DAY_MS), min(end, (day + 1) * DAY_MS)
         from_ms, controls = max(run.first, first), self._controls_of(tasks)
@@ -159,6 +176,7 @@ class MergedExperiments:
             to_ms=min(enrolled, end),
             open_lists=self.open_lists(tasks).get(name, 0),
             former_last_ms=max(former, default=None),
+            end_ms=end_ms,
             newest_ms=max((control.progress.newest for control in self._controls_of(tasks)), default=NEVER),
         )
 
@@ -249,7 +267,8 @@ class MergedExperiments:
             return
         today = (newest if enrolled == FOREVER else enrolled - 1) // DAY_MS
         dropped = any((today + 1) * DAY_MS <= control.panes.oldest_kept for control in controls)
-        all_stored = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
+        found = self.stored(tasks, [WHOLE] if dropped else [WHOLE, today])
+        all_stored = {key: self._with_later_lists(stored, view, tasks) for key, stored in found.items()}
         twins = _same_people({name: stored for (name, day), stored in all_stored.items() if day == WHOLE}, view)
         self._inputs = {
             (name, stored.scope): JudgedInput(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from streammetrics.events.event_time import seems_seconds
@@ -157,6 +157,13 @@ class Report:
     """Gives the lifts up to earlier times: see `earlier_lifts`. It is not part of the JSON."""
     since: SinceReports | None = field(default=None, compare=False, repr=False)
     """Judges the experiments again for a step that began at a time: see `MergedExperiments.since_reports`. It is not part of the JSON."""
+
+    def at_step(self, since_ms: int) -> Report:
+        """Return the report with its experiments judged for a step of a rollout that began at a time (event time, ms)."""
+        if self.since is None:
+            return self
+        judged = (self.since(each.experiment, each.scope, since_ms) for each in self.experiments)
+        return replace(self, experiments=tuple(each for each in judged if each is not None))
 
     @property
     def up_to_ms(self) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.event_time import DAY_MS, span_ms
 
 CALENDAR_MS: Final = 146_097 * DAY_MS
 """400 years, after which the calendar repeats."""
@@ -51,13 +51,20 @@ def span_text(ms: int) -> str:
     return f"{ms / 1_000:.3g} s" if ms >= 1_000 else f"{ms} ms"
 
 
-def parse_moment(text: str) -> int:
-    """Read a time with its zone, to epoch ms. Raises ValueError.
+def parse_since(text: str, now_ms: int) -> int:
+    """Read a time with its zone, or a span before now (epoch ms), to epoch ms. Raises ValueError.
 
-    >>> parse_moment("2024-11-21T10:00:00Z"), parse_moment("2024-11-21T11:00:00.5+01:00")
-    (1732183200000, 1732183200500)
+    >>> parse_since("2024-11-21T11:00:00.5+01:00", 0), parse_since("40m", 1_732_183_200_000)
+    (1732183200500, 1732180800000)
+    >>> parse_since("noon", 0)
+    Traceback (most recent call last):
+    ValueError: a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m
     """
-    rule = "a time has a date and a zone, such as 2026-02-01T09:00:00Z"
+    rule = "a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m"
+    try:
+        return now_ms - span_ms(text)
+    except ValueError:
+        pass
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -68,9 +75,9 @@ def parse_moment(text: str) -> int:
 
 
 def moment_text(at_ms: int) -> str:
-    """Format a time (epoch ms) so that `parse_moment` reads it.
+    """Format a time (epoch ms) so that `parse_since` reads it.
 
-    >>> moment_text(1_732_183_200_123), parse_moment(moment_text(1_732_183_200_123))
+    >>> moment_text(1_732_183_200_123), parse_since(moment_text(1_732_183_200_123), 0)
     ('2024-11-21T10:00:00.123+00:00', 1732183200123)
     """
     return datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")

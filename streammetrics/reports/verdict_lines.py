@@ -11,6 +11,7 @@ from typing import Final
 
 from streammetrics.experiments import SINCE_START, ExperimentReport
 from streammetrics.experiments.experiment_report import VariantReport
+from streammetrics.experiments.experiment_state import StateWord
 from streammetrics.experiments.gate import GATE_WORST_FIRST, GateDecision, GateWord, does
 from streammetrics.experiments.needed import needed_sentences, rounded
 from streammetrics.experiments.verdict import Verdict, Word
@@ -38,7 +39,10 @@ class VerdictLine:
     needed: what undecided treatments still need until a verdict.
     warnings: what bends the numbers of this variant, or withholds its verdict. The line of a whole experiment has those of all variants.
     users: of the variant, or of all of them.
-    since_ms: the event time at which the run of the experiment, or this day of it, began. up_to_ms: that up to which lists count.
+    since_ms: the event time at which the run of the experiment, or this day of it, began. last_ms: that of the experiment's last list.
+    up_to_ms: that up to which lists count, at most `last_ms`.
+    state: whether new lists can change it (see `experiment_state`).
+    decided_ms: event time of the last list of a certain verdict that nothing new changes; None while it can change.
     """
 
     experiment: str
@@ -61,6 +65,9 @@ class VerdictLine:
     users: int
     since_ms: int | None
     up_to_ms: int | None
+    state: StateWord = "running"
+    last_ms: int | None = None
+    decided_ms: int | None = None
 
     @property
     def about(self) -> tuple[str, str, str]:
@@ -92,6 +99,7 @@ def _line(
 ) -> VerdictLine:
     measure = None if of is None else deciding_measure(of)
     arms = tuple(each for each in experiment.variants if variant in ("", each.variant))
+    about = of if variant and of is not None else experiment
     return VerdictLine(
         experiment=experiment.experiment,
         scope=experiment.scope,
@@ -112,7 +120,10 @@ def _line(
         warnings=warnings_of(experiment, variant),
         users=sum(each.users for each in arms),
         since_ms=experiment.from_ms,
-        up_to_ms=up_to_ms,
+        up_to_ms=ends_ms(experiment, up_to_ms),
+        state=about.state.word,
+        last_ms=experiment.last_ms,
+        decided_ms=about.decided_ms,
     )
 
 
@@ -124,6 +135,11 @@ def warnings_of(experiment: ExperimentReport, variant: str = "") -> tuple[DataWa
 def further_warnings(warnings: Iterable[DataWarning], reason: str) -> list[DataWarning]:
     """Return the warnings that the reason of a verdict does not say already, for readers of both."""
     return [each for each in warnings if each.text not in reason]
+
+
+def ends_ms(experiment: ExperimentReport, up_to_ms: int | None) -> int | None:
+    """Return the event time up to which an experiment's numbers go: that of its last list, if other traffic goes on."""
+    return up_to_ms if up_to_ms is None or experiment.last_ms is None else min(up_to_ms, experiment.last_ms)
 
 
 def _gate_words(gate: GateDecision, verdict: Verdict | None, decided: list[VariantReport]) -> str:
@@ -144,10 +160,10 @@ def _counted(decided: list[VariantReport]) -> Words:
 
 
 class ChangedVerdicts:
-    """Finds the lines since the start whose verdict, or what it is warned of, has changed since the last report. At first: all."""
+    """Finds the lines since the start that are new, were decided, or whose verdict or warnings have changed since the last report."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str, str], tuple[Word | None, list[tuple[str, str]]]] = {}
+        self._known: dict[tuple[str, str, str], object] = {}
 
     def of(self, report: Report) -> list[VerdictLine]:
         """Return the changed lines of the next report."""
@@ -155,5 +171,9 @@ class ChangedVerdicts:
             return []
         since_start = [each for each in report.experiments if each.scope == SINCE_START]
         lines = [line for line in verdict_lines(since_start, report.entered_ms) if line.verdict is not None]
-        before, self._known = self._known, {line.about: (line.verdict, [(w.key, w.variant) for w in line.warnings]) for line in lines}
+        before, self._known = self._known, {line.about: (line.verdict, line.decided_ms, _warned(line)) for line in lines}
         return [line for line in lines if before.get(line.about) != self._known[line.about]]
+
+
+def _warned(line: VerdictLine) -> list[tuple[str, str]]:
+    return [(warning.key, warning.variant) for warning in line.warnings]

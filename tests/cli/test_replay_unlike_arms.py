@@ -46,11 +46,20 @@ def visits(name: str, variant: str, users: int, hours: range, clicks: int, count
 
 
 def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> Answers:
-    """Replay events, and lists of other users four hours later, so that all lists before them count. Ask the gate."""
+    """Replay events, and lists of other users 90 minutes later, so that all lists before them count. Ask the gate for the whole time."""
     ordered, log, path = sorted(events, key=lambda event: event["ts"]), folder / "events.ndjson", folder / "report.json"
-    later = (visit(f"later{number}", ordered[-1]["ts"] + 4 * HOUR_MS, None, clicked=False) for number in range(30))
+    later = (visit(f"later{number}", ordered[-1]["ts"] + 90 * 60_000, None, clicked=False) for number in range(30))
     log.write_text("".join(json.dumps(event) + "\n" for event in chain(ordered, *later)))
-    done = called("replay", log, "--report", path, "--quiet", *(word for setting in settings for word in ("--set", setting)))
+    done = called(
+        "replay",
+        log,
+        "--report",
+        path,
+        "--quiet",
+        "--since",
+        "2026-03-01T00:00Z",
+        *(word for setting in settings for word in ("--set", setting)),
+    )
     assert done.returncode == 0, done.stderr
     whole = json.loads(path.read_bytes())
     report = next(experiment for experiment in whole["experiments"] if experiment["scope"] == "start")

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammetrics.config.times import MS_MAX, parse_duration
+from streammetrics.config.times import parse_duration
+from streammetrics.events.event_time import SPAN_MS_MAX
 from tests.support.settings import problem_of
 from tests.support.tables import for_each
 
@@ -19,7 +20,7 @@ from tests.support.tables import for_each
         ("90s", "90s", 90_000),
         ("60m", "60m", 3_600_000),
         ("1h", "1h", 3_600_000),
-        ("366d", "366d", MS_MAX),
+        ("366d", "366d", SPAN_MS_MAX),
         (1, "1ms", 1),
         (1500, "1500ms", 1500),
         ("90000", "90s", 90_000),
@@ -38,7 +39,7 @@ def test_an_invalid_duration_is_rejected(given: Any) -> None:
         parse_duration(given)
 
 
-@given(st.integers(1, MS_MAX))
+@given(st.integers(1, SPAN_MS_MAX))
 def test_a_number_of_milliseconds_gets_an_equal_text(ms):
     duration = parse_duration(ms)
     assert (parse_duration(duration.text), duration.ms) == (duration, ms)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import urllib.error
 import urllib.request
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,6 +22,15 @@ from tests.deploy.argo import ARGO, ROLLOUTS, metric, outcome
 from tests.deploy.tools import assert_clean, program, read_yaml
 from tests.support.committed_state import served
 from tests.support.gates import shown_views
+
+
+def urlopen_any(url: str, body: bytes) -> Any:
+    """Post as Flagger does, and return the response whatever its status."""
+    try:
+        return urllib.request.urlopen(urllib.request.Request(url, body, {"content-type": "application/json"}), timeout=10)
+    except urllib.error.HTTPError as error:
+        return error
+
 
 WORKFLOW = ROLLOUTS / "github-actions.yml"
 FLAGGER = {
@@ -55,12 +66,6 @@ FLAGGER = {
 """The documented fields of Flagger's MetricTemplate."""
 
 
-def test_prometheus_results_have_their_outcomes() -> None:
-    conditions = metric("prometheus")
-    assert {word: outcome(conditions, [code]) for word, code in GATE_CODES.items()} == {word: word for word in GATE_CODES}
-    assert outcome(conditions, []) == "wait"
-
-
 def test_web_results_have_their_outcomes() -> None:
     conditions = metric("web")
     assert {word: outcome(conditions, word) for word in GATE_CODES} == {word: word for word in GATE_CODES}
@@ -71,7 +76,7 @@ def test_the_web_template_asks_a_path_that_the_exporter_has(name: str, word: str
     web = metric("web")["provider"]["web"]
     assert web["jsonPath"] == "{$.gate}"
     with served(shown_views()) as base:
-        url = web["url"].replace("{{args.exporter}}", base).replace("{{args.experiment}}", name)
+        url = web["url"].replace("{{args.exporter}}", base).replace("{{args.experiment}}", name).replace("{{args.since}}", "3h")
         with urllib.request.urlopen(urllib.request.Request(url, method=web["method"]), timeout=10) as response:
             assert json.load(response)["gate"] == word
 
@@ -110,16 +115,28 @@ def test_the_rollout_uses_templates_that_there_are_with_the_arguments_that_they_
 
 def test_lists_of_each_step_are_final_before_it_is_asked_about() -> None:
     steps = read_yaml(ROLLOUTS / "argo-rollout.yaml")["spec"]["strategy"]["canary"]["steps"]
-    assert [before for before, step in pairwise(steps) if "analysis" in step] == [{"pause": {"duration": "3h"}}] * 2
+    asked = [(before, step["analysis"]["args"]) for before, step in pairwise(steps) if "analysis" in step]
+    assert [before for before, _ in asked] == [{"pause": {"duration": "3h"}}] * 2
+    assert [given for _, args in asked for given in args if given["name"] == "since"] == [{"name": "since", "value": "3h"}] * 2
 
 
 def test_the_metric_templates_of_flagger_have_the_documented_fields() -> None:
     text = (ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8")
     templates = list(yaml.safe_load_all(text))
-    assert [each["metadata"]["name"] for each in templates] == ["streammetrics-regression", "streammetrics-gate"]
+    assert [each["metadata"]["name"] for each in templates] == ["streammetrics-regression"]
     for template in templates:
         assert [error.message for error in Draft202012Validator(FLAGGER).iter_errors(template)] == []
         assert set(re.findall(r"\{\{ variables\.(\w+) \}\}", template["spec"]["query"])) == {"experiment", "job"}
+
+
+@pytest.mark.parametrize(("name", "status"), [("good", 200), ("bad", 409), ("young", 409), ("unknown", 404)])
+def test_the_hook_of_flagger_is_told_by_the_status(name: str, status: int) -> None:
+    text = (ROLLOUTS / "flagger-metric-templates.yaml").read_text(encoding="utf-8")
+    path = re.search(r"url: http://[^/]+(/\S+)$", text, re.MULTILINE)
+    assert path is not None
+    body = json.dumps({"name": "ranker", "namespace": "default", "phase": "Progressing", "metadata": {}}).encode()
+    with served(shown_views()) as base, urlopen_any(base + path[1].replace("ranker-v7", name), body) as response:
+        assert response.status == status
 
 
 def test_the_workflow_has_its_shape_and_leaves_no_door_open() -> None:

@@ -50,6 +50,8 @@ def credits(users: int, mean: float) -> dict[tuple[str, str], list[int]]:
 
 
 ONE_DAY = Entry(24, 20_000)
+LAST_MS = 480_001 * 3_600_000 - 1
+"""The end of the hour that has all lists of `in_one_hour`."""
 
 
 def in_one_hour(measures: Measures, moments: Mapping[str, Sequence[int]]) -> dict[str, Any]:
@@ -94,6 +96,8 @@ def stored(
         joined=Joined(900, 100),
         credits=credits(USERS, -0.2) if whole else {},
         from_ms=480_000 * HOUR_MS,
+        last_ms=dict.fromkeys(chances, LAST_MS) if whole else {},
+        newest_ms=LAST_MS,
         **in_one_hour(WITH_COVARIATES if whole else MEASURES, moments),
     )
 

@@ -573,8 +573,9 @@ def test_lists_of_the_same_hour_are_compared_if_an_arm_joins_late_and_hours_with
 def test_a_holdout_is_reported_and_judged_by_nobody() -> None:
     """It is 40 % worse than the control, and the treatment is alike: with two treatments alpha would be shared, and the worst would win."""
     moments = {"control": arm(4_000, 0.5, 1), "none": arm(400, 0.3, 2), "treatment": arm(4_000, 0.5, 3)}
-    with_it = report_of(Policy(holdout="none", shares={"control": 1, "treatment": 1}), stored(moments))
-    without = report_of(Policy(), stored({name: sums for name, sums in moments.items() if name != "none"}))
+    with_it = report_of(Policy(holdout="none", shares={"control": 1.0, "treatment": 1.0}), stored(moments))
+    shares = {"control": 1.0, "treatment": 1.0}
+    without = report_of(Policy(shares=shares), stored({name: sums for name, sums in moments.items() if name != "none"}))
     roles = {each.variant: each.role for each in with_it.variants}
     assert roles == {"control": "control", "none": "holdout", "treatment": "treatment"}
     assert (with_it.verdict, with_it.treatments, with_it.health.troubles) == (without.verdict, 1, ())

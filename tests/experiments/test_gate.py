@@ -141,13 +141,24 @@ def gates(found: ExperimentReport) -> dict[str, str]:
 
 
 def test_the_report_has_the_gate_of_each_treatment_and_of_all() -> None:
-    found = report_of(ONE, {"control": (9_000, 0.5), "same": (9_000, 0.5), "worse": (9_000, 0.4)})
+    policy = replace(ONE, shares={"control": 1, "same": 1, "worse": 1})
+    found = report_of(policy, {"control": (9_000, 0.5), "same": (9_000, 0.5), "worse": (9_000, 0.4)})
     assert gates(found) == {"": "fail", "same": "pass", "worse": "fail"}
     assert found.gate is not None
     assert found.gate.reason.startswith("worse: ")
     assert found.gate_margin == 0.05
     rows = {row.variant: row.value for row in measure_rows(found) if row.series == "gate"}
     assert rows == {name: GATE_CODES[word] for name, word in gates(found).items()}  # type: ignore[index]
+
+
+def test_without_fixed_shares_a_pass_needs_the_begin_of_the_step() -> None:
+    chances = {"control": (9_000, 0.5), "treatment": (9_000, 0.5)}
+    found = report_of(ONE, chances)
+    assert gates(found) == {"": "wait", "treatment": "wait"}
+    assert found.gate is not None
+    assert found.gate.reason.startswith("treatment: at most 5 % worse than control in hit_rate@5; ")
+    assert found.gate.reason.endswith("; a pass needs the time at which the running step of the rollout began: give it as since")
+    assert gates(report_of(replace(ONE, shares={"control": 1, "treatment": 1}), chances)) == {"": "pass", "treatment": "pass"}
 
 
 def test_a_treatment_with_too_few_users_waits_and_says_so() -> None:

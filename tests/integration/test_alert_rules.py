@@ -14,15 +14,18 @@ from urllib.parse import quote_plus
 import pytest
 import yaml
 
-from tests.alerts.cases import CASES, Case, Fired
+from streammetrics.exporters.prometheus.experiment_rows import measure_rows
+from tests.alerts.cases import CASES, Case, Fired, one
 from tests.servers.alertmanager import AlertmanagerServer, Webhook
 from tests.servers.process import wait_until
 from tests.servers.tools import find_tool
+from tests.support.experiment_states import SITUATIONS, table
 from tests.support.paths import ROOT
 from tests.support.rules import ALERTS, FOLDER, quick_routes
 
 PROMETHEUS = "https://prometheus.example"
 RUNBOOKS = ROOT / "deploy" / "runbooks"
+REGRESSED, FELL = "StreammetricsRankingRegressed", "StreammetricsAllVariantsFell"
 RULES = [FOLDER / f"{name}_rules.yml" for name in ("recording", "alerting")]
 
 
@@ -108,6 +111,30 @@ def test_an_alert_fires_when_it_must_and_only_then(case: Case, tmp_path: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+VERDICT_ALERTS = {REGRESSED, "StreammetricsExperimentInvalid", "StreammetricsSampleRatioMismatch", "StreammetricsVerdictMixed"}
+
+
+def test_the_alerts_of_each_situation_are_those_of_the_page_of_the_gate(tmp_path: Path) -> None:
+    """Each situation is an experiment with its own name, and lasts an hour."""
+    situations = {str(number): name for number, name in enumerate(SITUATIONS)}
+    series: dict[str, str] = {}
+    for number, name in situations.items():
+        for row in measure_rows(SITUATIONS[name]()):
+            labels = {"experiment": number, "variant": row.variant, "metric": row.metric, "k": row.k, "scope": row.scope}
+            series[one(f"streammetrics_experiment_{row.series}", **labels)] = f"{float(row.value)}+0x60"
+    firing = 'count by (alertname, experiment) (ALERTS{alertstate="firing"})'
+    wanted = [(table()[name].alert, number) for number, name in situations.items() if table()[name].alert]
+    samples = [
+        {"labels": f'{{alertname="{alert}", experiment="{number}"}}', "value": 2 if alert == REGRESSED else 1} for alert, number in wanted
+    ]
+    test = as_test(Case("", "", series, "50m"), resting_on(VERDICT_ALERTS, RULES, tmp_path))
+    test["tests"][0] |= {"alert_rule_test": [], "promql_expr_test": [{"expr": firing, "eval_time": "50m", "exp_samples": samples}]}
+    path = tmp_path / "test.yml"
+    path.write_text(json.dumps(test), encoding="utf-8")
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_rules_are_such_as_the_oldest_supported_prometheus_reads_without_a_remark() -> None:
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -158,7 +185,6 @@ def test_the_examples_of_receivers_are_for_three_kinds_and_link_to_page_and_runb
         assert {*re.findall(r"\w+_url(?!_)\b", str(kinds[kind]))} - {"api_url"} == {"page_url", "runbook_url"}
 
 
-REGRESSED, FELL = "StreammetricsRankingRegressed", "StreammetricsAllVariantsFell"
 SENT = [
     {"alertname": REGRESSED, "severity": "warning", "experiment": "tiny", "variant": "new"},
     {"alertname": FELL, "severity": "critical"},

@@ -36,7 +36,15 @@ def report_at(now_ms: int, *experiments: ExperimentReport, age_ms: int = 0) -> R
     base = two_variants().report()
     watermark_ms = now_ms - base.settings["out_of_orderness_ms"] - age_ms
     entered_ms = watermark_ms - sum(base.settings[name] for name in ("lateness_ms", "attribution_ms", "pane_ms"))
-    return replace(base, watermark_ms=watermark_ms, entered_ms=entered_ms, experiments=experiments or (passing(), failing(), waiting()))
+    shown = experiments or (passing(), failing(), waiting())
+    by_name = {each.experiment: each for each in shown}
+    return replace(
+        base,
+        watermark_ms=watermark_ms,
+        entered_ms=entered_ms,
+        experiments=shown,
+        since=lambda name, scope, since_ms: by_name.get(name),
+    )
 
 
 def gate_views(

@@ -171,7 +171,7 @@ NO_DECISION = 3
     "since_ms",
     callback=moment_ms,
     metavar="TIME",
-    help="When the running step began, such as 2026-02-01T09:00Z, or a span ago, such as 40m.  [default: found by the shares]",
+    help="When the running step began, such as 2026-02-01T09:00Z, or a span ago, such as 40m. A pass needs it, except with fixed shares.",
 )
 @click.option("--url", help="Ask this exporter, such as https://exporter:9464. Sets client.url.")
 @click.option("--watch", is_flag=True, help="Ask again until there is a decision, or until --deadline.")
@@ -201,9 +201,9 @@ def gate(
     """Say whether the treatments of EXPERIMENT may get more traffic: pass, fail or wait.
 
     pass: every deciding measure is certainly not worse than the control by more than experiments.gate_margin (5 %), and the running step of
-    the rollout has been seen. fail: a treatment is certainly worse than the control by more than experiments.margin (1 %), over the whole
-    run or in the running step. wait: neither is certain yet, or the numbers must not be used: they are stale, behind, mixed, invalid, or
-    out of reach.
+    the rollout has been seen. Say with --since when it began. fail: a treatment is certainly worse than the control by more than
+    experiments.margin (1 %), over the whole run or in the running step. wait: neither is certain yet, or the numbers must not be used: they
+    are stale, behind, mixed, invalid, or out of reach, or no more lists come.
 
     The question goes to the exporter at --url, to FILE as in `report`, or to the state in Redis. Nothing is changed. A login and
     authorities to trust are in the section [client]: give the password as $STREAMMETRICS_CLIENT_PASSWORD.
@@ -221,7 +221,7 @@ def gate(
         if deadline is not None and not watch:
             raise click.UsageError("--deadline needs --watch")
         if asked["file"] is not None and asked["since_ms"] is not None:
-            raise click.UsageError("--since needs an exporter or the state in Redis: a report file has the step that was found")
+            raise click.UsageError("--since needs an exporter or the state in Redis; write a report file with replay --since instead")
         if asked["file"] is not None and url is not None:
             raise click.UsageError("give FILE or --url, not both")
         if watch and str(asked["file"]) == "-":

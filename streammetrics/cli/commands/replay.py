@@ -14,7 +14,7 @@ from rich.progress import DownloadColumn, TaskProgressColumn, TimeRemainingColum
 
 from streammetrics.cli.command import command
 from streammetrics.cli.common_options import configured, load_settings
-from streammetrics.cli.option_types import OutputFile
+from streammetrics.cli.option_types import OutputFile, moment_ms
 from streammetrics.cli.output.output_paths import require_distinct
 from streammetrics.cli.output.progress import progress_bar
 from streammetrics.cli.output.tables import VariantRow, counter_lines, main_metrics, name_lines, total_rows, values_table, window_rows
@@ -116,6 +116,13 @@ def _spans(settings: Settings, report: Report, layout: TallyLayout, flush: bool)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--panes", type=OutputFile(), help="Write one line per pane, group and view to this file, as NDJSON.")
 @click.option("--report", type=OutputFile(), help="Write the report to this file, as JSON.")
+@click.option(
+    "--since",
+    "since_ms",
+    callback=moment_ms,
+    metavar="TIME",
+    help="When the running step of a rollout began, such as 2026-02-01T09:00Z: the gate of the report is about it.",
+)
 @click.option("--dead-letters", type=OutputFile(), help="Write refused events to this file, as NDJSON.")
 @click.option("--flush/--no-flush", default=True, help="At the end, make all lists final, or leave recent lists live.  [default: flush]")
 @click.option("--jobs", "-j", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes that share the users.")
@@ -139,6 +146,7 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     quiet: bool,
     panes: Path | None,
     report: Path | None,
+    since_ms: int | None,
     dead_letters: Path | None,
 ) -> None:
     """Compute the same numbers as `run` from files, without Kafka, Redis or a clock.
@@ -170,6 +178,6 @@ def replay(  # noqa: PLR0913, PLR0917 (one name for each option)
     settings = load_settings(config_path, settings_given).settings
     if topic is not None:
         settings = with_topic(settings, topic)
-    outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters)
+    outputs = ReplayOutputs(panes=panes, report=report, dead_letters=dead_letters, since_ms=since_ms)
     with interrupt_on_signals():
         replay_and_show(settings, files, outputs, flush=flush, quiet=quiet, jobs=jobs, order=cast(Order, order))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,9 +98,8 @@ def live_report(settings: Settings, panes: Path | None = None, since_ms: int | N
             )
         read_committed(store, builder, tasks)
         report = builder.report(tasks)
-        if since_ms is not None and report.since is not None:
-            judged = (report.since(each.experiment, each.scope, since_ms) for each in report.experiments)
-            report = replace(report, experiments=tuple(each for each in judged if each is not None))
+        if since_ms is not None:
+            report = report.at_step(since_ms)
         if panes is not None:
             write_stored_panes(panes, builder, report)
         found: dict[str, Any] = plain(published(report, engine.layout, decode_history(history_blob.read())))

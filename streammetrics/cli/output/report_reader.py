@@ -11,9 +11,8 @@ from typing import Final
 
 import msgspec
 
-from streammetrics.config.times import MS_MAX
 from streammetrics.errors import StreammetricsError
-from streammetrics.events.event_time import DAY_MS
+from streammetrics.events.event_time import DAY_MS, SPAN_MS_MAX
 from streammetrics.events.model import TS_MAX
 from streammetrics.experiments import SINCE_START, THIS_DAY, ExperimentReport, PreferenceReport
 from streammetrics.experiments.name_order import in_order
@@ -29,7 +28,7 @@ from streammetrics.reports.verdict_lines import VerdictLine, verdict_lines
 REPORT_ADVICE: Final = "give a file from `replay --report` or from /api/report"
 SCOPE_WORDS: Final = {SINCE_START: "since it began", THIS_DAY: "since midnight UTC"}
 """The scopes, with their text."""
-EARLIEST_MS: Final = -4 * MS_MAX - DAY_MS
+EARLIEST_MS: Final = -4 * SPAN_MS_MAX - DAY_MS
 """Earliest possible time in a report: an event at 0 less out-of-orderness, lateness, attribution, patience and one pane."""
 LATEST_MS: Final = TS_MAX + DAY_MS
 """Latest possible time in a report: the end of the longest pane after the last event time."""

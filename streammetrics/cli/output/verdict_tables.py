@@ -28,7 +28,7 @@ from streammetrics.experiments.worst_first import worst_first
 from streammetrics.reports.headline_metrics import headline_measures
 from streammetrics.reports.text import counted, fit
 from streammetrics.reports.time_text import minute_text
-from streammetrics.reports.verdict_lines import further_warnings
+from streammetrics.reports.verdict_lines import ends_ms, further_warnings
 
 NEEDED_MAX = 5
 """Lines about what undecided variants need."""
@@ -49,7 +49,8 @@ def verdict_lines(results: ExperimentResults, all_measures: bool) -> Iterator[Re
     for awaited in results.awaited:
         yield Text.assemble((fit(awaited.experiment), "bold"), f" · no verdict yet. {' '.join(map(fit, awaited.sentences))}\n")
     for experiment, *others in results.shown():
-        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {_scope_words(experiment)} · up to {minute_text(results.at_ms)}")
+        up_to = minute_text(ends_ms(experiment, results.at_ms))
+        yield Text.assemble((fit(experiment.experiment), "bold"), f" · {_scope_words(experiment)} · up to {up_to}")
         yield _verdict_line(experiment.verdict)
         for each in others:
             yield Text.assemble(f"{_scope_words(each)}: ", _verdict_line(each.verdict))

@@ -1,7 +1,8 @@
 """The route of the gate: `/api/gate/EXPERIMENT`. `HttpViews.gate` has the content.
 
 The status is 200 for every decision. 404 means that the experiment is not known yet, and 503 that there is no report. So a client that
-takes everything but 200 as "no decision" never passes by mistake.
+takes everything but 200 as "no decision" never passes by mistake. A POST has the same answer, with 409 unless it is a pass: for hooks of
+rollout tools that read the status alone. Nothing is changed by it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from streammetrics.experiments import SINCE_START
 from streammetrics.exporters.http.openapi import GATE_SCOPES
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.gate_answer import UnknownExperimentError
-from streammetrics.reports.time_text import parse_moment
+from streammetrics.reports.time_text import parse_since
 
 
 def gate_route(views: HttpViews) -> Route:
@@ -30,7 +31,7 @@ def gate_route(views: HttpViews) -> Route:
         if scope not in GATE_SCOPES:
             return JSONResponse({"error": f"scope: got {scope!r}; allowed are {', '.join(GATE_SCOPES)}"}, 400)
         try:
-            since_ms = None if "since" not in query else parse_moment(query["since"])
+            since_ms = None if "since" not in query else parse_since(query["since"], views.wall_ms())
         except ValueError as error:
             return JSONResponse({"error": f"since: got {query['since']!r}; {error}"}, 400)
         try:
@@ -40,6 +41,7 @@ def gate_route(views: HttpViews) -> Route:
             return JSONResponse({"error": str(error)}, 404)
         if answer is None:
             return JSONResponse({"error": views.why_no_report}, 503)
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        status = 409 if request.method == "POST" and answer.gate != "pass" else 200
+        return Response(msgspec.json.encode(answer), status, media_type="application/json")
 
-    return Route("/api/gate/{experiment:path}", gate)
+    return Route("/api/gate/{experiment:path}", gate, methods=["GET", "POST"])

@@ -59,7 +59,7 @@ def openapi_json() -> bytes:
             "in": "query",
             "schema": _TEXT,
             "example": "2026-02-01T09:00:00Z",
-            "description": "When the running step of the rollout began. Without it, the step is found by the share of new users.",
+            "description": "When the running step of the rollout began, or a span ago, such as 3h. A pass needs it, or fixed shares.",
         },
     ]
     part_parameters: list[JsonSchema] = [
@@ -82,6 +82,18 @@ def openapi_json() -> bytes:
             "GateAnswer",
             {"400": "Unknown parameter, scope or time.", "404": "Unknown experiment or treatment.", "503": "No report yet."},
             gate_parameters,
+        )
+        | _path(
+            "The same, with a status for hooks that read nothing else.",
+            "GateAnswer",
+            {
+                "400": "Unknown parameter, scope or time.",
+                "404": "Unknown experiment or treatment.",
+                "409": "No pass; with the answer.",
+                "503": "No report yet.",
+            },
+            gate_parameters,
+            "post",
         ),
         "/api/curves": _path("Recent points of one window and metric.", "Curves", {"400": "Unknown window, metric or lists."}, parameters),
         "/api/pulse": _path("The state of this process.", "Pulse", {}),
@@ -95,9 +107,9 @@ def openapi_json() -> bytes:
     return msgspec.json.encode({"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": components}})
 
 
-def _path(summary: str, schema: str, errors: dict[str, str], parameters: list[JsonSchema] | None = None) -> JsonSchema:
+def _path(summary: str, schema: str, errors: dict[str, str], parameters: list[JsonSchema] | None = None, method: str = "get") -> JsonSchema:
     def response(description: str, name: str) -> JsonSchema:
         return {"description": description, "content": {"application/json": {"schema": _ref(name)}}}
 
     responses = {"200": response(summary, schema), **{status: response(text, "ErrorAnswer") for status, text in errors.items()}}
-    return {"get": {"summary": summary, "parameters": parameters or [], "responses": responses}}
+    return {method: {"summary": summary, "parameters": parameters or [], "responses": responses}}

@@ -38,6 +38,8 @@ AddressInfo: TypeAlias = tuple[socket.AddressFamily, socket.SocketKind, int, str
 
 HEADER_BYTES_MAX = 16_384
 """Most bytes of the first line and headers of a request. Bodies are refused."""
+HOOK_BYTES_MAX = 65_536
+"""Most bytes of the body of a hook. They are not read."""
 STOP_SECONDS = 2
 START_SECONDS = 30.0
 COMPRESS_BYTES_MIN = 1_024
@@ -196,9 +198,11 @@ def _without_bodies(app: ASGIApp) -> ASGIApp:
 
 
 def _body_refusal(scope: Scope) -> Response | None:
-    """Return the answer to a request with a body, which is not read; None if there is no body."""
+    """Return the answer to a request with a body, which is not read; None if there is no body, or a small one of a hook for the gate."""
     headers = dict(scope["headers"])
-    if not int(headers.get(b"content-length", 0)) and b"transfer-encoding" not in headers:  # h11 takes digits only
+    length = int(headers.get(b"content-length", 0))  # h11 takes digits only
+    is_of_hook = scope["method"] == "POST" and scope["path"].startswith("/api/gate/") and length <= HOOK_BYTES_MAX
+    if (not length or is_of_hook) and b"transfer-encoding" not in headers:
         return None
     return PlainTextResponse("requests must not have a body\n", 413, headers={"connection": "close"})
 

@@ -42,6 +42,9 @@ def measure_rows(report: ExperimentReport) -> Iterator[MeasureRow]:
     if report.health.sample_ratio_p is not None:
         yield _row(report, "srm_p_value", report.health.sample_ratio_p)
     yield _row(report, "verdict", report.verdict.code)
+    yield _row(report, "running", report.state.word == "running")
+    if report.last_ms is not None:
+        yield _row(report, "last_list_timestamp_seconds", report.last_ms / 1_000)
     if report.gate is not None:
         yield _row(report, "gate", report.gate.code)
     for key, name in dict.fromkeys((each.key, each.variant) for each in report.warnings):
@@ -59,6 +62,9 @@ def _row(report: ExperimentReport, series: str, value: float, variant: str = "",
 def _variant_rows(report: ExperimentReport, variant: VariantReport) -> Iterator[MeasureRow]:
     name = variant.variant
     yield _row(report, "users", variant.users, name)
+    yield _row(report, "running", variant.state.word == "running", name)
+    if variant.last_ms is not None:
+        yield _row(report, "last_list_timestamp_seconds", variant.last_ms / 1_000, name)
     if variant.exposed_users:
         yield _row(report, "exposed_users", variant.exposed_users, name)
     if variant.gate is not None:

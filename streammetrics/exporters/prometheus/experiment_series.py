@@ -64,6 +64,22 @@ def _user_gauges() -> Iterator[Series]:
         "scope",
         "warning",
     )
+    yield gauge(
+        "experiment_running",
+        "1 while new lists can change the verdict. 0: the variant or its control has stopped, the experiment is silent, or it has ended. "
+        "The whole experiment's has no variant.",
+        "experiment",
+        "variant",
+        "scope",
+    )
+    yield gauge(
+        "experiment_last_list_timestamp_seconds",
+        "Event time of the last list of a variant. The whole experiment's has no variant.",
+        "experiment",
+        "variant",
+        "scope",
+        unit="seconds",
+    )
     yield gauge("experiment_users", "Users who saw this variant.", "experiment", "variant", "scope")
     yield gauge(
         "experiment_exposed_users",

@@ -47,12 +47,16 @@ from streammetrics.wiring.reports import build_report_builder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOutputs:
-    """Output files of a replay; None: not written. `pane_rows` takes every row of every pane."""
+    """Output files of a replay; None: not written. `pane_rows` takes every row of every pane.
+
+    since_ms: when the running step of a rollout began (event time), for the gate of the report; None: nobody says it.
+    """
 
     panes: Path | None = None
     report: Path | None = None
     dead_letters: Path | None = None
     pane_rows: list[PaneRow] | None = None
+    since_ms: int | None = None
 
 
 class ReplayResult(NamedTuple):
@@ -83,7 +87,7 @@ class ReplayRun:
         self.settings, self.files, self._order, self._sorted = settings, files, order, sorted_inputs
         self.engine = build_engine(settings, files, waits=not flush)
         self.panes = stack.enter_context(AtomicFile("--panes", outputs.panes)) if outputs.panes else None
-        self.pane_rows = outputs.pane_rows
+        self.pane_rows, self._since_ms = outputs.pane_rows, outputs.since_ms
         self.report_file = stack.enter_context(AtomicFile("--report", outputs.report)) if outputs.report else None
         self.letters = stack.enter_context(AtomicFile("--dead-letters", outputs.dead_letters)) if outputs.dead_letters else None
 
@@ -129,6 +133,8 @@ class ReplayRun:
             dataclasses.replace(sorted_input, events=report.counts.get(("events", sorted_input.topic), 0)) for sorted_input in self._sorted
         )
         whole = dataclasses.replace(report, sorted_inputs=tuple(inputs))
+        if self._since_ms is not None:
+            whole = whole.at_step(self._since_ms)
         if self.report_file is not None:
             published_history = History() if history is None else history.history(builder, whole)
             self.report_file.write(json_lines(Raw(encoded(published(whole, self.engine.layout, published_history)))))
@@ -184,11 +190,11 @@ def held_outputs(outputs: ReplayOutputs, folder: Path) -> Iterator[ReplayOutputs
         if (path := getattr(outputs, name)) is not None and path.exists() and not path.is_file()
     }
     held = {name: folder / f"{name}.held" for name in pipes}
-    yield ReplayOutputs(
+    yield dataclasses.replace(
+        outputs,
         panes=held.get("panes", outputs.panes),
         report=held.get("report", outputs.report),
         dead_letters=held.get("dead_letters", outputs.dead_letters),
-        pane_rows=outputs.pane_rows,
     )
     for name, path in pipes.items():
         with AtomicFile("--" + name.replace("_", "-"), path) as pipe, held[name].open("rb") as content:

@@ -57,11 +57,13 @@ def test_the_begin_of_the_running_step_can_be_said() -> None:
     assert asked == [("good", "start", 1_732_183_200_000)]
     assert (found["gate"], found["step_ms"]) == ("fail", 1_732_183_200_000)
     assert ask(views, "good")[1]["gate"] == "pass"
-    for wrong in ("noon", "2024-11-21T11:00", "40m"):
+    ask(views, "good?since=40m")
+    assert asked[1] == ("good", "start", START_MS - 40 * MINUTE_MS)
+    for wrong in ("noon", "2024-11-21T11:00"):
         status, answer = ask(views, f"good?since={wrong}")
         assert (status, answer["error"]) == (
             400,
-            f"since: got {wrong!r}; a time has a date and a zone, such as 2026-02-01T09:00:00Z",
+            f"since: got {wrong!r}; a time has a date and a zone, such as 2026-02-01T09:00:00Z; a span ago is such as 40m",
         )
 
 

@@ -24,6 +24,7 @@ from streammetrics.experiments.hours import EntrySums, HourRow, Hours
 from streammetrics.experiments.stored import Stored
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.experiment_view import ExperimentView
+from streammetrics.reports.later_lists import LaterLists
 from streammetrics.reports.merged_experiments import MergedExperiments
 from streammetrics.reports.merged_runs import Change
 from streammetrics.reports.report import Report
@@ -165,7 +166,7 @@ def test_a_read_that_failed_halfway_is_seen_in_the_next_report() -> None:
     class Due(ReportBuilder):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
-            self.experiments = DueScales(self.rules, self.signature, None)
+            self.experiments = DueScales(self.rules, self.signature, None, LaterLists(self.aggregator))
 
     store = Interrupted()
     machine = committed(store)

@@ -1,0 +1,147 @@
+"""The state of an experiment: whether its arms still get lists. Stored times and counts in; a word and a sentence out. Pure.
+
+    running   all arms get lists, or miss them for a short time only
+    stopped   an arm gets no more lists and others do, so nothing new can be compared
+    silent    the whole experiment has had no list for long
+    ended     its configured end has passed
+
+**An arm has stopped** if it has no list, and should have many. With a of the b lists of its latest two blocks of hours, and L lists of
+other arms since its last one, it should have had L a / (b - a) lists. As in `silent_arms` they are divided by the lists per user; from 20
+on the arm has stopped (e**-20 by chance). Its next list makes it run again.
+
+**Long** is twice the longest time without a list before, at least 2 hours and at most a day.
+
+A certain verdict on lists that have stopped is decided. What comes later must not undo it. So the checks of the split, of losses and of
+feedback end at the last list of the arm that has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from streammetrics.experiments.hours import HOUR_MS, Hours
+from streammetrics.experiments.measures import Measures
+from streammetrics.experiments.silent_arms import VISITS_MIN, lists_per_user
+from streammetrics.experiments.stored import Stored
+from streammetrics.experiments.words import Part, Reasoned, join, named, say, utc
+
+StateWord: TypeAlias = Literal["running", "stopped", "silent", "ended"]
+
+SILENT_MS_MIN: Final = 2 * HOUR_MS
+SILENT_MS_MAX: Final = 24 * HOUR_MS
+LATEST_BLOCKS: Final = 2
+"""Blocks of hours with lists of an arm that its share is taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentState(Reasoned):
+    """The state of an experiment, or of one arm, with a sentence; empty while it is running.
+
+    since_ms: event time of the last list, or of the end; None while it is running.
+    """
+
+    word: StateWord
+    since_ms: int | None = None
+    reason: str = ""
+    parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
+
+
+RUNNING: Final = ExperimentState("running")
+
+
+class States(NamedTuple):
+    """The states of an experiment and of its arms. `stopped` has the time of the last list of each arm that has stopped.
+
+    is_over: whether nothing of it has had a list for long, so that its numbers are no news.
+    """
+
+    whole: ExperimentState
+    arms: Mapping[str, ExperimentState]
+    stopped: Mapping[str, int]
+    is_over: bool
+
+    def of(self, arm: str) -> ExperimentState:
+        return self.arms.get(arm, self.whole)
+
+
+ALL_RUNNING: Final = States(RUNNING, {}, {}, False)
+
+
+def states_of(measures: Measures, stored: Stored, control: str | None, treatments: Collection[str]) -> States:
+    """Return the states. treatments: the arms that are compared with the control."""
+    last_ms = max(stored.last_ms.values(), default=None)
+    stopped = stopped_arms(measures, stored, [each for each in (control, *treatments) if each is not None])
+    if last_ms is None:
+        return ALL_RUNNING
+    is_long = stored.newest_ms - last_ms > silent_ms(stored.run_hours)
+    if stored.end_ms is not None and stored.newest_ms >= stored.end_ms:
+        whole = ExperimentState("ended", stored.end_ms, say("the experiment ended at {end}", end=utc(stored.end_ms)))
+        return States(whole, {}, stopped, is_long)
+    if is_long:
+        silence = say("the experiment has had no list since {last}", last=utc(last_ms))
+        return States(ExperimentState("silent", last_ms, silence), {}, stopped, True)
+    arms = {} if control is None else {control: _state_of_arm(control, stopped)}
+    arms |= {each: _state_of_arm(control if control in stopped else each, stopped) for each in treatments}
+    goes_on = [each for each in treatments if arms[each].word == "running"]
+    if goes_on or not stopped:
+        return States(RUNNING, arms, stopped, False)
+    last = max(stopped.values())
+    said = say("{arms} {have} had no list since {last}", arms=_names(stopped), have="has" if len(stopped) == 1 else "have", last=utc(last))
+    return States(ExperimentState("stopped", last, said), arms, stopped, False)
+
+
+def _names(arms: Collection[str]) -> str:
+    return join(map(named, sorted(arms)), " and ")
+
+
+def _state_of_arm(arm: str | None, stopped: Mapping[str, int]) -> ExperimentState:
+    if arm is None or arm not in stopped:
+        return RUNNING
+    return ExperimentState("stopped", stopped[arm], say("{arm} has had no list since {last}", arm=named(arm), last=utc(stopped[arm])))
+
+
+def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> dict[str, int]:
+    """Return the time of the last list of each arm that has stopped while another one goes on.
+
+    >>> from streammetrics.experiments.hours import Entry
+    >>> from streammetrics.metrics import Scorer
+    >>> measures, hours = Measures(Scorer(["mrr@10"]).columns), Hours()
+    >>> for arm, lists in (("control", 300), ("new", 100)): hours.row(7).add_totals(arm, Entry(1, 7), [lists, 0])
+    >>> moments, times = {"control": [300, 300, 300, 0, 0, 0], "new": [100, 100, 100, 0, 0, 0]}, {"control": 9_000, "new": 5_000}
+    >>> for later in (59, 60):
+    ...     stored = Stored(experiment="ranker", scope="start", moments=moments, first_exposures={}, run_hours=hours, last_ms=times,
+    ...         lists_since={"new": later})
+    ...     stopped_arms(measures, stored, ["control", "new"])
+    {}
+    {'new': 5000}
+    """
+    known = {arm: stored.last_ms[arm] for arm in arms if arm in stored.last_ms}
+    per_user = lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments])
+    if len(known) < 2 or not per_user:
+        return {}
+    lists = {arm: stored.run_hours.lists(arm) for arm in known}
+    found = {}
+    for arm, last_ms in known.items():
+        later = stored.lists_since.get(arm, 0)
+        blocks = sorted(lists[arm])[-LATEST_BLOCKS:]
+        own = sum(lists[arm][block] for block in blocks)
+        others = sum(of_arm.get(block, 0) for name, of_arm in lists.items() if name != arm for block in blocks)
+        if others and later * own / others / per_user >= VISITS_MIN:
+            found[arm] = last_ms
+    return found
+
+
+def silent_ms(hours: Hours) -> int:
+    """Return how long an experiment may have no list before it is silent.
+
+    >>> hours = Hours()
+    >>> for hour in (0, 1, 2, 8): hours.row(hour).add_totals("control", Entry(1, hour), [1])
+    >>> silent_ms(Hours()) // HOUR_MS, silent_ms(hours) // HOUR_MS
+    (2, 10)
+    """
+    blocks = sorted(block for block, row in hours.rows.items() if row.totals)
+    longest = max((later - earlier - 1 for earlier, later in pairwise(blocks)), default=0)
+    return min(SILENT_MS_MAX, max(SILENT_MS_MIN, 2 * longest * hours.length * HOUR_MS))
