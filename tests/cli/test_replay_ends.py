@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cli.test_replay_unlike_arms import HOUR_MS, T0_MS, visit, visits
 from tests.support.command_line import called
+from tests.support.visits import HOUR_MS, T0_MS, visit, visits
 
 SHARES = 'experiments.named={"ranker": {"shares": {"control": 1, "treatment": 1}}}'
 

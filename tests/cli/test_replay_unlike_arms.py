@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.command_line import called
+from tests.support.visits import HOUR_MS, T0_MS, visit, visits
 
-T0_MS = 1_772_323_200_000
-HOUR_MS = 3_600_000
 ARMS = "control", "treatment"
 
 
@@ -24,25 +23,6 @@ class Answers(NamedTuple):
     lift: float | None
     gate: str
     notes: str
-
-
-def visit(user: str, ts: int, variant: str | None, *, clicked: bool, country: str = "") -> Iterator[dict[str, Any]]:
-    shown = {"type": "impression", "impression_id": f"{user}-{ts}", "user_id": user, "ts": ts, "items": list("abc")}
-    labels = {"experiments": {"ranker": variant}} if variant else {}
-    yield shown | labels | ({"segments": {"country": country}} if country else {})
-    if clicked:
-        yield click(user, f"{user}-{ts}", ts + 5_000)
-
-
-def click(user: str, list_id: str, ts: int) -> dict[str, Any]:
-    return {"type": "feedback", "impression_id": list_id, "user_id": user, "ts": ts, "item_id": "a", "action": "click"}
-
-
-def visits(name: str, variant: str, users: int, hours: range, clicks: int, country: str = "") -> Iterator[dict[str, Any]]:
-    """Yield one list of each user, evenly over some hours. Of 10 users who follow each other, so many click."""
-    for user in range(users):
-        ts = T0_MS + hours.start * HOUR_MS + user * len(hours) * HOUR_MS // users
-        yield from visit(f"{name}{user}", ts, variant, clicked=user % 10 < clicks, country=country)
 
 
 def answers(folder: Path, events: Iterable[dict[str, Any]], *settings: str) -> Answers:
