@@ -171,6 +171,12 @@ def test_an_effect_that_lasts_for_a_day(tmp_path: Path) -> None:
     change = "the effect has changed: 100 % higher before 2026-03-02 00:00 UTC, 33.3 % lower since"
     assert change in found.reason
     assert change in found.warnings["effect changed"]
+    report = next(each for each in json.loads((tmp_path / "report.json").read_bytes())["experiments"] if each["scope"] == "start")
+    measure = next(arm for arm in report["variants"] if arm["variant"] == "treatment")["measures"][0]
+    assert [round(day["lift"], 3) for day in measure["days"]] == [1.0] + [-0.333] * 4
+    assert [(day["lists"], day["new_users"], day["control_new_users"]) for day in measure["days"]] == [(600, 600, 600)] + [(300,) * 3] * 4
+    assert [day["from_ms"] for day in measure["days"]] == [T0_MS + day * 24 * HOUR_MS for day in range(5)]
+    assert measure["change"]["at_ms"] == measure["change"]["since"]["from_ms"] == measure["days"][1]["from_ms"]
     steady = [event for event in events if not event["user_id"].startswith(tuple(f"{arm}0-" for arm in ARMS))]
     alone = answers(tmp_path, steady)
     assert (alone.verdict, alone.gate, "effect changed" in alone.warnings) == ("regressed", "fail", False)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,8 @@ from streammetrics.experiments.effect_change import (
     parts_by_day,
 )
 from streammetrics.experiments.estimates import Estimate
+from tests.bench.aa_lists import Regime
+from tests.bench.effect_change import CHANGING, CONSTANT, first_change
 from tests.experiments.raw_lists import MEASURES, RATE, stored_of
 from tests.oracle.cells import RawList, compare
 from tests.oracle.effect import by_day, changes
@@ -103,6 +106,17 @@ def test_a_treatment_that_gets_no_click_any_more_has_changed() -> None:
 
 def test_the_same_ratio_on_days_of_different_clicks_is_no_change() -> None:
     assert change_of(lists_of([(2, 4), (4, 8), (1, 2), (3, 6), (4, 8)])) is None
+
+
+@pytest.mark.parametrize("regime", CHANGING[:2], ids=lambda regime: regime.name)
+def test_a_change_among_drawn_lists_is_said_within_a_day(regime: Regime) -> None:
+    changed_at = DAY * (1 if regime.effect[0] else 4)
+    assert changed_at < first_change(regime, 0, 12) <= changed_at + DAY
+
+
+@pytest.mark.parametrize("regime", CONSTANT[1:3], ids=lambda regime: regime.name)
+def test_a_constant_effect_among_drawn_lists_is_no_change(regime: Regime) -> None:
+    assert [first_change(regime, number, 24) for number in range(3)] == [math.inf] * 3
 
 
 def test_one_day_has_no_change() -> None:

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from streammetrics.config.toml_text import settings_text
 from streammetrics.experiments import Stored
+from streammetrics.experiments.effect_change import ChangedEffect, RunPart
 from streammetrics.experiments.estimates import Estimate, lift_interval
+from streammetrics.experiments.gate import within_gate_margin
 from streammetrics.experiments.health import Health, health_of
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measures import ExperimentError, Measure
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.scales import MeasureScale
 from streammetrics.experiments.sequence import Mixture
 from streammetrics.experiments.stored import NO_FEEDBACK, Joined
 from streammetrics.experiments.verdict import VERDICT_CODES, WORST_FIRST, MeasureComparison, Verdict, combined, evidence, judge, waiting
-from streammetrics.experiments.words import percent
+from streammetrics.experiments.words import change_words, percent
 from tests.support.tables import for_each
 
 NDCG = Measure("ndcg", 10, "mean", 2, 1, 40)
@@ -263,3 +266,36 @@ def test_invalid_policies_are_rejected(case: tuple[dict[str, object], str]) -> N
     options, message = case
     with pytest.raises(ExperimentError, match=message):
         Policy(**options)  # type: ignore[arg-type]
+
+
+def changed(lift: float, before: float, since: float) -> MeasureComparison:
+    """An effect that was one before 2024-11-19 00:00 UTC, and is another since."""
+    parts = [
+        RunPart(hour, hour + 24, 50.0, (100.0, 100.0), each.treatment, each.control, (100.0, 100.0))
+        for hour, each in ((481_080, compared(before)), (481_104, compared(since)))
+    ]
+    return compared(lift)._replace(change=ChangedEffect(parts[0], parts[1], before, since))
+
+
+@for_each(
+    [
+        (0.15, 0.6, -0.15, "inconclusive"),  # the lists since the change are worse
+        (0.15, 0.6, 0.0, "safe"),
+        (0.15, 0.3, 0.1, "improved"),
+        (-0.15, -0.6, 0.1, "regressed"),  # all lists together are still worse
+        (0.05, -0.2, 0.2, "improved"),
+    ]
+)
+def test_an_effect_that_has_changed_is_good_news_only_if_it_is_since(case: tuple[float, float, float, str]) -> None:
+    lift, before, since, word = case
+    found = changed(lift, before, since)
+    said = judge(POLICY, [found])["ndcg@10"]
+    assert said.word == word
+    assert said.reason.endswith(str(change_words(NDCG, before, since, 481_104 * HOUR_MS)))
+    assert bool(within_gate_margin(POLICY, [found])) == (since >= 0 and lift > 0)
+
+
+def test_the_reason_of_a_changed_effect_has_both_numbers_and_the_date_in_place_of_an_interval() -> None:
+    assert judge(POLICY, [changed(0.15, 0.6, -0.15)])["ndcg@10"].reason == (
+        "15 % higher ndcg@10 than control so far; the effect has changed: 60 % higher before 2024-11-19 00:00 UTC, 15 % lower since"
+    )
