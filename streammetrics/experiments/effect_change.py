@@ -96,7 +96,7 @@ def parts_by_day(pair: Pair, hours: Hours, measure: Measure, length: int = _DAY)
         spreads_of(measure, wholes, of_users),
         strict=True,
     ):
-        per_list, squared = _by_entry(cells.entries, {day: sums.d for day, sums in users.items()}, spreads)
+        per_list, squared = _by_entry(cells.entries, {day: sums.d for day, sums in users.items() if sums.d}, spreads)
         squares = part * part * lists
         columns = part * lists, part * values, lists, squares * per_list[cells.numbers], squares * squared[cells.numbers]
         arms.append(np.stack([np.bincount(of_pieces, weights=column) for column in columns], axis=1).tolist())

@@ -41,9 +41,9 @@ def days_of_lists(draw: st.DrawFn) -> list[RawList]:
     for user in range(draw(st.integers(20, 80))):
         first, arm = FIRST + seed.randrange(span), seed.choice("aabbc")
         for _ in range(seed.choice((1, 2, 5))):
-            d = seed.choice((1, 1, 3))
+            d = seed.choice((1, 1, 3, 0))
             variant = seed.choice("ab") if seed.random() < moving else arm
-            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 7, 30)), variant, seed.randint(0, d), d))
+            found.append(RawList(f"u{user}", first + seed.choice((0, 0, 7, 30, 250)), variant, seed.randint(0, d), d))
     return found
 
 
