@@ -18,7 +18,7 @@ DOCS_PYTHON ?=
 # Processes for the tests that need no server.
 WORKERS ?= auto
 # Processes for the integration tests. Each file runs in one of them, with servers of its own. Much of their time is waiting.
-SERVER_WORKERS ?= 3
+SERVER_WORKERS ?= 4
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -76,7 +76,7 @@ golden: setup ## install the libraries that the metric core is compared with, in
 	@$(RUN) tests.metrics.golden.environment
 
 test: setup servers golden ## everything: the line for a newcomer, and what CI runs
-	@$(RUN) tests.parts test-integration "lint test-unit test-commands test-golden test-deploy"
+	@$(RUN) tests.parts test-integration "lint test-golden test-deploy test-commands test-unit"
 
 # Those of the tests that need something installed beyond pip.
 APART := --ignore tests/integration --ignore tests/deploy --ignore tests/metrics/golden

@@ -424,7 +424,7 @@ def test_each_reason_of_refused_events_is_shown_with_an_example(jobs: str, tmp_p
 def test_the_verdicts_are_printed_with_the_way_to_their_numbers(tmp_path: Path) -> None:
     events, report = tmp_path / "events.ndjson", tmp_path / "my report.json"
     variants = [word for share in ("control=0.4", "worse=0.3:0.6", "same=0.3") for word in ("--variant", share)]
-    assert called("simulate", "--out", events, "--minutes", "60", "--rate", "10", *variants).returncode == 0
+    assert called("simulate", "--out", events, "--minutes", "60", "--rate", "4", *variants).returncode == 0
     shown = called("replay", events).stdout.splitlines()
     at = next(number for number, line in enumerate(shown) if line.startswith("verdict"))
     assert shown[at].startswith("verdict   ranker: regressed (worse: ")

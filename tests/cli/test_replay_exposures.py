@@ -113,8 +113,7 @@ def test_exposures_give_the_same_numbers_as_labels(tmp_path: Path, jobs: int) ->
 @pytest.mark.parametrize(
     "traffic",
     [
-        replace(VISITS, regression=Regression("treatment", 0.6, 20 * MINUTE_MS)),
-        replace(VISITS, ramps=(Ramp(0.8, 20 * MINUTE_MS),)),
+        replace(VISITS, regression=Regression("treatment", 0.6, 20 * MINUTE_MS), ramps=(Ramp(0.8, 20 * MINUTE_MS),)),
         replace(VISITS, interleaved=True),
         replace(VISITS, variants=THREE, duplicate_rate=0.05, malformed_rate=0.02, feedback_without_id_rate=0.1),
     ],

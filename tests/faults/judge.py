@@ -100,6 +100,6 @@ def commits(deployment: Deployment) -> Counter[str]:
     """Return how many commits of the workers ended how, since their last start."""
     found: Counter[str] = Counter()
     for service in deployment.services.values():
-        for labels, count in service.samples().get("streammetrics_commits_total", {}).items():
+        for labels, count in service.series("streammetrics_commits_total").items():
             found[dict(labels)["status"]] += int(count)
     return found

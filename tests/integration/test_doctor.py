@@ -18,7 +18,7 @@ from streammetrics.wiring.engine import build_engine
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port
 from tests.servers.redis import RedisCluster, RedisServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called, streammetrics
 from tests.support.timing import time_bound
 
 BOUND_SECONDS = 15.0
@@ -48,7 +48,7 @@ def words(broker: str, url: str, namespace: str, topics: Sequence[str], **more: 
 
 
 def test_a_healthy_setup_has_only_ok_findings(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
+    done = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     for text in (
         "1 broker, cluster id ",
@@ -72,7 +72,7 @@ def test_a_healthy_setup_has_only_ok_findings(kafka_broker: KafkaBroker, redis_u
 
 def test_it_changes_nothing(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topic_name: str) -> None:
     missing = [f"{topic_name}-{part}" for part in ("shown", "done", "refused")]
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, missing, kafka__group_id=topic_name))
+    done = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, missing, kafka__group_id=topic_name))
     assert done.returncode == 1
     with kafka_broker.admin() as admin:
         assert not set(missing) & set(admin.list_topics())
@@ -89,7 +89,7 @@ def test_topics_with_different_partition_counts_are_a_failure(
     kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
 ) -> None:
     kafka_broker.create_topic(f"{topics[1]}-wider", partitions=4)
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, [topics[0], f"{topics[1]}-wider", topics[2]]))
+    done = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, [topics[0], f"{topics[1]}-wider", topics[2]]))
     assert done.returncode == 1
     assert "the topics have different partition counts" in done.stdout
 
@@ -98,7 +98,7 @@ def test_more_worker_processes_than_partitions_are_a_warning(
     kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
 ) -> None:
     def said(processes: int) -> str:
-        done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, worker__processes=str(processes)))
+        done = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, worker__processes=str(processes)))
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -112,7 +112,7 @@ def test_a_namespace_with_another_partition_count_is_a_failure(
     store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
     store.announce(5)
     store.close()
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
+    done = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
     assert done.returncode == 1
     assert "the namespace has 5 tasks, 0 of them with state" in done.stdout
     assert "the namespace was made for topics with 5 partitions, but the topics have 3" in done.stdout
@@ -128,30 +128,30 @@ def test_state_of_other_settings_is_a_failure(kafka_broker: KafkaBroker, redis_u
     commit = Commit(1, claim.epoch, "token", claim.seq + 1, changes)
     assert store.commit(commit) is CommitOutcome.WRITTEN
     store.close()
-    same = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
+    same = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics))
     assert same.returncode == 0, same.stdout
     assert "the namespace has 3 tasks, 1 of them with state; 1 user with open sessions" in same.stdout
     assert "the namespace fits topics with 3 partitions" in same.stdout
-    other = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, join__gap_ms="1"))
+    other = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, join__gap_ms="1"))
     assert other.returncode == 1
     assert "the stored state was made with other settings" in other.stdout
     assert "\n          join.gap_ms: stored 1800000; now 1\n" in other.stdout
-    off = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__enabled="false"))
+    off = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__enabled="false"))
     assert off.returncode == 0, off.stdout
     assert "experiments are off, but the state was stored with experiments on" in off.stdout
-    measures = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__metrics="ndcg@10"))
+    measures = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, experiments__metrics="ndcg@10"))
     assert measures.returncode == 1
     assert "experiments.enabled = false" in measures.stdout
 
 
 def test_a_redis_that_may_lose_state_is_reported_with_a_fix(kafka_broker: KafkaBroker, namespace: str, topics: list[str]) -> None:
     with RedisServer(append_only=False, settings={"maxmemory-policy": "allkeys-lru", "save": ""}) as server:
-        done = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics))
+        done = called("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics))
         assert done.returncode == 1
         assert "maxmemory-policy is allkeys-lru" in done.stdout
         assert "CONFIG SET maxmemory-policy noeviction" in done.stdout
         assert "appendonly is no" in done.stdout
-        accepted = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics, redis__allow_eviction="true"))
+        accepted = called("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics, redis__allow_eviction="true"))
         assert accepted.returncode == 0
         assert "0 failures, 2 warnings" in accepted.stdout
 
@@ -160,7 +160,7 @@ def test_a_replica_is_a_failure(kafka_broker: KafkaBroker, namespace: str, topic
     with RedisServer() as server:
         with server.client() as client:
             client.replicaof(HOST, free_port())
-        done = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics))
+        done = called("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics))
     assert done.returncode == 1
     assert "redis.url: a replica" in done.stdout
 
@@ -170,21 +170,21 @@ def test_no_password_is_printed(kafka_broker: KafkaBroker, namespace: str, topic
         with server.client() as client:
             client.config_set("requirepass", "hunter2")
         url = server.url.replace("redis://", "redis://:wr0ng@")
-        refused = streammetrics("doctor", *words(kafka_broker.bootstrap, url, namespace, topics))
+        refused = called("doctor", *words(kafka_broker.bootstrap, url, namespace, topics))
         assert refused.returncode == 1
         assert "check redis.username and redis.password" in refused.stdout
         assert "wr0ng" not in refused.stdout + refused.stderr
         environ = {"STREAMMETRICS_REDIS_PASSWORD": "hunter2"}
-        accepted = streammetrics("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics), environ=environ)
+        accepted = called("doctor", *words(kafka_broker.bootstrap, server.url, namespace, topics), environ=environ)
         assert accepted.returncode == 0
         assert "hunter2" not in accepted.stdout + accepted.stderr
 
 
 def test_a_cluster_is_recognized(kafka_broker: KafkaBroker, redis_cluster: RedisCluster, namespace: str, topics: list[str]) -> None:
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics, redis__cluster="true"))
+    done = called("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics, redis__cluster="true"))
     assert done.returncode == 0, done.stdout
     assert "cluster, master" in done.stdout
-    without_cluster = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics))
+    without_cluster = called("doctor", *words(kafka_broker.bootstrap, redis_cluster.url, namespace, topics))
     assert without_cluster.returncode == 1
     assert "redis.cluster" in without_cluster.stdout
 
@@ -206,7 +206,7 @@ def test_hanging_servers_delay_it_by_seconds_only(
 def test_unreachable_servers_are_reported_at_once_with_a_fix(namespace: str, seconds_max: float) -> None:
     unused_port = free_port()
     began = time.monotonic()
-    done = streammetrics("doctor", *words(f"127.0.0.1:{unused_port}", f"redis://127.0.0.1:{unused_port}/0", namespace, ["a", "b", "c"]))
+    done = called("doctor", *words(f"127.0.0.1:{unused_port}", f"redis://127.0.0.1:{unused_port}/0", namespace, ["a", "b", "c"]))
     assert time.monotonic() - began < seconds_max
     assert done.returncode == 1
     assert "correct kafka.bootstrap_servers" in done.stdout
@@ -216,6 +216,6 @@ def test_unreachable_servers_are_reported_at_once_with_a_fix(namespace: str, sec
 def test_a_port_in_use_is_a_warning(
     kafka_broker: KafkaBroker, redis_server: RedisServer, redis_url: str, namespace: str, topics: list[str]
 ) -> None:
-    done = streammetrics("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, http__port=str(redis_server.port)))
+    done = called("doctor", *words(kafka_broker.bootstrap, redis_url, namespace, topics, http__port=str(redis_server.port)))
     assert done.returncode == 0
     assert f"cannot listen: {os.strerror(98)}" in done.stdout

@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 
 from streammetrics.events.model import Feedback, Impression
 from tests.servers.kafka import KafkaBroker
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 
 WEEK_MS = 7 * 24 * 3_600_000
@@ -58,7 +58,7 @@ def examined(
         "http.port": "0",
         **(settings or {}),
     }
-    done = streammetrics("doctor", *[word for key, value in given.items() for word in ("--set", f"{key}={value}")])
+    done = called("doctor", *[word for key, value in given.items() for word in ("--set", f"{key}={value}")])
     return done.returncode, done.stdout
 
 
@@ -178,6 +178,6 @@ def test_decode_reads_the_newest_records_of_each_partition(
     producer.flush()
     producer.close()
     source = ("--set", f"kafka.bootstrap_servers={kafka_broker.bootstrap}", "--set", f"kafka.topics={topic_name}")
-    done = streammetrics("decode", topic_name, "--limit", str(limit), *source)
+    done = called("decode", topic_name, "--limit", str(limit), *source)
     places = [line.split(" offset ")[0] for line in done.stdout.splitlines() if line.startswith("partition ")]
     assert {partition: places.count(f"partition {partition}") for partition in sent} == by_partition

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.real_pipeline import Pipeline, Service
 
 
@@ -28,7 +28,7 @@ def test_a_worker_that_can_read_nothing_is_not_ready_and_doctor_names_who_takes_
         service.launch()
         try:
             wait_until(lambda: other.poll(0.2) is None and answers(service, "/readyz", 503, "another member of consumer group"), what="503")
-            doctor = streammetrics("doctor", "--config", service.config)
+            doctor = called("doctor", "--config", service.config)
             assert doctor.returncode == 1
             assert f"consumer group {pipeline.name!r} has members that are no workers: a" in doctor.stdout
             other.close()

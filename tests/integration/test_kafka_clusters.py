@@ -8,7 +8,7 @@ import pytest
 
 from streammetrics.events.model import Feedback, Impression
 from tests.servers.kafka import ANOTHER_CLUSTER_ID, CLUSTER_ID, KafkaBroker
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, Kept, Pipeline, start_ms
 
@@ -60,7 +60,7 @@ def test_copies_in_another_cluster_are_not_read_on_and_a_new_namespace_counts_th
         said = f"the stored offsets belong to cluster {CLUSTER_ID}, and this is cluster {ANOTHER_CLUSTER_ID}"
         assert said in service.log
         assert here.expected(counted) == here.stored(), "nothing has changed"
-        doctor = streammetrics("doctor", "--config", service.config)
+        doctor = called("doctor", "--config", service.config)
         assert doctor.returncode == 1, doctor.stdout
         assert f"fail  kafka.bootstrap_servers lead to another Kafka cluster: {said}" in doctor.stdout
         assert 'follow "Another Kafka cluster" in deploy/runbook.md' in doctor.stdout

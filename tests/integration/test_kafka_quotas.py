@@ -44,7 +44,7 @@ def test_a_worker_under_a_quota_stays_ready_and_logs_it(broker: KafkaBroker, red
     pipeline = Pipeline(broker, redis_url, topic_name, ["impressions", "feedback"])
     began, items = start_ms(), tuple(f"item-{number:05}" for number in range(200))
     with pipeline.service() as service:
-        wait_until(lambda: len(service.samples().get("streammetrics_lag_records", {})) == 2 * PARTITIONS, what="every task is claimed")
+        wait_until(lambda: len(service.series("streammetrics_lag_records")) == 2 * PARTITIONS, what="every task is claimed")
         set_quota(broker, BYTES_PER_SECOND)
         with pipeline.producer() as producer:
             for number in range(LISTS):

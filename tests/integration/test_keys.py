@@ -18,7 +18,7 @@ from streammetrics.events.model import Feedback, Impression
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, as_toml, start_ms
 
@@ -93,7 +93,7 @@ def result(
         report, metrics, log = service.report(), service.get("/metrics").text, service.log_path.read_text(encoding="utf-8")
     config = tmp_path_factory.mktemp(keys.name) / "streammetrics.toml"
     config.write_text(as_toml({**pipeline.sections, "http": {"port": 0}}), encoding="utf-8")
-    done = streammetrics("doctor", "--config", config)
+    done = called("doctor", "--config", config)
     return Result(keys, report, metrics, log, done.stdout, done.returncode)
 
 

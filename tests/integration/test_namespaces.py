@@ -18,7 +18,7 @@ from streammetrics.connectors.redis.store import RedisStore
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.state.tables import StateChanges
 from tests.servers.redis import RedisCluster, RedisServer
-from tests.support.command_line import COMMAND, environment, streammetrics
+from tests.support.command_line import COMMAND, called, environment
 from tests.support.paths import ROOT
 
 TASKS = 5
@@ -49,7 +49,7 @@ def words(settings: RedisSettings) -> list[str]:
 
 def listed(settings: RedisSettings) -> dict[str, list[str]]:
     """The table: namespace -> its other cells."""
-    done = streammetrics("namespaces", "list", *words(settings))
+    done = called("namespaces", "list", *words(settings))
     assert (done.returncode, done.stderr) == (0, "")
     rows = [re.split(r" {2,}", line.strip()) for line in done.stdout.splitlines()[2:]]
     return {row[0]: row[1:] for row in rows}
@@ -109,7 +109,7 @@ class TestList:
             store.close()
 
     def test_an_empty_store_has_a_message(self, place: RedisSettings) -> None:
-        done = streammetrics("namespaces", "list", *words(place))
+        done = called("namespaces", "list", *words(place))
         assert (done.returncode, done.stdout) == (0, f"no namespace in Redis at {place_of(place)}\n")
 
 
@@ -117,7 +117,7 @@ class TestDelete:
     def test_it_deletes_only_the_given_namespace(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         gone, kept = names
         before = all_keys(gone)
-        done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
+        done = called("namespaces", "delete", gone.namespace, "--yes", *words(gone))
         assert (done.returncode, done.stderr) == (0, "")
         assert re.fullmatch(rf"deleted namespace {gone.namespace}: {KEYS} keys, [\d.]+ [kM]B freed\n", done.stdout)
         left = all_keys(kept)
@@ -133,15 +133,15 @@ class TestDelete:
             for keys, _ in zip(namespace.in_order_of_deletion(), range(TASKS - 1), strict=False):
                 client.unlink(*keys)
         store.close()
-        assert streammetrics("namespaces", "delete", names[0].namespace, "--yes", *words(names[0])).returncode == 0
+        assert called("namespaces", "delete", names[0].namespace, "--yes", *words(names[0])).returncode == 0
         assert set(listed(names[0])) == {names[1].namespace}
 
     def test_an_unknown_namespace_exits_with_1_and_lists_the_known_ones(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         before = all_keys(names[0])
-        done = streammetrics("namespaces", "delete", "another", "--yes", *words(names[0]))
+        done = called("namespaces", "delete", "another", "--yes", *words(names[0]))
         assert done.returncode == 1
         assert f"it has {names[0].namespace}, {names[1].namespace}" in done.stderr
-        assert streammetrics("namespaces", "delete", "other", "--yes", *words(names[0])).returncode == 1
+        assert called("namespaces", "delete", "other", "--yes", *words(names[0])).returncode == 1
         assert all_keys(names[0]) == before
 
     def test_a_namespace_in_use_is_rejected_unless_forced(self, names: tuple[RedisSettings, RedisSettings]) -> None:
@@ -149,17 +149,17 @@ class TestDelete:
         worker = RedisStore(gone, client_name("worker", gone.namespace))
         claim = worker.claim(0, "mine")
         before = all_keys(gone)
-        done = streammetrics("namespaces", "delete", gone.namespace, "--yes", *words(gone))
+        done = called("namespaces", "delete", gone.namespace, "--yes", *words(gone))
         assert done.returncode == 1
         assert "in use by worker at 127.0.0.1; stop them first" in done.stderr
         assert all_keys(gone) == before
-        assert streammetrics("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
+        assert called("namespaces", "delete", gone.namespace, "--yes", "--force", *words(gone)).returncode == 0
         assert worker.commit(Commit(0, claim.epoch, "mine", claim.seq + 1, StateChanges(b""))) is CommitOutcome.CONFLICT
         worker.close()
 
     def test_without_a_terminal_it_requires_yes(self, names: tuple[RedisSettings, RedisSettings]) -> None:
         before = all_keys(names[0])
-        done = streammetrics("namespaces", "delete", names[0].namespace, *words(names[0]))
+        done = called("namespaces", "delete", names[0].namespace, *words(names[0]))
         assert done.returncode == 2
         assert "give --yes" in done.stderr
         assert all_keys(names[0]) == before

@@ -20,7 +20,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import Guard
 from tests.servers.sentinel import PASSWORD, SERVICE, SentinelService
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import Pipeline, start_ms
 from tests.support.redis_store import commit_when_served
@@ -140,7 +140,7 @@ def test_doctor_reaches_the_primary_through_the_sentinels(
         "http.port": "0",
     }
     flags = [word for key, value in given.items() for word in ("--set", f"{key}={value}")]
-    done = streammetrics("doctor", *flags, environ={"STREAMMETRICS_REDIS_SENTINEL_PASSWORD": PASSWORD})
+    done = called("doctor", *flags, environ={"STREAMMETRICS_REDIS_SENTINEL_PASSWORD": PASSWORD})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Redis 7" in done.stdout
     assert PASSWORD not in done.stdout

@@ -10,7 +10,7 @@ from streammetrics.events.model import Impression
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
 
@@ -83,5 +83,5 @@ def test_a_group_changed_after_a_clean_stop_is_no_conflict(pipeline: Pipeline) -
         "redis.namespace": pipeline.name,
         "http.port": 0,
     }
-    done = streammetrics("doctor", *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")])
+    done = called("doctor", *[word for key, value in settings.items() for word in ("--set", f"{key}={value}")])
     assert "tasks were last claimed by workers of consumer group 'after', and kafka.group_id is 'before'" in done.stdout

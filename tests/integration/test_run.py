@@ -22,7 +22,7 @@ from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port, wait_until
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import RedisServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import HOUR_MS, PARTITIONS, Pipeline, Service, Truth, start_ms
 from tests.support.timing import time_bound
@@ -85,7 +85,7 @@ def truth(pipeline: Pipeline, service: Service) -> Truth:
 
 def ndcg_of(service: Service, family: str) -> dict[tuple[str, str], float]:
     """What the page shows at 10 over twelve hours, by experiment and variant."""
-    samples = [(dict(labels), value) for labels, value in service.samples().get(family, {}).items()]
+    samples = [(dict(labels), value) for labels, value in service.series(family).items()]
     return {
         (labels["experiment"], labels["variant"]): value
         for labels, value in samples
@@ -528,7 +528,7 @@ class TestStartAndStop:
                 lambda: exporter.sample("streammetrics_events_total", topic=pipeline.topics[1]) == 1, what="the exporter shows the event"
             )
             worker.stop()
-            assert streammetrics("namespaces", "delete", pipeline.name, "--yes", "--force", "--config", exporter.config).returncode == 0
+            assert called("namespaces", "delete", pipeline.name, "--yes", "--force", "--config", exporter.config).returncode == 0
             assert exporter.wait_for_exit() == 1
             # Either message is possible; it depends on what the exporter notices first.
             messages = ("it was deleted or flushed while it was shown; start again", "it was flushed, or the namespace deleted; restore")

@@ -31,7 +31,7 @@ from tests.servers.process import HOST, wait_until
 from tests.servers.product import Answer
 from tests.servers.prometheus import PrometheusServer
 from tests.servers.redis import Guard, RedisServer
-from tests.support.command_line import environment, streammetrics
+from tests.support.command_line import called, environment, streammetrics
 from tests.support.committed_state import MINUTE_MS, START_MS, Now, served
 from tests.support.committed_state import Pipeline as EnginePipeline
 from tests.support.native_json import native_json
@@ -233,7 +233,7 @@ class TestSecrets:
     def test_no_command_shows_one_however_it_was_given(self, world: ProtectedServers, tmp_path: Path, command: str, way: str) -> None:
         given = world.settings if way == "file" else world.without_secrets()
         words, environ = self.ways(world, tmp_path, way)
-        done = streammetrics(command, *configured(tmp_path, given), *words, environ=environ)
+        done = called(command, *configured(tmp_path, given), *words, environ=environ)
         assert done.returncode == 0, done.stdout + done.stderr
         assert secrets_in(done.stdout + done.stderr) == []
         if command == "check-config":
@@ -242,7 +242,7 @@ class TestSecrets:
     @pytest.mark.parametrize("command", COMMANDS)
     def test_help_shows_none(self, world: ProtectedServers, tmp_path: Path, command: str) -> None:
         _, environ = self.ways(world, tmp_path, "environment")
-        done = streammetrics(command, "--help", environ=environ)
+        done = called(command, "--help", environ=environ)
         assert done.returncode == 0
         assert secrets_in(done.stdout + done.stderr) == []
 
@@ -259,7 +259,7 @@ class TestSecrets:
             "--set",
             f"kafka.sasl_pasword={SECRETS['kafka.sasl_password']}",
         ]
-        done = streammetrics("check-config", *configured(tmp_path, given), *words, *wrong, environ=environ)
+        done = called("check-config", *configured(tmp_path, given), *words, *wrong, environ=environ)
         assert done.returncode == 2
         assert "problems" in done.stderr
         assert secrets_in(done.stdout + done.stderr) == []

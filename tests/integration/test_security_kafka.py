@@ -31,7 +31,7 @@ from tests.servers.certificates import Authority
 from tests.servers.kafka_secure import MECHANISMS, SecureKafkaBroker
 from tests.servers.process import HOST, wait_until
 from tests.servers.redis import RedisServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called, streammetrics
 from tests.support.native_json import native_json
 from tests.support.real_pipeline import PARTITIONS, Pipeline, Service, start_ms
 
@@ -200,7 +200,7 @@ def test_every_kind_of_login_reads_topics_and_writes_dead_letters(broker: Secure
 @pytest.mark.parametrize("way", WAYS)
 def test_doctor_finds_no_problem_and_shows_no_password(broker: SecureKafkaBroker, authority: Authority, redis_url: str, way: str) -> None:
     given = WAYS[way](broker, authority)
-    done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
+    done = called("doctor", *flags(given, redis_url), environ=passwords(given))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert f"({given['security_protocol']})" in done.stdout
     assert f"dead-letter topic {LETTERS}: 1 partition" in done.stdout
@@ -261,7 +261,7 @@ def test_a_run_with_mismatched_files_exits_and_names_the_setting(broker: SecureK
     done = streammetrics("run", *flags(given, redis_url))
     assert done.returncode == 2, done.stdout + done.stderr
     assert "kafka.ssl_keyfile" in done.stderr
-    doctor = streammetrics("doctor", *flags(given, redis_url))
+    doctor = called("doctor", *flags(given, redis_url))
     assert (doctor.returncode, "fail  kafka.ssl_keyfile = " in doctor.stdout) == (1, True), doctor.stdout
 
 
@@ -273,7 +273,7 @@ class TestMissingRights:
 
     def test_topics_that_may_not_be_described(self, broker: SecureKafkaBroker, authority: Authority, redis_url: str) -> None:
         given = self.given(broker, authority, "without-describe")
-        done = streammetrics("doctor", *flags(given, redis_url), environ=passwords(given))
+        done = called("doctor", *flags(given, redis_url), environ=passwords(given))
         assert done.returncode == 1
         for topic in TOPICS:
             assert f"topic {topic} may not be described by this user, so it is unknown whether it exists" in done.stdout
@@ -286,9 +286,7 @@ class TestMissingRights:
         given = self.given(broker, authority, USER)
         with pytest.raises(ConfigError, match=r"kafka\.dead_letter_topic = secure-nowhere: does not exist; create it .*, or leave"):
             KafkaDeadLetters(settings_of(given).kafka, "secure-nowhere")
-        done = streammetrics(
-            "doctor", *flags(given, redis_url), "--set", "kafka.topics=secure-nowhere,secure-unnamed", environ=passwords(given)
-        )
+        done = called("doctor", *flags(given, redis_url), "--set", "kafka.topics=secure-nowhere,secure-unnamed", environ=passwords(given))
         assert done.returncode == 1
         assert "fail  topic secure-nowhere does not exist" in done.stdout
         assert "fail  topic secure-unnamed may not be described by this user" in done.stdout
@@ -297,19 +295,19 @@ class TestMissingRights:
         """Existing and missing topics look the same."""
         names = [*TOPICS, LETTERS, "secure-missing"]
         described = describe_topics(settings_of(self.given(broker, authority, "nobody")).kafka, names)
-        assert (described.found, described.absent) == ({}, dict.fromkeys(names, MissingTopic.HIDDEN))
+        assert (described.topics, described.absent) == ({}, dict.fromkeys(names, MissingTopic.HIDDEN))
 
     def test_a_revoked_right_is_not_a_deleted_topic(self, broker: SecureKafkaBroker, authority: Authority) -> None:
         """An operator who reads that a topic was deleted starts again, and loses the counts."""
         settings = settings_of(self.given(broker, authority, "fickle")).kafka
         grant(broker, "fickle")
-        known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).found.items()}
+        known = {name: topic.topic_id for name, topic in describe_topics(settings, TOPICS).topics.items()}
         assert known.keys() == set(TOPICS)
         identity = LogIdentity(settings, LogIds(topic_ids=known), PARTITIONS)
         identity.require_same_topics()
         for topic in TOPICS:
             broker.forbid("fickle", ResourceType.TOPIC, topic, ACLOperation.READ)
-        wait_until(lambda: not describe_topics(settings, TOPICS).found, what="the right is revoked")
+        wait_until(lambda: not describe_topics(settings, TOPICS).topics, what="the right is revoked")
         identity.require_same_topics()
 
     def test_letters_that_may_not_be_written(self, broker: SecureKafkaBroker, authority: Authority) -> None:

@@ -17,7 +17,7 @@ from tests.servers.certificates import Authority
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import Guard, RedisCluster, RedisServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 from tests.support.native_json import native_json
 from tests.support.paths import ROOT
 from tests.support.real_pipeline import HOUR_MS, Pipeline, Truth, as_toml, start_ms
@@ -181,7 +181,7 @@ class TestRun:
         service = pipeline.service()
         try:
             service.prepare()
-            done = streammetrics("doctor", "--config", service.config)
+            done = called("doctor", "--config", service.config)
         finally:
             service.close()
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -209,10 +209,10 @@ class TestNamespaces:
         given = {"url": nodes[0].url, "cluster": of_cluster, **access(authority, "streammetrics-admin"), "namespace": "another"}
         config = tmp_path / "admin.toml"
         config.write_text(as_toml({"redis": given}), encoding="utf-8")
-        assert "worker at 127.0.0.1" in streammetrics("namespaces", "list", "--config", config).stdout
-        assert streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config).returncode == 1
+        assert "worker at 127.0.0.1" in called("namespaces", "list", "--config", config).stdout
+        assert called("namespaces", "delete", NAMESPACE, "--yes", "--config", config).returncode == 1
         store.close()
-        done = streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
+        done = called("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"deleted namespace {NAMESPACE}: 19 keys")
         for node in nodes:
@@ -224,7 +224,7 @@ class TestNamespaces:
         config = tmp_path / "streammetrics.toml"
         config.write_text(as_toml({"redis": {"url": server.url, **access(authority)}}), encoding="utf-8")
         for words in (["list"], ["delete", NAMESPACE, "--yes"]):
-            done = streammetrics("namespaces", *words, "--config", config)
+            done = called("namespaces", *words, "--config", config)
             assert done.returncode == 1
             assert "log in as a user that may read all keys, such as streammetrics-admin in deploy/redis-users.acl" in done.stderr
 
@@ -239,11 +239,11 @@ class TestNamespaces:
         with server.client() as operator:
             operator.execute_command("ACL", "SETUSER", "streammetrics-admin", "-client|list")
             try:
-                assert "unknown" in streammetrics("namespaces", "list", "--config", config).stdout
-                refused = streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
+                assert "unknown" in called("namespaces", "list", "--config", config).stdout
+                refused = called("namespaces", "delete", NAMESPACE, "--yes", "--config", config)
                 assert refused.returncode == 1
                 assert "Redis does not show its connections" in refused.stderr
-                assert streammetrics("namespaces", "delete", NAMESPACE, "--yes", "--force", "--config", config).returncode == 0
+                assert called("namespaces", "delete", NAMESPACE, "--yes", "--force", "--config", config).returncode == 0
             finally:
                 operator.execute_command("ACL", "SETUSER", "streammetrics-admin", "+client|list")
 

@@ -14,7 +14,7 @@ from streammetrics.errors import StoreError
 from streammetrics.state.tables import StateChanges
 from tests.servers.process import HOST, wait_until
 from tests.servers.redis import RedisServer, ValkeyServer
-from tests.support.command_line import streammetrics
+from tests.support.command_line import called
 
 EXPORTER = ("--set", "worker.role=exporter", "--set", "http.port=0")
 
@@ -36,7 +36,7 @@ def test_its_settings_are_read_as_those_of_valkey(valkey: ValkeyServer) -> None:
 
 
 def test_doctor_finds_no_fault_with_it(valkey: ValkeyServer) -> None:
-    done = streammetrics("doctor", "--set", f"redis.url={valkey.url}", *EXPORTER)
+    done = called("doctor", "--set", f"redis.url={valkey.url}", *EXPORTER)
     assert "ok    Valkey 9." in done.stdout
     assert (done.returncode, "warn" in done.stdout, "unknown" in done.stdout) == (0, False, False), done.stdout
 
@@ -59,11 +59,11 @@ def test_a_member_of_a_cluster_is_refused_without_the_setting_for_clusters() -> 
             client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16_383)
             wait_until(lambda: client.execute_command("CLUSTER INFO")["cluster_state"] == "ok", what="the cluster serves its slots")
         own = ("--set", f"redis.url=redis://{HOST}:{server.port}/0", *EXPORTER)
-        done = streammetrics("doctor", *own)
+        done = called("doctor", *own)
         assert done.returncode == 1
         assert "redis.cluster: false" in done.stdout
         assert "must be true, because the server belongs to a cluster" in done.stdout
-        assert streammetrics("doctor", *own, "--set", "redis.cluster=true").returncode == 0
+        assert called("doctor", *own, "--set", "redis.cluster=true").returncode == 0
 
 
 class Lacking(RedisServer):

@@ -53,7 +53,7 @@ def members(pipeline: Pipeline) -> list[Any]:
 
 
 def lagging_inputs(service: Service) -> int:
-    return len(service.samples().get("streammetrics_lag_records", {}))
+    return len(service.series("streammetrics_lag_records"))
 
 
 def test_one_port_covers_all_processes(pipeline: Pipeline) -> None:

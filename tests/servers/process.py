@@ -22,7 +22,7 @@ from tests.servers.reaper import reaper
 
 HOST = "127.0.0.1"
 POLL_SECONDS = 0.02
-PAUSE_SECONDS_MAX = 0.1
+PAUSE_SECONDS_MAX = 0.25
 # Below the ports of outgoing connections, so that a stopped server's port stays free for its restart. Low enough for Redis Cluster,
 # which also uses each port + 10000.
 PORTS = range(15_000, 25_000)

@@ -62,17 +62,22 @@ class Service(Product):
     def prepare(self) -> None:
         self.config.write_text(as_toml(self.settings), encoding="utf-8")
 
-    def samples(self) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-        """Return every sample of /metrics by name and sorted labels."""
+    def samples(self, begin: str = "") -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+        """Return the samples of /metrics whose names begin so, by name and sorted labels. To parse them all takes long."""
         found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-        for family in text_string_to_metric_families(self.get("/metrics").text):
+        lines = [line for line in self.get("/metrics").text.splitlines(keepends=True) if line.startswith(begin)]
+        for family in text_string_to_metric_families("".join(lines)):
             for sample in family.samples:
                 found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
         return found
 
+    def series(self, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+        """Return the samples of one name by sorted labels."""
+        return self.samples(name).get(name, {})
+
     def sample(self, name: str, **labels: str) -> float:
         """Return one sample; 0 if there is none yet."""
-        return self.samples().get(name, {}).get(tuple(sorted(labels.items())), 0.0)
+        return self.series(name).get(tuple(sorted(labels.items())), 0.0)
 
     def wait_for_exit(self, seconds: float = 30) -> int:
         """Wait for the process to end and return its exit code."""
