@@ -141,7 +141,7 @@ class TestCurves:
         assert shown["marks"] == [["Δ", first_ms + 3 * DAY_MS]]
         told = f"treatment: +30.0\u00a0% before, {MINUS}15.0\u00a0% since"
         expect(found.page.locator(f"#{chart} ul.marks li")).to_contain_text(told)
-        since = f"since 2024-10-07: {MINUS}15.0\u00a0%, {MINUS}20.0\u00a0% to {MINUS}10.0\u00a0%"
+        since = f"since 2024-10-07: {MINUS}15.0\u00a0%{MINUS}20.0\u00a0% to {MINUS}10.0\u00a0%"
         expect(found.cell("Lift", "treatment")).to_contain_text(since)
 
     def test_an_axis_has_the_date_where_a_day_is_not_today(self, visit: Open, still: Served) -> None:

@@ -1,7 +1,7 @@
 // The head of an experiment's card: what is decided, why, since when and over whom.
 
-import { experimentsEnd } from "./history.js";
 import { make } from "./elements.js";
+import { endOf } from "./lookup.js";
 import { countText, countedText, isNumber, joined, named, scopeWords, spanText, timeText } from "./text.js";
 import { runbookLink, termButton } from "./terms.js";
 import { adviceOf, finding, gate, isOverNow, known, sign } from "./verdicts.js";
@@ -33,7 +33,7 @@ function decided({ decided_ms: at }, now) {
 function span({ report, now }, line) {
   const { scope, since_ms: since } = line;
   const isOver = report.ended || isOverNow(line);
-  const end = line.up_to_ms ?? experimentsEnd(report);
+  const end = endOf(report, line.experiment, scope);
   const upTo = isNumber(end) ? `, up to ${timeText(end, now)}` : "";
   if (scope !== "start" || !isNumber(since)) return `Final lists ${scopeWords(scope)}${upTo}.`;
   const age = isOver ? "" : `, ${spanText(now - since)} ago`;

@@ -44,10 +44,9 @@ export function liftChart(view, id, stats, variants, order) {
   const recent = view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [];
   const lines = order.map((variant, weight) => {
     const newer = recent.map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) }));
-    const first = newer.find((point) => isNumber(point.value))?.end ?? Infinity;
-    const stored = storedLifts(view.report, stats, variant, metric).filter((point) => point.end < first);
+    const byEnd = new Map([...storedLifts(view.report, stats, variant, metric), ...newer].map((point) => [point.end, point]));
     // A lift covers all time since the start, so a silence between two of them is no gap.
-    const points = [...stored, ...newer.filter((point) => point.end >= first).map((point) => ({ ...point, stored: true }))];
+    const points = [...byEnd.values()].sort((one, other) => one.end - other.end).map((point) => ({ ...point, stored: true }));
     return { key: variant, label: named(variant), ...look(variants.indexOf(variant)), live: false, off: weight >= LINES_SHOWN - 1, points };
   });
   return chart({
@@ -98,7 +97,7 @@ function liftReferences({ margin }) {
 function storedLifts(report, stats, variant, metric) {
   return looksOf(report, stats).flatMap(([end, [, , points]]) => {
     const found = points.find(([name, measure, k]) => name === variant && metricKey(measure, k) === metric);
-    return found ? [{ end, value: found[3], low: found[4], high: found[5], stored: true }] : [];
+    return found ? [{ end, value: found[3], low: found[4], high: found[5] }] : [];
   });
 }
 

@@ -2,9 +2,8 @@
 
 import { banner } from "./banner.js";
 import { dayChart, liftChart, windowChart } from "./curves.js";
-import { experimentsEnd } from "./history.js";
 import { fine, folded, make, table } from "./elements.js";
-import { experimentNames, groupOf, lineOf, linesOf, measureOf, statistics, windowOf } from "./lookup.js";
+import { endOf, experimentNames, groupOf, lineOf, linesOf, measureOf, statistics, windowOf } from "./lookup.js";
 import {
   MISSING, countText, countedText, inOrder, isNumber, joined, lastWords, liftText, metricKey, metricText, named, roundCountText, segmentWords, shareText,
   timeText, valueText,
@@ -101,7 +100,7 @@ function body(view, id, experiment, stats) {
   const order = byWeight(view.report, variants, stats, control);
   const lifted = stats ? treatments(order, stats, control) : [];
   return [
-    stats ? comparison(view, id, variants, order, stats, experimentsEnd(view.report)) : null,
+    stats ? comparison(view, id, variants, order, stats, endOf(view.report, experiment, view.selection.scope)) : null,
     advice(stats),
     experiment ? chosenSegment(view, experiment, stats) : null,
     experiment ? why(view, id, experiment, stats) : null,
@@ -218,7 +217,7 @@ function everyMetric(view, experiment, variants, stats, control) {
   const measured = (stats?.variants ?? []).flatMap((each) => each.measures.map((one) => metricKey(one.metric, one.k)));
   const metrics = [...new Set([...(view.report.settings?.metrics ?? []), ...measured])];
   const of = (window, variant, metric) => valueText(groupOf(view, window, experiment, variant)?.[view.selection.lists][metric]);
-  const end = timeText(experimentsEnd(view.report), view.now);
+  const end = timeText(endOf(view.report, experiment, view.selection.scope), view.now);
   const heads = ["Metric", ...variants.flatMap((variant) => {
     const head = experiment ? named(variant) : "";
     return [

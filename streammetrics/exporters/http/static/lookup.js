@@ -1,6 +1,6 @@
 // Finds things in a report: experiments and their statistics, measures, windows and groups.
 
-import { segmentName } from "./history.js";
+import { experimentsEnd, segmentName } from "./history.js";
 import { byName, isNumber, metricKey } from "./text.js";
 
 const COLORS = 6;
@@ -21,6 +21,11 @@ export function statistics(report, experiment, scope) {
 /** The verdict line of a whole experiment in the chosen scope. */
 export function lineOf(report, experiment, scope) {
   return inScope((report.verdicts ?? []).filter((each) => !each.variant), experiment, scope);
+}
+
+/** The event time up to which the lists of an experiment count: at most that of its last list. */
+export function endOf(report, experiment, scope) {
+  return lineOf(report, experiment, scope)?.up_to_ms ?? experimentsEnd(report);
 }
 
 /** The verdict lines of the variants of an experiment, worst first. */

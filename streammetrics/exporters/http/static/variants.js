@@ -93,7 +93,7 @@ function liftCell(measure) {
   if (!isNumber(measure.lift)) return wrapped(measure.verdict ? finding(measure.verdict.parts) : "not compared yet");
   const cuped = reduced && isNumber(reduced.lift)
     ? fine("with CUPED", help("CUPED"), ` ${liftText(reduced.lift)}, ${intervalText(reduced)}; ${shareText(reduced.variance_reduction)} of the variance removed`) : null;
-  const since = measure.change ? fine(`since ${dayText(measure.change.at_ms)}: ${liftText(measure.change.since.lift)}, ${intervalText(measure.change.since)}`) : null;
+  const since = measure.change ? [fine(`since ${dayText(measure.change.at_ms)}: ${liftText(measure.change.since.lift)}`), fine(intervalText(measure.change.since))] : null;
   return [make("span", { class: "value" }, liftText(measure.lift)), fine(intervalText(measure)), since, cuped];
 }
 
