@@ -125,7 +125,7 @@ class TestWithoutAMouse:
         box = page.locator("#term")
         for place in (".verdict", ".variants tbody"):
             page.locator(place).get_by_role("button", name="Regressed").first.click()
-            expect(box).to_contain_text("Stop the rollout.")
+            expect(box).to_contain_text("Stop the rollout")
             page.keyboard.press("Escape")
         page.get_by_role("button", name="Gate: fail").click()
         expect(box).to_contain_text("Fail: stop it.")

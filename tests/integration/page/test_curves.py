@@ -49,14 +49,15 @@ class TestCurves:
         series = history_of(reports).of(EXPERIMENT, "start")
         kept = series.snapshots.kept
         late = [(at, snapshot._replace(verdict=None)) for at, snapshot in kept[:-1]]
-        port = serve(story.views())
+        first = next(at for at, snapshot in kept if any(point.lift is not None for point in snapshot.points))
+        port = serve(story.views(), *(report for report in reports if report.entered_ms == first))
         filled = Downsampled(series.snapshots.width_ms, (*late, kept[-1]))
         port.views.show(reports[-1], History((msgspec.structs.replace(series, snapshots=filled),)))
         found = visit(port.base)
         chart = f"experiment-{EXPERIMENT}-lift"
         curves_are_drawn(found.page, chart)
         shown = found.page.evaluate(DRAWN, chart)
-        assert shown["ends"][0] == next(at for at, snapshot in kept if any(point.lift is not None for point in snapshot.points))
+        assert shown["ends"] == [at for at, _ in kept if at >= first], "also between the two that this process has"
         assert shown["marks"] == []
 
     def test_a_change_of_the_verdict_has_its_sign_on_the_curve_and_its_text_below(

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 from streammetrics.experiments import ExperimentReport
+from streammetrics.experiments.experiment_state import ExperimentState, StateWord
 from streammetrics.experiments.name_order import in_order
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
@@ -80,6 +81,25 @@ class TestManyVariants:
         facts = found.section("six").locator(".facts")
         expect(facts).to_contain_text(f"Started {clock(began_ms)}, 2\u00a0d 2\u00a0h ago. Final lists, up to ")
         expect(facts).to_contain_text(" 12,000 users.")
+
+    @pytest.mark.parametrize(("word", "age"), [("stopped", "4\u00a0d old"), ("silent", "ran 3\u00a0d"), ("ended", "ran 3\u00a0d")])
+    def test_a_decided_verdict_says_since_when_and_which_arm_gets_no_lists(
+        self, show: Callable[..., Visit], history: tuple[Story, list[Report]], word: StateWord, age: str
+    ) -> None:
+        last_ms = (history[1][-1].watermark_ms or 0) - 25 * HOUR_MS
+        six, state = experiment(SIX, name="over"), ExperimentState(word, last_ms, "popularity has had no list since then")
+        variants = tuple(replace(each, state=state, last_ms=last_ms) if each.variant == "popularity" else each for each in six.variants)
+        found = show(replace(six, state=state, last_ms=last_ms, decided_ms=last_ms, variants=variants, from_ms=last_ms - 72 * HOUR_MS))
+        section = found.section("over")
+        expect(section.locator(".verdict")).to_contain_text(f"decided {clock(last_ms)}")
+        expect(section.locator(".facts")).to_contain_text(f"Final lists, up to {clock(last_ms)}{'' if word == 'stopped' else ': 3'}")
+        expect(section.locator(".variants caption")).to_contain_text(clock(last_ms))
+        arms = section.locator(".variants tbody th")
+        expect(arms.filter(has_text="popularity")).to_have_text(f"popularityno more lists since {clock(last_ms)}")
+        expect(arms.filter(has_text="no more lists")).to_have_count(1)
+        expect(found.page.locator("#overview li", has_text="over").locator(".line-age")).to_have_text(age)
+        section.get_by_role("button", name="decided").click()
+        expect(found.page.locator("#term")).to_contain_text("It stays, with its numbers")
 
     def test_arms_with_few_users_say_so(self, show: Callable[..., Visit]) -> None:
         few = {"control": 1_000, "treatment": 1_000, "young": 62, "unused": 0}

@@ -43,7 +43,7 @@ export function liftChart(view, id, stats, variants, order) {
   const { metric, name, k } = view.selection;
   const recent = view.tracks.get(trackName(stats.experiment, stats.scope))?.points ?? [];
   const lines = order.map((variant, weight) => {
-    const newer = recent.map((point) => ({ end: point.end, ...(point.lines.get(variant) ?? { value: null }) }));
+    const newer = recent.map((point) => ({ end: point.end, ...point.lines.get(variant) })).filter((point) => isNumber(point.value));
     const byEnd = new Map([...storedLifts(view.report, stats, variant, metric), ...newer].map((point) => [point.end, point]));
     // A lift covers all time since the start, so a silence between two of them is no gap.
     const points = [...byEnd.values()].sort((one, other) => one.end - other.end).map((point) => ({ ...point, stored: true }));
