@@ -78,7 +78,6 @@ class Enrolments:
     """
 
     __slots__ = (
-        "_counted_segments",
         "_counts",
         "_exposed",
         "_former_until",
@@ -107,7 +106,6 @@ class Enrolments:
         counts: Counter[tuple[str, int]],
     ) -> None:
         self._rules, self._layout, self._runs, self._unique_users, self._counts = rules, layout, runs, unique_users, counts
-        self._counted_segments = rules.counted_segments
         self._restarted = False
         self._wait_ms = self._longest_wait_ms = rules.enrolment_wait_ms
         self._former_until = NEVER
@@ -214,13 +212,11 @@ class Enrolments:
             lists = [shown for shown in lists if shown.experiments or experiments.is_earlier(shown.ts)]
         elif self._rules.unique_users is None:
             lists = [shown for shown in lists if shown.experiments]
-        counted = () if experiments is None else self._counted_segments
         for shown in lists:
             if shown.ts >= self.counted_until:
                 for experiment, _ in shown.experiments:
                     self.open_lists[experiment] += 1
-            segments = tuple([label for label in shown.segments if label[0] in counted]) if counted and shown.experiments else ()
-            waiting.append(FinalList.of(shown, self._rules.join, segments))
+            waiting.append(FinalList.of(shown, self._rules.join, shown.segments if shown.experiments else ()))
 
     def changes(self, times: TaskTimes) -> RowChanges:
         """Return what to commit of the sums of experiments, by scope."""

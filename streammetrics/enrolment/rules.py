@@ -105,8 +105,7 @@ class EnrolmentRules:
     """What is counted of users' final lists. Times are in milliseconds.
 
     `experiments`: None means that no users are counted in experiments; experiments still have windows and totals, as every group does.
-    `unique_users`: None means that no unique users are counted. `segments` are those of windows; new users of experiments are counted by
-    their values, too.
+    `unique_users`: None means that no unique users are counted. `segments` are those of windows.
     """
 
     join: JoinRules = field(default_factory=JoinRules)
@@ -114,11 +113,6 @@ class EnrolmentRules:
     experiments: ExperimentRules | None = None
     unique_users: UniqueUserRules | None = None
     segments: tuple[str, ...] = ()
-
-    @property
-    def counted_segments(self) -> frozenset[str]:
-        """The segments by whose values new users are counted."""
-        return frozenset(self.segments) | frozenset([] if self.experiments is None else self.experiments.strata.values())
 
     @property
     def patience_ms(self) -> int:

@@ -179,6 +179,9 @@ def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Ite
         silence = arms.silence(treatment, control)
         if silence is not None:
             yield silence
+        uneven = uneven_shares(arms.policy, arms.stored, treatment, control, of_windows=False)
+        if uneven is not None:
+            yield DataWarning("uneven shares", uneven, variant=treatment)
         one, other = sorted((treatment, control))
         both = arms.stored.pairs.get((one, other), (0,))[USERS_AT]
         users = sum(arms.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in arms.stored.moments) - both

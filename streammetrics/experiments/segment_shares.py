@@ -27,6 +27,8 @@ Z_MIN: Final = 4.5
 """Standard errors. At most 0.5 % of experiments with 24 values have a false alarm at any of 200 looks."""
 DIFFERENCE_MIN: Final = 0.02
 """The least difference of two shares that counts: two points."""
+WARNED_Z_MIN: Final = 5.0
+"""Standard errors for a segment that is not among those of windows. There may be many, with up to 33 values each."""
 VARIANCE_MIN: Final = 5.0
 """The least variance of the count of a value, in users. Below it the normal approximation does not hold."""
 
@@ -64,7 +66,9 @@ def z_of_value(hours: Sequence[tuple[NewUsers, NewUsers]]) -> float:
     return excess / math.sqrt(variance) if variance >= VARIANCE_MIN else 0.0
 
 
-def uneven_value(hours: Sequence[NewUsers], values: Mapping[tuple[str, str], Mapping[int, NewUsers]]) -> ValueShares | None:
+def uneven_value(
+    hours: Sequence[NewUsers], values: Mapping[tuple[str, str], Mapping[int, NewUsers]], z_min: float = Z_MIN
+) -> ValueShares | None:
     """Return the value with the greatest |Z| whose share certainly differs from that of all others; None if there is none.
 
     hours: new users by hour. values: those with a value of a segment, by (segment, value) and the index of the hour.
@@ -81,7 +85,7 @@ def uneven_value(hours: Sequence[NewUsers], values: Mapping[tuple[str, str], Map
             continue
         share, others = own.treatment / own.both, (whole.treatment - own.treatment) / (whole.both - own.both)
         z = z_of_value([(each, hours[at]) for at, each in counts.items()])
-        if abs(z) > Z_MIN and abs(share - others) >= DIFFERENCE_MIN:
+        if abs(z) > z_min and abs(share - others) >= DIFFERENCE_MIN:
             found.append(ValueShares(segment, value, z, share, others))
     return min(found, key=lambda each: (-abs(each.z), name_order(each.segment), name_order(each.value)), default=None)
 
@@ -103,10 +107,11 @@ def uneven_words(found: ValueShares, treatment: str, how: str) -> Words:
     )
 
 
-def uneven_shares(policy: Policy, stored: Stored, treatment: str, control: str) -> Words | None:
+def uneven_shares(policy: Policy, stored: Stored, treatment: str, control: str, *, of_windows: bool = True) -> Words | None:
     """Say which value of a segment has another share of the treatment; None if none has.
 
-    With strata, users of a stratum are compared with each other.
+    With strata, users of a stratum are compared with each other. of_windows: whether the segments of windows are looked at, or all others,
+    which the ranker may decide about.
     """
     users, values = list[NewUsers](), dict[tuple[str, str], dict[int, NewUsers]]()
     for row in stored.run_hours.rows.values():
@@ -117,15 +122,16 @@ def uneven_shares(policy: Policy, stored: Stored, treatment: str, control: str) 
         numbers = {stratum: len(users) + at for at, stratum in enumerate(strata)}
         users += strata.values()
         for (segment, value, stratum), of_variants in row.values.items():
-            if segment:
+            if segment and (segment in stored.segments) is of_windows:
                 values.setdefault((segment, value), {})[numbers[stratum]] = _of_arms(of_variants, treatment, control)
-    found = uneven_value(users, values)
+    found = uneven_value(users, values, Z_MIN if of_windows else WARNED_Z_MIN)
     if found is None:
         return None
     how = f" Assign all alike, or name an experiment for each {found.segment}"
     if policy.strata is None:
         how = f" Assign all alike. If it is meant, set {policy.settings_text(stored.experiment, {'strata': found.segment})}"
-    return uneven_words(found, treatment, how)
+    apart = "" if of_windows else f". If the ranker decides about {found.segment}, it is an effect"
+    return uneven_words(found, treatment, how + apart)
 
 
 def _of_arms(users: Mapping[str, int], treatment: str, control: str) -> NewUsers:

@@ -46,6 +46,7 @@ class Stored:
     last_ms: event time of the latest list of each variant, whether it counts already or not; of those before the end.
     lists_since: by variant, lists of all other variants after that one, whether they count already or not.
     end_ms: the configured end of the experiment; None without one.
+    segments: those of windows. Users come with further ones.
     reactions: those of the counted lists by variant. Empty in the scope of a day.
     """
 
@@ -63,6 +64,7 @@ class Stored:
     joined: Joined = NO_FEEDBACK
     credits: Mapping[tuple[str, str], Sequence[int]] = field(default_factory=dict)
     credit_actions: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
     known_from_ms: int | None = None
     from_ms: int = 0
     to_ms: int = 0

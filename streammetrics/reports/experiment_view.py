@@ -12,7 +12,8 @@ from streammetrics.experiments import Measures, Policy, Stored
 class ExperimentView:
     """How experiments are reported: the measures of users, the policy of each experiment, and the times of its rules.
 
-    credit_actions: the action from which on an item counts, for each level of the credit of interleaved lists.
+    credit_actions: the action from which on an item counts, for each level of the credit of interleaved lists. segments: those
+        of windows.
     """
 
     measures: Measures
@@ -20,6 +21,7 @@ class ExperimentView:
     idle_ms: int
     patience_ms: int = 0
     credit_actions: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
 
     def deciding(self, experiment: str) -> Sequence[str]:
         """Return the names of an experiment's deciding measures."""

@@ -171,6 +171,7 @@ class MergedExperiments:
             joined=self._feedback_counts(tasks, from_ms // DAY_MS, (end - 1) // DAY_MS),
             credits=scope.credits,
             credit_actions=() if self.view is None else self.view.credit_actions,
+            segments=() if self.view is None else self.view.segments,
             known_from_ms=self._first_snapshot_ms(run) if is_whole else day * DAY_MS + 1,
             from_ms=from_ms,
             to_ms=min(enrolled, end),

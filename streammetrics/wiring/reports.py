@@ -38,6 +38,7 @@ def build_report_builder(settings: Settings, engine: Engine) -> ReportBuilder:
             experiments.idle_days * DAY_MS,
             experiments.patience_ms,
             _credit_actions(engine),
+            tuple(settings.windows.segments),
         )
     names = {ACTION: (*engine.rules.grades.table,), TYPE: KINDS if settings.exposures.enabled else KINDS[:2]}
     printed_settings = result_settings(settings, engine)

@@ -61,7 +61,13 @@ def kept(users: Mapping[str, tuple[int, int]], strata: str | None) -> Stored:
                 row.add_value((segment, value, stratum), arm, count)
             moments.add(arm, entry_of((7, stratum) if stratum else 7), [count])
     return Stored(
-        experiment="ranker", scope="start", moments=moments.by_variant(), first_exposures={}, run_hours=hours, entry_moments=moments
+        experiment="ranker",
+        scope="start",
+        moments=moments.by_variant(),
+        first_exposures={},
+        run_hours=hours,
+        entry_moments=moments,
+        segments=("country", "language"),
     )
 
 
@@ -73,6 +79,16 @@ def test_without_strata_the_words_have_the_setting() -> None:
     assert said == (
         "new has 50 % of the new users with country=US and 5 % of all others. Assign all alike. If it is meant, set strata of ranker"
     )
+
+
+def test_a_segment_that_is_not_one_of_windows_is_told_apart() -> None:
+    elsewhere = replace(kept(APART, None), segments=())
+    assert uneven_shares(Policy(), elsewhere, "new", "control") is None
+    said = uneven_shares(Policy(), elsewhere, "new", "control", of_windows=False)
+    assert said is not None
+    assert said.startswith("new has 50 % of the new users with country=US and 5 % of all others. Assign all alike. If it is meant, set")
+    assert said.endswith(". If the ranker decides about country, it is an effect")
+    assert uneven_shares(Policy(), kept(APART, None), "new", "control", of_windows=False) is None
 
 
 def test_users_of_a_stratum_are_compared_with_each_other() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -128,12 +128,11 @@ def experiments(
             for user in {shown.user_id for shown, _ in enrolled}
         }
         came = {user: _came(shown, segment) for user, shown in first_lists.items()}
-        counted = {*settings.segments, *(each.strata for each in times.values() if each.strata is not None)}
         days: list[int | None] = [None, *sorted({ts // DAY_MS for ts in times_counted})]
         for day in days:
             of_day = [(shown, variant) for shown, variant in enrolled if day is None or shown.ts // DAY_MS == day]
             if times_counted:
-                scope = found[name, day] = _scope(of_day, came, day, history, settings, counted)
+                scope = found[name, day] = _scope(of_day, came, day, history, settings)
                 first_exposures = _first_ones([each for each in exposures if day is None or each.ts // DAY_MS == day])
                 scope.exposed = dict(Counter((each.ts // HOUR_MS, each.variant) for each in first_exposures))
                 if day is None:
@@ -213,9 +212,8 @@ def _scope(
     day: int | None,
     history: Sequence[ShownList] | None,
     settings: Settings,
-    counted: Collection[str],
 ) -> Scope:
-    """Return one scope. `came` is when each user came to the run. `counted`: the segments by which new users are counted."""
+    """Return one scope. `came` is when each user came to the run."""
     scope, totals = Scope(), dict[tuple[str, str], dict[str, tuple[int, int]]]()
     means: dict[str, dict[str, int]] = {}
     for user in sorted({shown.user_id for shown, _ in lists}):
@@ -232,7 +230,7 @@ def _scope(
                 _add_credits(scope, shown, settings)
         _add_hours(scope, own, came[user], means[user], settings)
         if day is None:
-            _add_firsts(scope, own, came[user], counted)
+            _add_firsts(scope, own, came[user])
             for shown_list, variant in own:
                 _add_reactions(scope, variant, [shown_list], settings)
     assert len({key[0] for key in (*scope.hours, *scope.new_users)}) <= 96, "the oracle counts by the hour"
@@ -281,14 +279,13 @@ def _add_hours(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, m
     scope.new_users[key_of_first] = scope.new_users.get(key_of_first, 0) + 1
 
 
-def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came, counted: Collection[str]) -> None:
+def _add_firsts(scope: Scope, own: Sequence[tuple[ShownList, str]], came: Came) -> None:
     """Add one user to the values of the first list, and to the moves between variants."""
     first, variant = own[0]
     stratum = first_entry(came)[2]
     for segment, value in (*first.segments, *([("", "")] if stratum else [])):
-        if segment in counted or not segment:
-            key = first.ts // HOUR_MS, segment, value, stratum, variant
-            scope.values[key] = scope.values.get(key, 0) + 1
+        key = first.ts // HOUR_MS, segment, value, stratum, variant
+        scope.values[key] = scope.values.get(key, 0) + 1
     second = next(((shown, of) for shown, of in own if of != variant), None)
     if second is not None:
         move = second[0].ts // HOUR_MS, variant, second[1]
