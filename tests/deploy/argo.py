@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 from tests.deploy.tools import DEPLOY, read_yaml
@@ -16,11 +17,11 @@ def metric(name: str) -> Mapping[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
-def outcome(conditions: Mapping[str, Any], result: object) -> str:
-    """What Argo Rollouts makes of a result: both conditions are expressions, and neither means inconclusive."""
+def outcome(conditions: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """What Argo Rollouts makes of a JSON object: both conditions are expressions, and neither means inconclusive."""
 
     def holds(condition: str) -> bool:
-        return bool(eval(condition.replace("&&", "and"), {"__builtins__": {}, "len": len}, {"result": result}))
+        return bool(eval(condition.replace("&&", "and"), {"__builtins__": {}}, {"result": SimpleNamespace(**result)}))
 
     success, failure = holds(conditions["successCondition"]), holds(conditions["failureCondition"])
     return {(True, False): "pass", (False, True): "fail", (False, False): "wait"}[success, failure]

@@ -52,11 +52,11 @@ def test_the_files_of_argo_rollouts_have_valid_types() -> None:
 def test_a_wrong_type_and_a_misspelt_key_are_found() -> None:
     misspelt, mistyped = (copy.deepcopy(read_yaml(ROLLOUTS / "argo-analysis-web.yaml")) for _ in range(2))
     web = misspelt["spec"]["metrics"][0]["provider"]["web"]
-    web["jsonpath"] = web.pop("jsonPath")
+    web["timeoutseconds"] = web.pop("timeoutSeconds")
     mistyped["spec"]["metrics"][0]["interval"] = 60
     errors = type_errors(misspelt, mistyped)
     assert len(errors) == 2
-    assert "jsonpath" in errors[0]
+    assert "timeoutseconds" in errors[0]
     assert "interval" in errors[1] or "not assignable to type 'string'" in errors[1]
 
 
