@@ -1,9 +1,10 @@
-"""Partitions that have records and do not move, as workers note them for everyone who reads their committed state. Pure."""
+"""What workers note for everyone who reads their committed state: partitions that do not move, and that Kafka is away. Pure."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,7 +40,28 @@ checksum. Final numbers wait for it; the runbook StreammetricsPartitionStandsSti
         return DataWarning(f"standstill {self.name}", f"{stood} although it has more records: {reason}", fix)
 
 
-def encode_note(note: StandstillNote) -> bytes:
+class OutageNote(NamedTuple):
+    """A worker whose source is away: how often it has said so, and the error."""
+
+    turns: int
+    message: str
+
+
+OUTAGE: Final = "outage:worker:"
+"""The beginning of the name of an outage. No name of a partition has two colons."""
+
+
+def decode_outages(stored: Mapping[str, bytes]) -> dict[str, OutageNote]:
+    """Return the outages by name. Those that cannot be read are left out."""
+    outages = {}
+    for name, value in stored.items():
+        if name.startswith(OUTAGE):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                outages[name] = msgspec.json.decode(value, type=OutageNote)
+    return outages
+
+
+def encode_note(note: StandstillNote | OutageNote) -> bytes:
     return msgspec.json.encode(note)
 
 

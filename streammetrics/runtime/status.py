@@ -86,6 +86,8 @@ class ProcessStatus:
     reader_trouble: Trouble | None = None
     """Why an input waits: its reader cannot read the next record yet."""
     publish_trouble: Trouble | None = None
+    outages: tuple[str, ...] = ()
+    """Why workers of this namespace cannot read their source, as they say."""
     group_conflict: str = ""
     """What is wrong while workers of another consumer group take tasks of this namespace."""
     down: dict[str, Trouble] = field(default_factory=dict)

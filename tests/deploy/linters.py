@@ -121,6 +121,16 @@ def _check_manifests(manifests: list[dict[str, Any]]) -> None:
     for rule in (one for one in manifests if one["kind"] == "PrometheusRule"):
         _require("groups" in rule["spec"], "a PrometheusRule without groups")
         _require("localhost" not in str(rule["spec"]), "links of alerts do not lead to the page of the values")
+        urls = [
+            (alert["annotations"]["page_url"].partition("#")[1], alert["annotations"].get("dashboard_url", ""))
+            for group in rule["spec"]["groups"]
+            for alert in group["rules"]
+            if "alert" in alert
+        ]
+        boards = {"#": "streammetrics-experiment?var-experiment={{ $labels.experiment | urlquery }}", "": "streammetrics-pipeline"}
+        with_board = [url for _, url in urls if url]
+        wanted = [f"https://grafana.example/d/{boards[card]}" for card, _ in urls] if with_board else []
+        _require(with_board == wanted, f"links of alerts to dashboards: {with_board}")
 
 
 def _has_pods(manifest: dict[str, Any]) -> bool:
@@ -137,6 +147,7 @@ def _check_refusals(chart: Path) -> None:
     for words, said in (
         (["--set", "networkPolicy.enabled=true"], "networkPolicy.egress must name"),
         (["--set", "keda.enabled=true"], "keda.triggers must say"),
+        (["--set", "ingress.enabled=true"], "ingress.host must name"),
         (["--set", "worker.replica=3"], "not allowed"),
     ):
         done = run([linter("helm"), "template", "release", chart, "--kube-version", KUBERNETES[-1], *words])

@@ -78,7 +78,9 @@ def test_the_rules_ask_for_the_job_that_is_scraped() -> None:
 
 
 def test_the_value_of_the_page_replaces_the_address_in_the_rules() -> None:
-    assert f'replace "{PAGE}" $page' in (CHART / "templates" / "prometheusrule.yaml").read_text(encoding="utf-8")
+    template = (CHART / "templates" / "prometheusrule.yaml").read_text(encoding="utf-8")
+    assert f'replace "{PAGE}" $page' in template
+    assert '$page := include "streammetrics.page" .' in template
 
 
 def test_the_schema_knows_exactly_the_values_that_there_are() -> None:
@@ -103,7 +105,9 @@ def test_values_fit_the_schema_and_their_configuration_fits_the_product(path: Pa
         ("worker.replicas", "3"),
         ("config", ""),
         ("http.scheme", "http"),
-        ("prometheusRule.page", "ranking.example"),
+        ("page", "ranking.example"),
+        ("grafana", "grafana.example"),
+        ("ingress.host", "https://ranking.example"),
         ("image.digest", "latest"),
         ("worker.resources.cpu", 1),
     ],

@@ -13,12 +13,14 @@ import redis
 from streammetrics.config import load
 from streammetrics.config.redis import RedisSettings
 from streammetrics.connectors.redis.store import RedisStore
+from streammetrics.connectors.source import Input
 from streammetrics.connectors.store import Commit, CommitOutcome
 from streammetrics.wiring.engine import build_engine
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import HOST, free_port
 from tests.servers.redis import RedisCluster, RedisServer
 from tests.support.command_line import called, streammetrics
+from tests.support.kafka_member import delete_before, numbered, send
 from tests.support.timing import time_bound
 
 BOUND_SECONDS = 15.0
@@ -117,6 +119,32 @@ def test_a_namespace_with_another_partition_count_is_a_failure(
     assert "the namespace has 5 tasks, 0 of them with state" in done.stdout
     assert "the namespace was made for topics with 5 partitions, but the topics have 3" in done.stdout
     assert "start a new redis.namespace" in done.stdout
+
+
+def test_stored_offsets_are_compared_with_the_records_that_are_left(
+    kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]
+) -> None:
+    engine = build_engine(load(None, {}, {}).settings, topics[:2])
+    state = engine.open(None)
+    state.progress.offsets = [5, 0]
+    store = RedisStore(RedisSettings(url=redis_url, namespace=namespace))
+    store.announce(3)
+    claim = store.claim(1, "token")
+    changes = replace(engine.save(state).changes, users={"u7": b"state"}, due={"u7": 1})
+    assert store.commit(Commit(1, claim.epoch, "token", claim.seq + 1, changes)) is CommitOutcome.WRITTEN
+    store.close()
+    place = Input(topics[0], 1)
+    send(kafka_broker, place, numbered(20))
+    given = words(kafka_broker.bootstrap, redis_url, namespace, topics)
+    assert "ok    the topics have all records from the stored offsets on\n" in streammetrics("doctor", *given).stdout
+    delete_before(kafka_broker, place, 12)
+    done = streammetrics("doctor", *given)
+    assert done.returncode == 1
+    assert f"fail  Kafka does not hold the next records: {topics[0]} [1]: 7 records (5 to 11) deleted unread" in done.stdout
+    skipped = f"{topics[0]}:1:5-11"
+    assert f'set kafka.skip_records = ["{skipped}"]' in done.stdout
+    left_out = streammetrics("doctor", *given, "--set", f"kafka.skip_records={skipped}")
+    assert "ok    the topics have all records from the stored offsets on\n" in left_out.stdout
 
 
 def test_state_of_other_settings_is_a_failure(kafka_broker: KafkaBroker, redis_url: str, namespace: str, topics: list[str]) -> None:

@@ -181,3 +181,28 @@ def test_decode_reads_the_newest_records_of_each_partition(
     done = called("decode", topic_name, "--limit", str(limit), *source)
     places = [line.split(" offset ")[0] for line in done.stdout.splitlines() if line.startswith("partition ")]
     assert {partition: places.count(f"partition {partition}") for partition in sent} == by_partition
+
+
+def test_records_with_timestamps_in_seconds_or_none_are_said_to_be_so(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    def stamped(producer: KafkaProducer, shown: str, clicked: str) -> None:
+        ts = now_ms()
+        for topic, record_ms in ((shown, ts // 1_000), (clicked, 0)):
+            for number in range(60):
+                event = Impression(f"r{number}", f"u{number}", ts, ("a", "b"), (("ranker", ("control", "treatment")[number % 2]),))
+                producer.send(topic, native_json(event), key=f"u{number}".encode(), timestamp_ms=record_ms)
+
+    _, output = examined(kafka_broker, redis_url, topic_name, stamped)
+    assert "records have timestamps up to 1970-01-2" in output
+    assert "records have no timestamps above 0" in output
+    assert "use one clock" not in output
+    assert "days after their events" not in output
+
+
+def test_an_experiment_that_is_over_is_named_with_the_lists_that_still_come(
+    kafka_broker: KafkaBroker, redis_url: str, topic_name: str
+) -> None:
+    named = '{"ranker": {"control": "control", "end": "2026-01-01T00:00Z"}, "home": {"control": "old", "end": "2026-01-02T00:00Z"}}'
+    code, output = examined(kafka_broker, redis_url, topic_name, send_events, settings={"experiments.named": named})
+    assert code == 0, output
+    assert "experiment ranker is over: it ended at 2026-01-01 00:00 UTC, and 60 recent lists with its label do not count" in output
+    assert "experiment home is over: it ended at 2026-01-02 00:00 UTC, and no recent list has its label" in output

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from streammetrics.config.redis import RedisSettings
@@ -9,7 +11,7 @@ from streammetrics.connectors.clock import SystemClock
 from streammetrics.connectors.redis.fields import RedisFields
 from streammetrics.connectors.source import Input
 from streammetrics.runtime.consume.standstill_notes import StandstillNotes
-from streammetrics.runtime.status import ProcessStatus, Standstill
+from streammetrics.runtime.status import ProcessStatus, Standstill, Trouble
 from tests.servers.kafka import KafkaBroker
 from tests.servers.process import wait_until
 from tests.servers.redis import RedisCluster
@@ -43,6 +45,30 @@ def test_the_report_of_an_exporter_names_what_a_worker_noted(kafka_broker: Kafka
         notes.turn()
         wait_until(lambda: not exporter.report()["warnings"], what="it has moved")
     assert fields.read() == {}
+    fields.close()
+
+
+def test_an_exporter_says_within_seconds_that_its_workers_cannot_read(kafka_broker: KafkaBroker, redis_url: str, topic_name: str) -> None:
+    pipeline = Pipeline(kafka_broker, redis_url, topic_name, ["impressions", "feedback"])
+    with pipeline.service() as service:
+        wait_until(lambda: service.report().get("tasks_committed", 0) > 0, what="the tasks have committed")
+    status, clock, fields = ProcessStatus(), SystemClock(), RedisFields(pipeline.settings.redis, "standstills")
+    notes, ended = (StandstillNotes(status, clock, fields) for _ in range(2))
+    with pipeline.service(worker={"role": "exporter"}) as exporter:
+
+        def outages() -> list[str]:
+            return list(json.loads(exporter.get("/api/pulse").text)["outages"])
+
+        status.source_trouble = Trouble(clock.monotonic(), 1, "no Kafka broker answers (b:9092: timed out)")
+        ended.turn()
+        wait_until(lambda: outages() == ["no Kafka broker answers (b:9092: timed out)"], what="the outage is said")
+        assert exporter.get("/readyz").status == 200, "the page can still be reached"
+        wait_until(lambda: not outages(), what="a worker that says nothing more has ended")
+        notes.turn()
+        wait_until(lambda: bool(outages()), what="the outage is said again")
+        status.source_trouble = None
+        notes.turn()
+        wait_until(lambda: not outages(), what="it is over")
     fields.close()
 
 

@@ -51,7 +51,7 @@ def examine(settings: Settings) -> bool:
     levels: list[Level] = []
     for title, findings in running:
         levels += _print_findings(title, findings)
-    levels += _print_findings("Kafka and Redis together", agreement_findings(context))
+    levels += _print_findings("Kafka and Redis together", agreement_findings(settings, context))
     failures, warnings = levels.count("fail"), levels.count("warn")
     click.echo(f"\n{counted(failures, 'failure')}, {counted(warnings, 'warning')}" if failures or warnings else "\nno problem found")
     return not failures

@@ -9,19 +9,22 @@ import errno
 import socket
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streammetrics.cli.doctor.data import data_findings
 from streammetrics.cli.doctor.findings import DoctorFinding
+from streammetrics.cli.doctor.recent_experiments import RecentExperiments
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.client import require_login, unreachable_reason
+from streammetrics.connectors.kafka.log_identity import LogIdentity
+from streammetrics.connectors.kafka.start_offsets import require_stored_offsets
 from streammetrics.connectors.kafka.topics import describe_topics, foreign_members, read_cluster
 from streammetrics.connectors.redis.store import RedisStore
-from streammetrics.connectors.source import LogIds
+from streammetrics.connectors.source import Input, LogIds
 from streammetrics.engine.signature import OTHER_MEASURES, Signature, differing, fit_of
 from streammetrics.engine.task_state import decode_control
 from streammetrics.engine.user_sample import decode_sample, merge_samples
-from streammetrics.errors import ConfigError, UnfitStateError
+from streammetrics.errors import ConfigError, StreammetricsError, UnfitStateError
 from streammetrics.exporters.http.certificate import tls_context
 from streammetrics.exporters.http.server import listen_problem, resolved
 from streammetrics.reports.text import counted
@@ -40,12 +43,16 @@ OTHER_RULES = "restore the settings, or start a new redis.namespace: results of 
 
 @dataclass(slots=True)
 class DoctorContext:
-    """Facts that two checks share: partitions of the input topics, tasks of the namespace, and the logs now and of the stored offsets."""
+    """Facts that two checks share: partitions of the input topics, tasks of the namespace, the logs now and of the stored offsets, these
+    offsets, and the experiments that have numbers and those of recent lists."""
 
     partitions: int | None = None
     tasks: int | None = None
     logs: LogIds = LogIds()  # noqa: RUF009  a frozen value
     stored_logs: tuple[LogIds, ...] = ()
+    stored_offsets: dict[Input, int] = field(default_factory=dict)
+    stored_experiments: frozenset[str] = frozenset()
+    recent: RecentExperiments = field(default_factory=RecentExperiments)
 
 
 def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
@@ -93,7 +100,7 @@ def kafka_findings(settings: Settings, context: DoctorContext) -> Iterator[Docto
     else:
         message, fix = absent[letters].message, absent[letters].fix
         yield DoctorFinding("fail", f"dead-letter topic {letters} {message}", f"{fix}, or set kafka.dead_letter_topic to an empty value")
-    yield from data_findings(settings, {name: found[name].partitions for name in kafka.topics if name in found})
+    context.recent = yield from data_findings(settings, {name: found[name].partitions for name in kafka.topics if name in found})
 
 
 def _process_findings(processes: int, partitions: int) -> Iterator[DoctorFinding]:
@@ -178,6 +185,13 @@ def _namespace_findings(store: RedisStore, settings: Settings, context: DoctorCo
     placed = UserPartitions(*merge_samples(decode_sample(control.users_sampled) for control in controls))
     if placed.problem:
         yield DoctorFinding("fail", placed.problem, FIX)
+    context.stored_experiments = frozenset(experiment for control in controls for experiment, _, _ in control.panes.totals if experiment)
+    context.stored_offsets = {
+        Input(topic, task): offset
+        for task, control in zip(views, controls, strict=True)
+        for topic, offset in zip(control.topics, control.progress.offsets, strict=True)
+        if offset is not None
+    }
     context.stored_logs = tuple(
         LogIds(control.progress.cluster_id, dict(zip(control.topics, control.progress.topic_ids, strict=True))) for control in controls
     )
@@ -259,14 +273,17 @@ def port_findings(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding("ok", "the port is free")
 
 
-def agreement_findings(context: DoctorContext) -> Iterator[DoctorFinding]:
-    """Check whether the namespace in Redis fits the cluster and the topics in Kafka."""
+def agreement_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Check whether the namespace in Redis fits the cluster, the topics and their records in Kafka."""
     for stored in context.stored_logs:
         try:
             context.logs.require_same(stored)
         except UnfitStateError as error:
             yield DoctorFinding("fail", error.message, error.fix)
             break
+    else:
+        yield from _offset_findings(settings, context)
+    yield from context.recent.absent_findings(context.stored_experiments)
     if context.tasks is not None and context.partitions is not None:
         if context.tasks == context.partitions:
             yield DoctorFinding("ok", f"the namespace fits topics with {counted(context.tasks, 'partition')}")
@@ -275,6 +292,19 @@ def agreement_findings(context: DoctorContext) -> Iterator[DoctorFinding]:
                 f"the namespace was made for topics with {counted(context.tasks, 'partition')}, but the topics have {context.partitions}"
             )
             yield DoctorFinding("fail", message, "users have moved between partitions: start a new redis.namespace")
+
+
+def _offset_findings(settings: Settings, context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Check whether the topics still have the records from the stored offsets on."""
+    offsets = {place: offset for place, offset in context.stored_offsets.items() if place.topic in context.logs.topic_ids}
+    if not offsets or context.partitions is None or any(place.partition >= context.partitions for place in offsets):
+        return
+    try:
+        require_stored_offsets(settings.kafka, LogIdentity(settings.kafka, context.logs, context.partitions), offsets)
+    except StreammetricsError as error:
+        yield DoctorFinding("fail", error.message, error.fix)
+    else:
+        yield DoctorFinding("ok", "the topics have all records from the stored offsets on")
 
 
 def _memory(used_bytes: int | None, limit_bytes: int | None) -> str:

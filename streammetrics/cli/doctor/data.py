@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 
 from streammetrics.cli.doctor.findings import DoctorFinding
 from streammetrics.cli.doctor.keys import key_findings
+from streammetrics.cli.doctor.recent_experiments import RecentExperiments
 from streammetrics.cli.doctor.records import DecodedTopic, decoded_topic, record_findings, sample_findings, settings_findings
 from streammetrics.config import Settings
 from streammetrics.connectors.kafka.recent_records import recent_records
@@ -28,8 +29,8 @@ def reader_findings(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding("warn", text, fix)
 
 
-def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator[DoctorFinding]:
-    """Check the topics that exist. `partitions` are their partition counts."""
+def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Generator[DoctorFinding, None, RecentExperiments]:
+    """Check the topics that exist, and return the experiments of their recent lists. `partitions` are their partition counts."""
     yield from reader_findings(settings)
     found = topic_settings(settings.kafka, list(partitions))
     for topic in partitions:
@@ -50,3 +51,6 @@ def data_findings(settings: Settings, partitions: Mapping[str, int]) -> Iterator
     yield from sample_findings(decoded, settings)
     if len(set(partitions.values())) == 1:
         yield from key_findings(decoded, next(iter(partitions.values())))
+    recent = RecentExperiments.of(decoded)
+    yield from recent.ended_findings(settings.experiments, now_ms)
+    return recent

@@ -17,7 +17,7 @@ from streammetrics.connectors.kafka.recent_records import RecentRecord
 from streammetrics.connectors.kafka.topics import TopicSettings
 from streammetrics.errors import MalformedEvent
 from streammetrics.events import Decoder, Event
-from streammetrics.events.event_time import NEVER
+from streammetrics.events.event_time import NEVER, seems_seconds
 from streammetrics.events.outcomes import IGNORED
 from streammetrics.reports.samples import SampledEvent, sample_warnings
 from streammetrics.reports.text import counted, fit
@@ -130,7 +130,7 @@ def _time_findings(decoded: DecodedTopic, settings: Settings, now_ms: int) -> It
         )
     if not (future or late):
         newest = max(event.ts for _, event in events)
-        delays = sorted(record_ts - event_ts for record_ts, event_ts in stamped)
+        delays = sorted(record_ts - event_ts for record_ts, event_ts in stamped if record_ts and not seems_seconds(record_ts))
         delay = f"; records are written {span_text(delays[len(delays) // 2])} after their events (median)" if delays else ""
         old = ", which is long ago" if now_ms - newest > OLD_MS else ""
         yield DoctorFinding("ok", f"topic {topic}: the newest event is {span_text(now_ms - newest)} old{old}{delay}")

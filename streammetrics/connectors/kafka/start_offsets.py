@@ -16,7 +16,7 @@ from kafka.structs import TopicPartition
 
 from streammetrics.config.kafka import KafkaSettings
 from streammetrics.config.times import epoch_ms
-from streammetrics.connectors.kafka.consumer import REQUEST_MS, bounds_of
+from streammetrics.connectors.kafka.consumer import REQUEST_MS, bounds_of, close_consumer, new_consumer
 from streammetrics.connectors.kafka.log_identity import LogIdentity
 from streammetrics.connectors.source import Input
 from streammetrics.errors import SourceError
@@ -50,25 +50,16 @@ class StartOffsets:
         Raises StateError when the log does not hold an offset, and SourceError when the broker does not answer.
         """
         bounds = self._bounds_of(consumer, inputs, waiting)
-        stored = {place: self._after_skipped(place, offsets[place]) for place in inputs if place in offsets}
+        stored = {place: after_skipped(self._settings, place, offsets[place]) for place in inputs if place in offsets}
         if any(not bounds[place][0] <= offset <= bounds[place][1] for place, offset in stored.items()):
             bounds = _request_bounds(consumer, inputs)  # the kept answer may be out of date
         self._identity.require_held(stored, bounds)
         new = [place for place in inputs if place not in offsets]
-        starts = {place: self._after_skipped(place, offset) for place, offset in self._starts_without_offset(consumer, new, bounds).items()}
+        without = self._starts_without_offset(consumer, new, bounds)
+        starts = {place: after_skipped(self._settings, place, offset) for place, offset in without.items()}
         starts |= stored
         self._warn_of_lost_state(consumer, new)
         return {place: StartOffset(starts[place], bounds[place][1]) for place in inputs}
-
-    def _after_skipped(self, place: Input, offset: int) -> int:
-        """Return the offset at which an input goes on: after records that `kafka.skip_records` leaves out, if it would begin with them."""
-        for skipped in self._settings.skip_records:
-            topic, partition, offsets = skipped.split(":")
-            first, last = map(int, offsets.split("-"))
-            if place == Input(topic, int(partition)) and first <= offset <= last:
-                log.warning("records are left out, as kafka.skip_records says", input=f"{topic} [{partition}]", first=offset, last=last)
-                return last + 1
-        return offset
 
     def forget(self) -> None:
         """Drop the kept answers, because tasks have changed hands."""
@@ -119,3 +110,24 @@ def _request_bounds(consumer: Any, inputs: Sequence[Input]) -> Mapping[Input, tu
         return bounds_of(consumer, inputs)
     except KafkaError as error:
         raise SourceError(f"Kafka does not report where its logs begin and end: {error}") from error
+
+
+def after_skipped(settings: KafkaSettings, place: Input, offset: int) -> int:
+    """Return the offset at which an input goes on: after records that `kafka.skip_records` leaves out, if it would begin with them."""
+    for skipped in settings.skip_records:
+        topic, partition, offsets = skipped.split(":")
+        first, last = map(int, offsets.split("-"))
+        if place == Input(topic, int(partition)) and first <= offset <= last:
+            log.warning("records are left out, as kafka.skip_records says", input=f"{topic} [{partition}]", first=offset, last=last)
+            return last + 1
+    return offset
+
+
+def require_stored_offsets(settings: KafkaSettings, identity: LogIdentity, offsets: Mapping[Input, int]) -> None:
+    """Raise StateError unless each log can be read on from its stored offset, as at the start of a worker. Joins no consumer group."""
+    consumer, _ = new_consumer(settings.model_copy(update={"group_instance_id": None}), in_group=False)
+    try:
+        bounds = _request_bounds(consumer, list(offsets))
+    finally:
+        close_consumer(consumer)
+    identity.require_held({place: after_skipped(settings, place, offset) for place, offset in offsets.items()}, bounds)

@@ -64,7 +64,7 @@ ADVICES = (
     Advice((), ("NOREPLICAS",), "fewer replicas are in sync than min-replicas-to-write; bring them back"),
     Advice((), ("unknown command",), "every worker needs this command: ask the operator of the server to allow it, or use another server"),
     Advice((BusyLoadingError,), ("LOADING",), "Redis is loading its data; wait"),
-    Advice((), ("MISCONF",), "Redis cannot save to its disk and refuses writes; see its log"),
+    Advice((), ("MISCONF",), "Redis cannot save to its disk and refuses writes: if the disk is full, free some of it; else see its log"),
     Advice(
         (),
         ("CERTIFICATE", "certificate", "SSL", "TLS", "EOF occurred"),

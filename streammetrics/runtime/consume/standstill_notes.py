@@ -1,7 +1,8 @@
-"""Notes in the store which inputs of this worker stand still, so that reports of other processes can name them."""
+"""Notes in the store which inputs of this worker stand still, and that its source is away, so that other processes can say so."""
 
 from __future__ import annotations
 
+import secrets
 import threading
 
 import structlog
@@ -9,10 +10,10 @@ import structlog
 from streammetrics.connectors.clock import Clock
 from streammetrics.connectors.store import FieldStore
 from streammetrics.errors import StreammetricsError
-from streammetrics.reports.standstills import StandstillNote, decode_notes, encode_note
+from streammetrics.reports.standstills import OUTAGE, OutageNote, StandstillNote, decode_notes, encode_note
 from streammetrics.runtime.status import ProcessStatus
 
-NOTE_SECONDS = 5.0
+NOTE_SECONDS = 2.0
 """Time between two looks at the status."""
 
 log = structlog.get_logger("streammetrics.runtime.consume.standstill_notes")
@@ -23,11 +24,13 @@ class StandstillNotes:
 
     def __init__(self, status: ProcessStatus, clock: Clock, fields: FieldStore) -> None:
         self._status, self._clock, self._fields = status, clock, fields
+        self._name, self._turns = f"{OUTAGE}{secrets.token_hex(8)}", 0
 
     def run(self, stop: threading.Event) -> None:
         """Note until `stop` is set."""
         while not stop.wait(NOTE_SECONDS):
             self.turn()
+        self._note_outage(is_over=True)
 
     def turn(self) -> None:
         """Write the notes that have changed. A store that fails is named elsewhere."""
@@ -44,6 +47,19 @@ class StandstillNotes:
                 self._fields.change(changes)
         except StreammetricsError as error:
             log.debug("standstills cannot be noted", error=str(error))
+        self._note_outage()
+
+    def _note_outage(self, *, is_over: bool = False) -> None:
+        """Write why the source is away, again and again, so that readers know that this worker still runs."""
+        trouble = None if is_over else self._status.source_trouble
+        if trouble is None and not self._turns:
+            return
+        self._turns = 0 if trouble is None else self._turns + 1
+        note = None if trouble is None else encode_note(OutageNote(self._turns, trouble.message))
+        try:
+            self._fields.change({self._name: note})
+        except StreammetricsError as error:
+            log.debug("an outage cannot be noted", error=str(error))
 
     def _notes(self) -> list[StandstillNote]:
         now_seconds, now_ms = self._clock.monotonic(), self._clock.wall_ms()

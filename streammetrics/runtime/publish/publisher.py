@@ -18,14 +18,16 @@ from streammetrics.errors import StateError, StoreError
 from streammetrics.experiments.words import DataWarning
 from streammetrics.reports.builder import ReportBuilder
 from streammetrics.reports.report import Report
-from streammetrics.reports.standstills import StandstillNote, current_notes, decode_notes
+from streammetrics.reports.standstills import OutageNote, StandstillNote, current_notes, decode_notes, decode_outages
 from streammetrics.reports.text import counted
 from streammetrics.runtime.publish.committed_state import freeze_due_scales, read_committed
 from streammetrics.runtime.retry import Outage
 from streammetrics.runtime.status import ProcessStatus
 
-NOTES_SECONDS = 5.0
-"""Time between two looks for partitions that stand still."""
+NOTES_SECONDS = 2.0
+"""Time between two looks at what workers note."""
+OUTAGE_SECONDS = 10.0
+"""An outage that its worker has not said again for so long is none: the worker has ended."""
 NODES_SECONDS = 10.0
 """Time between requests for the status of the store's servers. In a cluster each server is asked several times."""
 
@@ -61,6 +63,8 @@ class Publisher:
         self._nodes_seconds: float | None = None
         self._standstills = standstills
         self._notes: tuple[StandstillNote, ...] = ()
+        self._outages: dict[str, tuple[OutageNote, float]] = {}
+        """The outages that workers note, each with the time when it was first seen."""
         self._notes_seconds: float | None = None
         self._warned: dict[tuple[str, str, str], DataWarning] = {}
         """The warnings of the last report, by key."""
@@ -101,7 +105,12 @@ class Publisher:
         """Return the report with the standstills that workers note. They are read at most every NOTES_SECONDS."""
         now = self._clock.monotonic()
         if self._standstills is not None and (self._notes_seconds is None or now - self._notes_seconds >= NOTES_SECONDS):
-            self._notes_seconds, self._notes = now, tuple(decode_notes(self._standstills.read()))
+            stored = self._standstills.read()
+            self._notes_seconds, self._notes = now, tuple(decode_notes(stored))
+            before, self._outages = self._outages, {}
+            for name, outage in decode_outages(stored).items():
+                self._outages[name] = before[name] if name in before and before[name][0] == outage else (outage, now)
+            self._status.outages = tuple(sorted({note.message for note, seen in self._outages.values() if now - seen < OUTAGE_SECONDS}))
         offsets = {(place.topic, place.partition): place.offset or 0 for place in report.inputs}
         standstills = current_notes(self._notes, offsets)
         return report if standstills == report.standstills else replace(report, standstills=standstills, earlier_windows=())

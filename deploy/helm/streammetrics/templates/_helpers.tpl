@@ -12,6 +12,17 @@
 {{- end }}
 {{- end }}
 
+{{/* The address of the page: the value, that of the Ingress, or the exporter's service inside the cluster. */}}
+{{- define "streammetrics.page" -}}
+{{- if .Values.page }}
+{{- trimSuffix "/" .Values.page }}
+{{- else if .Values.ingress.enabled }}
+{{- printf "%s://%s" (empty .Values.ingress.tlsSecret | ternary "http" "https") .Values.ingress.host }}
+{{- else }}
+{{- printf "%s://%s.%s:%v" (lower .Values.http.scheme) (include "streammetrics.fullname" .) .Release.Namespace .Values.http.port }}
+{{- end }}
+{{- end }}
+
 {{- define "streammetrics.selector" -}}
 app.kubernetes.io/name: {{ include "streammetrics.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -26,6 +26,7 @@ export function stateOf(now, at) {
   const first = firstNumber(now, at, "live");
   if (report.watermark_ms === null) return [...(first ? ["starting", "Starting"] : ["empty", "No data yet"]), [...(pulse?.waiting.length ? pulse.waiting : [waitingFor(report)]), ...now.missing]];
   if (now.missing.length) return ["unready", "Not ready", ["The page shows numbers, but this process has problems:", ...now.missing], pulse?.runbook];
+  if (pulse?.outages.length) return ["behind", "Behind", ["Workers cannot read, so the numbers stand still. Nothing is lost while Kafka keeps the records.", ...pulse.outages], "StreammetricsKafkaDown"];
   if (pulse && pulse.commit_age_seconds > COMMIT_OLD_SECONDS) {
     return ["behind", "Behind", [`No worker has committed anything for ${spanText(pulse.commit_age_seconds * 1000)}: no worker runs, or nothing is sent.`, whatIsRead(pulse)].filter(Boolean), "StreammetricsLagGrowing"];
   }
