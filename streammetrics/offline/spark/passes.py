@@ -23,7 +23,7 @@ from streammetrics.offline.replay.files import ReplayRun
 from streammetrics.offline.replay.history import ReplayHistory, Snapshot
 from streammetrics.offline.replay.shards import merged_panes
 from streammetrics.offline.spark.input_times import InputEnd, InputTimes, SliceStart
-from streammetrics.offline.spark.reading import InputNames
+from streammetrics.offline.spark.reading import InputNames, Records
 from streammetrics.offline.spark.tasks import (
     CUT,
     END,
@@ -47,13 +47,6 @@ SHARD_EVENTS = 1_000
 SLICE_RECORDS_MAX = 64_000
 """A slice has about `SHARD_EVENTS` events for each shard. More records than this would hold back the watermark for long."""
 _PLAN = "input int, block long, slice int, rank long, until_ms long, start binary"
-
-
-class Records(NamedTuple):
-    """A frame with the columns that `CutRecords` reads, and its inputs."""
-
-    frame: Any
-    names: InputNames
 
 
 class _Slice(NamedTuple):

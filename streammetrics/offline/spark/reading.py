@@ -11,11 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from streammetrics.errors import CallerError, ConfigError, Problem
-from streammetrics.offline.spark.passes import Records
 from streammetrics.offline.spark.session import reason
 
 InputKind: TypeAlias = Literal["lines", "tables", "records"]
@@ -45,6 +44,13 @@ class InputNames:
     @classmethod
     def of_files(cls, kind: InputKind, uris: Iterable[str]) -> InputNames:
         return cls(kind, tuple(sorted({file_name(uri) for uri in uris})))
+
+
+class Records(NamedTuple):
+    """A frame with the columns that `CutRecords` reads, and its inputs."""
+
+    frame: Any
+    names: InputNames
 
 
 @cache
