@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from streammetrics.experiments import ExperimentReport
 from streammetrics.experiments.needed import with_needed
-from streammetrics.experiments.words import Part
+from streammetrics.experiments.words import DataWarning, Part
 from streammetrics.experiments.worst_first import worst_first
+from streammetrics.reports.result_records import verdict_record
 from streammetrics.reports.verdict_lines import ChangedVerdicts, VerdictLine, verdict_lines
 from tests.experiments.samples import experiment
 from tests.support.committed_state import START_MS
@@ -96,6 +99,32 @@ def test_a_verdict_is_a_change_once_and_again_after_its_experiment_was_gone() ->
     assert words(failing("ranker")) == ["regressed"]
     assert words() == []
     assert words(failing("ranker")) == ["regressed"], "what has ended is forgotten, so that names do not pile up"
+
+
+def warned(*warnings: DataWarning) -> ExperimentReport:
+    return replace(experiment({"control": 0.5, "new": 0.4, "other": 0.5}), warnings=warnings)
+
+
+OF_NEW, OF_ALL = DataWarning("lists per user", "new has 4 lists per user", variant="new"), DataWarning("same users", "they are", "salt")
+
+
+def test_a_line_has_the_warnings_about_its_variant_and_about_all() -> None:
+    lines = {line.variant: line.warnings for line in verdict_lines([warned(OF_NEW, OF_ALL)], 5)}
+    assert lines == {"": (OF_NEW, OF_ALL), "new": (OF_NEW, OF_ALL), "other": (OF_ALL,)}
+
+
+def test_the_results_topic_has_a_record_when_a_warning_appears_or_is_over() -> None:
+    changed = ChangedVerdicts()
+
+    def records(*warnings: DataWarning) -> list[list[str]]:
+        lines = changed.of(replace(report_at(START_MS), experiments=(warned(*warnings),)))
+        values = [msgspec.json.decode(verdict_record(line).value) for line in lines if not line.variant]
+        return [[warning["text"] for warning in value["warnings"]] for value in values]
+
+    assert records() == [[]]
+    assert records(OF_NEW) == [["new has 4 lists per user"]]
+    assert records(replace(OF_NEW, text="new has 5 lists per user")) == [], "counts that grow are no change"
+    assert records() == [[]]
 
 
 def test_advice_about_settings_is_a_part_of_its_own() -> None:

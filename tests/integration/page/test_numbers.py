@@ -10,6 +10,7 @@ from dataclasses import replace
 from playwright.sync_api import expect
 
 from streammetrics.connectors.source import Input
+from streammetrics.experiments.words import DataWarning
 from streammetrics.exporters.http.views import HttpViews
 from streammetrics.reports.report import Report
 from tests.experiments.samples import experiment
@@ -146,6 +147,13 @@ class TestNumbers:
         advice = f"If the shares of {EXPERIMENT} are set wrong, copy those of your assignment, not these counts; if they change on purpose"
         expect(reason).to_have_text(f"Users are not split as configured ({counts}): fix the assignment.")
         expect(found.section(EXPERIMENT).locator(".advice")).to_contain_text(advice)
+
+    def test_what_bends_a_verdict_stands_below_it(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
+        warning = DataWarning("lists per user", "treatment has 4 lists per user", "look for crawlers", "treatment")
+        report = replace(experiment({"control": 0.5, "treatment": 0.5}, name=EXPERIMENT), warnings=(warning,))
+        found = visit(serve(history[0].views(), with_experiments(history[1][-1], report)).base)
+        verdict = found.section(EXPERIMENT).locator(".verdict")
+        expect(verdict).to_contain_text("Warning: Treatment has 4 lists per user. Look for crawlers.")
 
     def test_a_new_page_has_curves_with_all_recent_points(self, visit: Open, still: Served) -> None:
         found = visit(still.base)
