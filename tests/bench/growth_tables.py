@@ -16,6 +16,9 @@ from tests.bench.growth import EVENTS_PER_LIST
 from tests.servers.redis import DeployedRedis
 
 ONE, SIXTEEN = "1 experiment", "16 experiments"
+SHORT, SHORT_SIXTEEN = "sessions of 8 lists", "16 experiments, sessions of 8 lists"
+ENTERING = {"sessions of 1 list": {"per_session": 1}, SHORT: {"per_session": 8}, "each final list alone": {"patience_ms": 0}}
+"""Few lists of a user enter an experiment together."""
 CASES: Mapping[str, Mapping[str, int]] = {
     ONE: {},
     "4 experiments": {"experiments": 4},
@@ -23,9 +26,8 @@ CASES: Mapping[str, Mapping[str, int]] = {
     "10 variants": {"variants": 10},
     "50 variants": {"variants": 50},
     "3 segments of 5 values": {"segments": 3},
-    "sessions of 1 list": {"per_session": 1},
-    "sessions of 8 lists": {"per_session": 8},
-    "each final list alone": {"patience_ms": 0},
+    **ENTERING,
+    SHORT_SIXTEEN: {"experiments": 16, "per_session": 8},
 }
 """Sessions never end unless a case says otherwise."""
 MINUTES = 10
@@ -52,13 +54,19 @@ class Growth(NamedTuple):
     minutes: list[dict[str, float]]
     checked: int
 
-    @property
-    def enter_us(self) -> float:
-        return self.cases[ONE].enter_us
-
-    @property
-    def sixteen(self) -> float:
-        return self.cases[SIXTEEN].on_us / self.cases[ONE].on_us
+    def goals(self) -> list[tuple[bool, str]]:
+        """Return whether each goal is reached, in words."""
+        on_off = self.cases[ONE].on_us / self.cases[ONE].off_us
+        times = [(few, many, self.cases[many].on_us / self.cases[few].on_us) for few, many in ((ONE, SIXTEEN), (SHORT, SHORT_SIXTEEN))]
+        flat = f"a session of {MINUTES} minutes writes {self.aof_growth:.2f} times the bytes per event of its first half"
+        return [
+            *[_entering(name, self.cases[name].enter_us, 12) for name in ENTERING],
+            _entering(ONE, self.cases[ONE].enter_us, 8),
+            (on_off <= 1.25, f"one experiment costs {on_off:.2f} times as much as none, wanted at most 1.25"),
+            *[(ratio <= 1.5, f"{many} cost {ratio:.2f} times as much as {few}, wanted at most 1.5") for few, many, ratio in times],
+            (self.aof_bytes <= 600, f"{self.aof_bytes:,.0f} bytes per event in the append-only file, wanted at most 600"),
+            (self.aof_growth <= 1.25, f"{flat}, wanted at most 1.25"),
+        ]
 
     @property
     def aof_bytes(self) -> float:
@@ -90,6 +98,10 @@ class Growth(NamedTuple):
         for number, (minute, mean) in enumerate(zip(self.minutes, self.aof_means(), strict=True), 1):
             table.add_row(str(number), f"{minute['bytes']:,.0f}", f"{minute['aof_bytes']:,.0f}", f"{mean:,.0f}")
         return table
+
+
+def _entering(case: str, us: float, most: int) -> tuple[bool, str]:
+    return us <= most, f"{us:.1f} µs per list to enter one experiment ({case}), wanted at most {most}"
 
 
 def measure(quick: bool, rounds: int, say: Callable[[str], None]) -> Growth:
