@@ -11,8 +11,8 @@ is constant, it is exact. If a user's lists agree more than chance, it is too la
 a user's residuals in cells i and j, the sum of a_i a_j S_ij is at most the sum of a_i**2 S_ij. With fewer than `FEW_USERS` users of a day,
 m is that of the whole arm, without K / (K - 1).
 
-**Small arms.** An arm with few users that is low by chance has a small variance, too, so a drop would seem certain too early. So in the arm
-with fewer users of a day, U / D is at least that of both arms together.
+**Small arms.** An arm with few users that is low by chance has a small variance, too, so a drop would seem certain too early. So V of the
+arm with fewer users is at least what it is with U / D of both arms together on each day.
 
 **Users in both arms**, with m of the whole arms: C = sum of (y_t - m_t d_t)(y_c - m_c d_c) / (D_t D_c).
 
@@ -131,12 +131,14 @@ class Pair:
     ) -> Combined:
         """Return both arms. totals: the sums of a y in units of the measure. wholes, days: the sums of all users, and those of each day."""
         cells, _, bottom = self.columns(measure)
-        parts, spreads = cells.parts(bottom), spreads_of(measure, wholes, days)
+        parts, squared, spreads = cells.parts(bottom), self.squared_parts(measure), spreads_of(measure, wholes, days)
         estimates, effective = [], []
-        for at, (total, squared) in enumerate(zip(totals, self.squared_parts(measure), strict=True)):
-            variance = math.fsum(spread.per_list * squared.get(day, 0.0) for day, spread in spreads[at].items()) / parts.weight**2
-            weights = math.fsum(spread.squared_lists * squared.get(day, 0.0) for day, spread in spreads[at].items())
-            estimates.append(Estimate(total / parts.weight / 2.0**measure.scale_bits, variance, wholes[at].users))
+        for at in (0, 1):
+            found = [(spread, squared[at].get(day, 0.0)) for day, spread in spreads[at].items()]
+            variance = max(math.fsum(spread.per_list * a for spread, a in found), math.fsum(spread.least * a for spread, a in found))
+            weights = math.fsum(spread.squared_lists * a for spread, a in found)
+            mean = totals[at] / parts.weight / 2.0**measure.scale_bits
+            estimates.append(Estimate(mean, variance / parts.weight**2, wholes[at].users))
             effective.append(parts.weight**2 / weights if weights else 0.0)
         treatment, control = (self._stored.moments[arm] for arm in self.arms)
         return Combined(
@@ -196,42 +198,36 @@ class Pair:
 
 
 class Spread(NamedTuple):
-    """The users of one day: how many, their squares U and their lists, and the same per list; the squared lists per list."""
+    """The users of one day: their squares U per list; those of both arms together, in the arm with fewer users; the squared lists per list."""
 
-    users: int
-    squares: float
-    lists: int
     per_list: float
+    least: float
     squared_lists: float
 
 
 def spreads_of(measure: Measure, wholes: Sequence[UserSums], days: Sequence[Mapping[Entry, UserSums]]) -> list[dict[Entry, Spread]]:
     """Return the spread of the users of each day, for both arms. wholes, days: as in `Pair.combine`."""
-    ours, theirs = (_spreads(measure, of_arm, whole) for of_arm, whole in zip(days, wholes, strict=True))
-    return [_of_small_arm(ours, theirs), _of_small_arm(theirs, ours)]
+    squares = [_squares(measure, of_arm, whole) for of_arm, whole in zip(days, wholes, strict=True)]
+    found = []
+    for at, other in ((0, 1), (1, 0)):
+        others = squares[other] if wholes[at].users < wholes[other].users else {}
+        spreads = {}
+        for day, own in squares[at].items():
+            lists = days[at][day].d
+            least = (own + others[day]) / (lists + days[other][day].d) if day in others else own / lists
+            spreads[day] = Spread(own / lists, least, days[at][day].dd / lists)
+        found.append(spreads)
+    return found
 
 
-def _spreads(measure: Measure, days: Mapping[Entry, UserSums], whole: UserSums) -> dict[Entry, Spread]:
+def _squares(measure: Measure, days: Mapping[Entry, UserSums], whole: UserSums) -> dict[Entry, float]:
+    """Return U of each day with lists."""
     found = {}
     for day, sums in days.items():
         if sums.d > 0:
             few = sums.users < FEW_USERS
             y, d = (whole.y, whole.d) if few else (sums.y, sums.d)
-            squares = sums.squares(y, d, measure.scale_bits) * (1 if few else sums.users / (sums.users - 1))
-            found[day] = Spread(sums.users, squares, sums.d, squares / sums.d, sums.dd / sums.d)
-    return found
-
-
-def _of_small_arm(days: Mapping[Entry, Spread], others: Mapping[Entry, Spread]) -> dict[Entry, Spread]:
-    """Return the spreads of an arm; where it has fewer users than the other one, at least that of both together."""
-    found = {}
-    for day, spread in days.items():
-        other = others.get(day)
-        if other is not None and spread.users < other.users:
-            both = (spread.squares + other.squares) / (spread.lists + other.lists)
-            found[day] = spread._replace(per_list=max(spread.per_list, both))
-        else:
-            found[day] = spread
+            found[day] = sums.squares(y, d, measure.scale_bits) * (1 if few else sums.users / (sums.users - 1))
     return found
 
 

@@ -96,29 +96,29 @@ def parts_by_day(pair: Pair, hours: Hours, measure: Measure, length: int = _DAY)
         spreads_of(measure, wholes, of_users),
         strict=True,
     ):
-        per_list, squared = _by_entry(cells.entries, {day: sums.d for day, sums in users.items() if sums.d}, spreads)
-        squares = part * part * lists
-        columns = part * lists, part * values, lists, squares * per_list[cells.numbers], squares * squared[cells.numbers]
+        of_entries = _by_entry(cells.entries, {day: sums.d for day, sums in users.items() if sums.d}, spreads)
+        columns = part * lists, part * values, lists, *(part * part * lists * of_entries[:, cells.numbers])
         arms.append(np.stack([np.bincount(of_pieces, weights=column) for column in columns], axis=1).tolist())
     return tuple(
         _part(measure, int(day) * length, length, own, against) for day, own, against in zip(days, *arms, strict=True) if own[0] > 0
     )
 
 
-def _by_entry(entries: Sequence[Entry], lists: Mapping[Entry, int], spreads: Mapping[Entry, Spread]) -> tuple[_Floats, _Floats]:
-    """Return the spread of an arm per list, and its squared lists per list, of each entry."""
-    found = np.zeros((2, len(entries)))
+def _by_entry(entries: Sequence[Entry], lists: Mapping[Entry, int], spreads: Mapping[Entry, Spread]) -> _Floats:
+    """Return the spread of an arm in each entry, shape (3, entries)."""
+    found = np.zeros((3, len(entries)))
     for at, entry in enumerate(entries):
         for day, share in day_shares(entry, lists):
-            found[:, at] += share * spreads[day].per_list, share * spreads[day].squared_lists
-    return found[0], found[1]
+            found[:, at] += share * np.array(spreads[day])
+    return found
 
 
 def _part(measure: Measure, first: int, length: int, own: Sequence[float], against: Sequence[float]) -> RunPart:
-    """Return the part of one day. own, against: weight, weighted sum, lists, variance and squared lists of both arms."""
+    """Return the part of one day. own, against: weight, weighted sum, lists, variance, its least value, and squared lists of both arms."""
     weight = own[0]
     treatment, control = (
-        Estimate(total / weight / 2.0**measure.scale_bits, variance / weight**2, 0) for _, total, _, variance, _ in (own, against)
+        Estimate(total / weight / 2.0**measure.scale_bits, max(variance, least) / weight**2, 0)
+        for _, total, _, variance, least, _ in (own, against)
     )
     users, more = (weight**2 / squared if squared else 0.0 for *_, squared in (own, against))
     return RunPart(first, first + length, weight, (own[2], against[2]), treatment, control, (users, more))

@@ -77,8 +77,20 @@ def test_the_example_of_the_page() -> None:
     assert squares == [[3.703704, 11.153846], [87.187994, 11.425333]]
     assert [[round(value, 6) for value in days.values()] for days in pair.squared_parts(RATE)] == [[16.245, 15.0], [0.855, 15.0]]
     assert round(found.control.variance, 9) == 0.001357275
-    both = (11.153846 + 11.425333) / 120  # of the second day: the treatment has 40 users and the control 41, who spread more
-    assert round(found.treatment.variance, 9) == round((3.703704 * 0.9025 + both * 15) / 47.1**2, 9)
+    assert round(found.treatment.variance, 9) == 0.002763716
+
+
+def test_a_small_arm_that_spreads_less_has_the_variance_of_both_together() -> None:
+    """The example again: the users of the treatment have all the same mean. Per list, both arms have 90.9 / 500 and 11.4 / 120."""
+    stored = example()
+    at = MEASURES.places(RATE)
+    for (variant, _), row in stored.entry_moments.sums.items():
+        if variant == "t":
+            row[at.yy], row[at.yd] = row[at.y] ** 2 * row[at.dd] / row[at.d] ** 2, row[at.y] * row[at.dd] / row[at.d]  # type: ignore[call-overload]
+    found = Pair(MEASURES, stored, "t", "c").combined(RATE)
+    assert found is not None
+    wanted = (87.187994 / 500 * 16.245 + 11.425333 / 120 * 15) / 47.1**2
+    assert math.isclose(found.treatment.variance, wanted, rel_tol=1e-6)
 
 
 @st.composite

@@ -107,16 +107,19 @@ def compare(
     days = _Days(arms, came(lists))
     results = []
     for arm, other in ((treatment, control), (control, treatment)):
-        variance = effective = Fraction(0)
+        own_variance = both_variance = effective = Fraction(0)
         for day in days.of(arm):
             squared = sum(
                 part**2 * each.d * days.share(arm, block, day)
                 for each, part, block in zip(in_use, parts, entries, strict=True)
                 if each.variant == arm
             )
-            variance += days.spread(arm, other, day) * squared
+            own_variance += days.spread([arm], day) * squared
+            both_variance += days.spread([arm, other], day) * squared
             own = days.users(arm, day)
             effective += Fraction(sum(d * d for _, d in own), sum(d for _, d in own)) * squared
+        is_smaller = len(days.totals[arm]) < len(days.totals[other])
+        variance = max(own_variance, both_variance) if is_smaller else own_variance
         effective_users = weight**2 / effective if effective else Fraction(0)
         results.append(ArmResult(tops[arm] / weight, variance / weight**2, len(days.totals[arm]), effective_users))
     return PairResult(results[0], results[1], days.covariance(treatment, control), weight)
@@ -197,12 +200,10 @@ class _Days:
         m = self.mean(self.users(arm) if few else users)
         return sum(((y - m * d) ** 2 for y, d in users), Fraction(0)) * (1 if few else Fraction(len(users), len(users) - 1))
 
-    def spread(self, arm: str, other: str, day: Block) -> Fraction:
-        """Return U / D of an arm, at least that of both together if it is the smaller one."""
-        lists = [sum(d for _, d in self.users(name, day)) for name in (arm, other)]
-        squares = [self.squares(name, day) if d else Fraction(0) for name, d in zip((arm, other), lists, strict=True)]
-        is_smaller = lists[1] and len(self.users(arm, day)) < len(self.users(other, day))
-        return max(squares[0] / lists[0], (squares[0] + squares[1]) / sum(lists)) if is_smaller else squares[0] / lists[0]
+    def spread(self, arms: Sequence[str], day: Block) -> Fraction:
+        """Return U / D of the users of some arms together."""
+        own = [arm for arm in arms if day in self.of(arm)]
+        return sum((self.squares(arm, day) for arm in own), Fraction(0)) / sum(d for arm in own for _, d in self.users(arm, day))
 
     def covariance(self, one: str, other: str) -> Fraction:
         m, n = (self.mean(self.users(name)) for name in (one, other))
