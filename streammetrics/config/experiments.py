@@ -64,9 +64,9 @@ class ExposureSettings(Section):
 Shares: TypeAlias = Mapping[Text, Annotated[Number, Field(gt=0)]]
 
 _POLICY = Policy()
-_NO_SETTINGS = ("effective_users_min", "hit_users_min", "settings_text")
+_NO_SETTINGS = ("effective_users_min", "settings_text")
 _RULES = tuple(name for name in Policy.__dataclass_fields__ if name not in _NO_SETTINGS)
-"""The rules that are settings. The floors are none: only simulations can choose them."""
+"""The rules that are settings. `effective_users_min` is none: only simulations can choose it."""
 
 
 class NamedExperiment(Section):

@@ -376,7 +376,7 @@ def choose_scales(measures: Measures, policy: Policy, stored: Stored, frozen: Ma
     """Return the numbers that can be frozen now, by name, without those in `frozen`. Store them once and never change them.
 
     stored: since the start of the experiment. A measure's scale is chosen at the first look at which the control and a treatment have
-    `min_users` users and pass the floors. All such treatments contribute. It does not depend on their
+    `min_users` users and enough effective users. All such treatments contribute. It does not depend on their
     difference from the control.
     """
     control = policy.control_of(list(stored.moments))

@@ -1,4 +1,4 @@
-"""The estimate of two arms over their cells: means, variances clustered by user, and floors. PairCells and moments in, estimates out. Pure.
+"""The estimate of two arms over their cells: means, variances by user, effective users. PairCells and moments in, estimates out. Pure.
 
 With the parts a and the weight W of `cells`, the means are M = sum of a Y / W. For each arm g and each day k on which its users came,
 
@@ -33,13 +33,7 @@ import numpy.typing as npt
 from streammetrics.experiments.cells import HourSpan, PairCells, list_cells, user_cells
 from streammetrics.experiments.covariance_sums import CovarianceLayout
 from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.floors import (
-    EventUsers,
-    expected_event_users,
-    few_effective_users,
-    largest_user_share_max,
-    rare_events,
-)
+from streammetrics.experiments.floors import few_effective_users, largest_user_share_max
 from streammetrics.experiments.hours import Entry, EntrySums
 from streammetrics.experiments.measures import LISTS, Measure, Measures
 from streammetrics.experiments.policy import Policy
@@ -52,28 +46,24 @@ FEW_USERS: Final = 10
 class Combined(NamedTuple):
     """A treatment and the control over their cells, with all users of each arm.
 
-    covariance: of the two means. effective_users: of the treatment and of the control. event_users: see `floors`.
+    covariance: of the two means. effective_users: of the treatment and of the control.
     """
 
     treatment: Estimate
     control: Estimate
     covariance: float
     effective_users: tuple[float, float]
-    event_users: EventUsers
 
     @property
     def users(self) -> tuple[int, int]:
         return self.treatment.users, self.control.users
 
     def unmet_floor(self, policy: Policy, measure: Measure, variant: str, control: str) -> str | None:
-        """Return which floor a variant and the control do not pass; None if they pass both."""
+        """Say which of a variant and the control has too few effective users; None if neither has."""
         for name, effective, users in zip((variant, control), self.effective_users, self.users, strict=True):
             if effective < policy.effective_users_min:
                 share = largest_user_share_max(users, effective)
                 return few_effective_users(measure, name, users, effective, policy.effective_users_min, share)
-        if self.event_users.least < policy.hit_users_min:
-            smaller = variant if self.users[0] <= self.users[1] else control
-            return rare_events(measure, smaller, self.event_users, policy.hit_users_min)
         return None
 
 
@@ -140,14 +130,8 @@ class Pair:
             mean = totals[at] / parts.weight / 2.0**measure.scale_bits
             estimates.append(Estimate(mean, variance / parts.weight**2, wholes[at].users))
             effective.append(parts.weight**2 / weights if weights else 0.0)
-        treatment, control = (self._stored.moments[arm] for arm in self.arms)
-        return Combined(
-            estimates[0],
-            estimates[1],
-            self._covariance(measure, wholes, estimates),
-            (effective[0], effective[1]),
-            expected_event_users(self._measures, measure, treatment, control),
-        )
+        covariance = self._covariance(measure, wholes, estimates)
+        return Combined(estimates[0], estimates[1], covariance, (effective[0], effective[1]))
 
     def columns(self, measure: Measure) -> tuple[PairCells, int, int]:
         """Return the cells of a measure, and the columns of its numerator and denominator."""

@@ -48,8 +48,6 @@ class MetricLike(Protocol):
     def lower_is_better(self) -> bool: ...
     @property
     def ceiling(self) -> int | None: ...
-    @property
-    def counts_hits(self) -> bool: ...
 
 
 class ColumnLike(Protocol):
@@ -69,7 +67,6 @@ class Measure:
 
     `top` and `bottom` are indexes in a user's row (see Measures). `kind` is `mean` (over lists), `ratio` (of two sums) or `users`
     (the share of users with a hit). `lower_is_better`: a rise is a regression. `ceiling`: its greatest value; None: it has no bound.
-    `counts_hits`: whether it is above 0 exactly for users with a hit in the first k.
     """
 
     name: str
@@ -81,7 +78,6 @@ class Measure:
 
     lower_is_better: bool = False
     ceiling: int | None = 1
-    counts_hits: bool = True
 
     def __str__(self) -> str:
         return measure_text(self.name, self.k)
@@ -160,7 +156,7 @@ class Measures:
             LISTS + 1 + at for at, column in enumerate(self.columns) if column.metric.name in USER_GRAIN and column.kind == "sum"
         )
         self.all: tuple[Measure, ...] = (*self._of_lists(), *self._of_users())
-        self.lists_per_user: Final = Measure("lists_per_user", 0, "mean", LISTS, USERS, 0, ceiling=None, counts_hits=False)
+        self.lists_per_user: Final = Measure("lists_per_user", 0, "mean", LISTS, USERS, 0, ceiling=None)
         self.items_per_list: Final = self._items_per_list()
         self._first_covariate = LISTS + 1 + len(self.columns) + len(self.hits)
         self.of_lists: tuple[Measure, ...] = tuple(measure for measure in self.all if measure.kind != "users")
@@ -311,7 +307,7 @@ class Measures:
         for at, column in enumerate(self.columns):
             place = LISTS + 1 + at
             metric = column.metric
-            rules = metric.lower_is_better, metric.ceiling, metric.counts_hits
+            rules = metric.lower_is_better, metric.ceiling
             if column.kind == "sum":
                 yield Measure(metric.name, metric.k, "mean", place, LISTS, column.scale_bits, *rules)
             elif column.kind in ("hits", "numerator"):
@@ -320,7 +316,7 @@ class Measures:
     def _items_per_list(self) -> Measure | None:
         places = [(column.metric.k, LISTS + 1 + at) for at, column in enumerate(self.columns) if column.kind == "places"]
         k, top = max(places, default=(0, 0))
-        return Measure("items_per_list", k, "ratio", top, LISTS, 0, ceiling=None, counts_hits=False) if places else None
+        return Measure("items_per_list", k, "ratio", top, LISTS, 0, ceiling=None) if places else None
 
     def _of_users(self) -> Iterable[Measure]:
         for at, place in enumerate(self.hits):

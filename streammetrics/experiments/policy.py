@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN, HIT_USERS_MIN
+from streammetrics.experiments.floors import EFFECTIVE_USERS_MIN
 from streammetrics.experiments.interleaving import INTERLEAVED
 from streammetrics.experiments.measures import ExperimentError, Measures
 from streammetrics.experiments.proposed_settings import SettingsText, settings_named
@@ -43,7 +43,7 @@ class Policy:
     gate_margin: the relative drop that the gate of a rollout tolerates; see `gate`. A drop of more than `margin` for certain fails it.
     min_users: users that an arm needs before its numbers are shown.
     minimum_lift: the relative effect to detect. Verdicts come earliest for effects of this size.
-    effective_users_min, hit_users_min: see `floors`. Simulations set 0, which switches a floor off.
+    effective_users_min: see `floors`. Simulations set 0.
     paging: the deciding measures, such as `ndcg@10`. Their verdicts may page people. Empty: see `deciding`.
     shares: each variant's part of the traffic; None means that the split is not checked.
     unit: what is assigned to a variant: each user, or each list. With "list" users see several variants on purpose, and no share of
@@ -65,7 +65,6 @@ class Policy:
     min_users: int = 100
     minimum_lift: float = 0.1
     effective_users_min: float = EFFECTIVE_USERS_MIN
-    hit_users_min: float = HIT_USERS_MIN
     paging: tuple[str, ...] = ()
     shares: Mapping[str, float] | None = field(default=None, hash=False)
     unit: ExperimentUnit = "user"
@@ -84,8 +83,7 @@ class Policy:
         _check("gate_margin", self.gate_margin, 0 < self.gate_margin < 1, "between 0 and 1")
         _check("min_users", self.min_users, self.min_users >= 2, "2 or more")
         _check("minimum_lift", self.minimum_lift, 0 < self.minimum_lift < math.inf, "finite and above 0")
-        for name in ("effective_users_min", "hit_users_min"):
-            _check(name, getattr(self, name), 0 <= getattr(self, name) < math.inf, "finite and at least 0")
+        _check("effective_users_min", self.effective_users_min, 0 <= self.effective_users_min < math.inf, "finite and at least 0")
         _check("unmatched_share_max", self.unmatched_share_max, 0 <= self.unmatched_share_max <= 1, "from 0 to 1")
         if self.shares is not None:
             _check("shares", dict(self.shares), len(self.shares) > 1, "shares of two or more variants; leave them out to skip the check")

@@ -121,7 +121,7 @@ class StepMeasure(NamedTuple):
     scale: MeasureScale | None
 
     def comparison(self, policy: Policy, names: tuple[str, str]) -> MeasureComparison | None:
-        """Return the comparison in the step; None while it has too few users, or is below a floor."""
+        """Return the comparison in the step; None while it has too few users."""
         found, scale = self.found, self.scale
         if found is None or scale is None or min(found.effective_users) < policy.min_users:
             return None

@@ -133,11 +133,6 @@ class Metric:
         """The greatest value of a list, or of an item shown: 1, or None if there is no bound."""
         return None if self.name in UNBOUNDED else 1
 
-    @property
-    def counts_hits(self) -> bool:
-        """Whether it is above 0 exactly if the first k items have a hit."""
-        return self.name in ALL_METRIC_NAMES
-
     def __str__(self) -> str:
         return f"{self.name}@{self.k}" if self.k else self.name
 

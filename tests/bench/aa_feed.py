@@ -30,7 +30,6 @@ class Name:
     k: int = 10
     lower_is_better: bool = False
     ceiling: int | None = 1
-    counts_hits: bool = True
 
 
 @dataclass(frozen=True)

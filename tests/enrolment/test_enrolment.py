@@ -382,7 +382,7 @@ def experiment_reports(machine: Machine) -> dict[str, ExperimentReport]:
     assert machine.engine.user_totals is not None
     view = ExperimentView(
         machine.engine.user_totals.measures,
-        lambda name: Policy(min_users=2, effective_users_min=0, hit_users_min=0, control="a"),
+        lambda name: Policy(min_users=2, effective_users_min=0, control="a"),
         machine.state.labels.runs.idle_ms,
     )
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)

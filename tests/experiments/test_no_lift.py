@@ -37,7 +37,7 @@ HIT, MISS = user(hit=True), user(hit=False)
     [
         (HIT, MISS, "hit_rate@10 is 0 % against 100 % in control so far"),
         (MISS, HIT, "hit_rate@10 is 100 % against 0 % in control so far"),
-        (HIT, HIT, "hit_rate@10 is close to 1"),
+        (HIT, HIT, "hit_rate@10 is 100 % against 100 % in control so far"),
     ],
 )
 def test_arms_without_a_spread_have_no_verdict_and_say_both_means(control: list[int], treatment: list[int], words: str) -> None:

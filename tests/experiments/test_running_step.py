@@ -10,7 +10,6 @@ import pytest
 from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.cell_estimates import Combined
 from streammetrics.experiments.estimates import Estimate
-from streammetrics.experiments.floors import EventUsers
 from streammetrics.experiments.gate import GateDecision
 from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.measures import Measure
@@ -35,7 +34,7 @@ def shares(*parts: tuple[float, int], users: int = 100) -> list[Assigned]:
 
 def step(lift: float, error: float, users: float = 2_000.0) -> list[StepMeasure]:
     arms = Estimate(0.3 * (1 + lift), (0.3 * error) ** 2 / 2, 5_000), Estimate(0.3, (0.3 * error) ** 2 / 2, 5_000)
-    return [StepMeasure(HITS, Combined(*arms, 0.0, (users, users), EventUsers(900.0, 900.0)), MeasureScale(0.02, 0.3))]
+    return [StepMeasure(HITS, Combined(*arms, 0.0, (users, users)), MeasureScale(0.02, 0.3))]
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_verdict_needs_both_estimates_once_an_arm_was_silent() -> None:
     assert by_hour is not None
     assert by_entry.treatment.mean - by_entry.control.mean > 0.2
     assert abs(by_hour.treatment.mean - by_hour.control.mean) < 1e-12
-    found = report_of(stored, Policy(paging=("ndcg@10",), min_users=10, effective_users_min=0, hit_users_min=0))
+    found = report_of(stored, Policy(paging=("ndcg@10",), min_users=10, effective_users_min=0))
     assert found.verdict.word == "inconclusive"
     measure = found.variants[1].measures[0]
     assert measure.difference_lower is not None

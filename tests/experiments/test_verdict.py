@@ -254,7 +254,6 @@ def test_the_control_is_configured_or_has_a_conventional_name() -> None:
         ({"min_users": 1}, "min_users: got 1"),
         ({"minimum_lift": 0.0}, "minimum_lift"),
         ({"effective_users_min": -1.0}, "effective_users_min: got -1.0; must be finite and at least 0"),
-        ({"hit_users_min": math.inf}, "hit_users_min"),
         ({"sample_ratio_alpha": 2.0}, "sample_ratio_alpha"),
         ({"unmatched_share_max": 1.1}, "unmatched_share_max"),
         ({"shares": {"a": 1.0}}, "shares: got"),

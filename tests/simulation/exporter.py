@@ -20,7 +20,7 @@ from streammetrics.windows.panes import WindowRules
 from tests.simulation.kafka import ResultsTopic
 from tests.simulation.schedule import SETTINGS
 
-POLICY = Policy(min_users=2, effective_users_min=0, hit_users_min=0, control="control")
+POLICY = Policy(min_users=2, effective_users_min=0, control="control")
 
 
 def new_builder(engine: Engine) -> ReportBuilder:

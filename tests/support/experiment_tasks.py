@@ -70,9 +70,7 @@ def builder_of() -> ReportBuilder:
     """Return a new report builder."""
     assert ENGINE.user_totals is not None
     rules = WindowRules(pane_ms=100, windows_ms=(100,), lateness_ms=0, attribution_ms=500)
-    view = ExperimentView(
-        ENGINE.user_totals.measures, lambda name: Policy(min_users=2, effective_users_min=0, hit_users_min=0, control="control"), DAY_MS
-    )
+    view = ExperimentView(ENGINE.user_totals.measures, lambda name: Policy(min_users=2, effective_users_min=0, control="control"), DAY_MS)
     return ReportBuilder(ENGINE.layout, rules, {}, ENGINE.signature, view)
 
 

@@ -343,7 +343,7 @@ def test_reading_commit_by_commit_shows_the_same_as_a_new_publisher(data: st.Dat
     assert machine.engine.user_totals is not None
     view = ExperimentView(
         machine.engine.user_totals.measures,
-        lambda name: Policy(min_users=2, effective_users_min=0, hit_users_min=0),
+        lambda name: Policy(min_users=2, effective_users_min=0),
         experiments.idle_ms,
         patience_ms,
     )
