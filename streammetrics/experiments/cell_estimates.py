@@ -182,7 +182,7 @@ class Pair:
 
 
 class Spread(NamedTuple):
-    """The users of one day: their squares U per list; those of both arms together, in the arm with fewer users; the squared lists per list."""
+    """The users of one day: their squares U per list; in the arm with fewer users, those of both arms; the squared lists per list."""
 
     per_list: float
     least: float

@@ -9,7 +9,7 @@ each cell the arms are exchangeable in z as they are in y, so its difference has
 estimates the same number with less noise. Its variance is that of y - theta z, in the same cells. theta is the slope with the smallest
 variance over both arms. c is chosen so that the means of z in both arms add up to 0, which leaves the level of the means.
 
-The covariance of users with lists in both arms is left out. It is above 0 if a user's lists agree, so the variance is too large, if anything.
+The covariance of users with lists in both arms is left out. It is above 0 if a user's lists agree, so the variance is too large then.
 """
 
 from __future__ import annotations
