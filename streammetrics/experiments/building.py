@@ -197,9 +197,16 @@ def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Ite
 
 
 def _changed(arms: Arms, variant: VariantReport) -> DataWarning | None:
-    """Say that the effect on a deciding measure has changed, so that all lists together are a mixture of two effects."""
+    """Say that the effect on a deciding measure has changed: the verdict is about a mixture of two effects. None without a verdict."""
     found = next((each for each in variant.measures if each.change is not None), None)
-    if found is None or found.change is None or found.change.before.lift is None or found.change.since.lift is None:
+    if (
+        variant.verdict is None
+        or variant.verdict.word == "invalid"
+        or found is None
+        or found.change is None
+        or found.change.before.lift is None
+        or found.change.since.lift is None
+    ):
         return None
     measure = arms.measures.named(measure_text(found.metric, found.k))
     changed = change_words(measure, found.change.before.lift, found.change.since.lift, found.change.at_ms)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.experiments.building import build_report, choose_scales
 from streammetrics.experiments.cell_estimates import Pair
 from streammetrics.experiments.effect_change import (
     DAYS_MAX,
@@ -21,6 +23,7 @@ from streammetrics.experiments.effect_change import (
     parts_by_day,
 )
 from streammetrics.experiments.estimates import Estimate
+from streammetrics.experiments.policy import Policy
 from tests.bench.aa_lists import Regime
 from tests.bench.effect_change import CHANGING, CONSTANT, first_change
 from tests.experiments.raw_lists import MEASURES, RATE, stored_of
@@ -158,3 +161,15 @@ def test_many_days_are_shown_as_blocks_of_days() -> None:
     assert [(blocks[0].first, blocks[0].end), (blocks[1].first, blocks[1].end)] == [(DAY, 4 * DAY), (4 * DAY, 8 * DAY)]
     assert sum(block.weight for block in blocks) == 990.0
     assert blocks_of(days[:DAYS_MAX]) == tuple(days[:DAYS_MAX])
+
+
+def test_a_warning_is_about_a_treatment_with_a_verdict() -> None:
+    raw = lists_of([(2, 5), (2, 2), (2, 2)])
+    raw += [each._replace(user=f"c{each.user}", variant="c") for each in raw if each.variant == "a"]
+    kept = replace(stored_of(raw), first_exposures=dict.fromkeys("abc", 900))
+    policy = Policy(control="b", holdout="c", paging=MEASURES.names[:1])
+    for shares, variants in ((None, ["a"]), ({"a": 9.0, "b": 1.0}, [])):
+        report = build_report(MEASURES, replace(policy, shares=shares), kept, choose_scales(MEASURES, policy, kept, {}))
+        assert [warning.variant for warning in report.warnings if warning.key == "effect changed"] == variants
+        (measure,) = next(variant for variant in report.variants if variant.variant == "a").measures
+        assert len(measure.days) == 3
