@@ -2,7 +2,7 @@
 
 Each of 16,000 users keeps their arm: the treatment has 5, 25 and 50 % of those who come in each third of 200 hours. The chance of a click
 moves with the time of day, and falls for later users. The package's own reports judge every look, with the default settings, and as a
-rollout tool would ask: with the time at which the step began. One column has the same without that time.
+rollout tool would ask: with the time at which the step began.
 """
 
 from __future__ import annotations
@@ -34,14 +34,10 @@ CASES: Final[Mapping[str, tuple[float, float, float]]] = {
 
 
 class Answers(NamedTuple):
-    """What the gate of one ramp answered: the hours of its first pass by step (infinite: never), and of its first fail.
-
-    found: the first pass in the last step if the step is found.
-    """
+    """What the gate of one ramp answered: the hours of its first pass by step (infinite: never), and of its first fail."""
 
     passes: tuple[float, ...]
     fail: float
-    found: float
 
 
 def regime_of(name: str) -> Regime:
@@ -53,24 +49,20 @@ def ask(name: str, number: int, every: int) -> Answers:
     regime = regime_of(name)
     lists = draw(regime, np.random.default_rng([SEED, number, *name.encode()]))
     policy, scales = Policy(paging=(OF_LISTS.names[0],)), dict[str, float]()
-    passes, fail, found = [math.inf] * len(SHARES), math.inf, math.inf
+    passes, fail = [math.inf] * len(SHARES), math.inf
     for look, stored in enumerate(looks(OF_LISTS, lists, regime.hours, every)):
         hour = (look + 1) * every
         scales |= choose_scales(OF_LISTS, policy, stored, scales)
         if not scales:
             continue
         step = min((hour - 1) // regime.step_hours, len(SHARES) - 1)
-        since_ms = step * regime.step_hours * HOUR_MS if step else None
-        gate = build_report(OF_LISTS, policy, stored, scales, shown=(), since_ms=since_ms).gate
+        gate = build_report(OF_LISTS, policy, stored, scales, shown=(), since_ms=step * regime.step_hours * HOUR_MS).gate
         word = None if gate is None else gate.word
         if word == "pass":
             passes[step] = min(passes[step], hour)
         if word == "fail":
             fail = min(fail, hour)
-        if step == len(SHARES) - 1 and math.isinf(found):
-            without = build_report(OF_LISTS, policy, stored, scales, shown=()).gate
-            found = hour if without is not None and without.word == "pass" else found
-    return Answers(tuple(passes), fail, found)
+    return Answers(tuple(passes), fail)
 
 
 def line_of(name: str, answers: Sequence[Answers]) -> str:
@@ -78,10 +70,9 @@ def line_of(name: str, answers: Sequence[Answers]) -> str:
     count, first_end = len(answers), regime_of(name).step_hours
     failed = [each.fail for each in answers if math.isfinite(each.fail)]
     passed = [f"{100 * sum(math.isfinite(each.passes[step]) for each in answers) / count:.0f} %" for step in range(len(SHARES))]
-    without = f"{100 * sum(math.isfinite(each.found) for each in answers) / count:.0f} %"
     early = f"{100 * sum(each <= first_end for each in failed) / count:.0f} %"
     median = f"{np.median(failed):.0f}" if failed else "-"
-    return f"| {name} | {count} | {100 * len(failed) / count:.0f} % | {early} | {median} | {' | '.join(passed)} | {without} |"
+    return f"| {name} | {count} | {100 * len(failed) / count:.0f} % | {early} | {median} | {' | '.join(passed)} |"
 
 
 @click.command(help=__doc__)
@@ -91,7 +82,7 @@ def line_of(name: str, answers: Sequence[Answers]) -> str:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Add the lines to this file.")
 def main(names: tuple[str, ...], ramps: int, every: int, out: Path | None) -> None:
     """Ask the gates of all cases."""
-    columns = ("fail", "fail at 5 %", "median hour", *(f"pass at {share:.0%}" for share in SHARES), "pass at 50 %, step not given")
+    columns = ("fail", "fail at 5 %", "median hour", *(f"pass at {share:.0%}" for share in SHARES))
     print(f"| true lift | ramps | {' | '.join(columns)} |")
     for name in names or CASES:
         line = line_of(name, [ask(name, number, every) for number in range(ramps)])
