@@ -9,6 +9,7 @@ from typing import Final
 
 from streammetrics.experiments.arms import Arms, compared_measures
 from streammetrics.experiments.comparing import measures_of
+from streammetrics.experiments.decisions import decided_ms_of, with_decision, with_state
 from streammetrics.experiments.experiment_report import HOLDOUT, SINCE_START, ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.experiment_state import ExperimentState, States, states_of
 from streammetrics.experiments.gate import (
@@ -46,7 +47,6 @@ from streammetrics.experiments.words import (
     percent,
     say,
     utc,
-    without_advice,
 )
 from streammetrics.experiments.worst_first import judged, verdict_of_all
 
@@ -92,7 +92,7 @@ def build_report(
     preferences, by_action = preferences_of(policy, state, stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     if verdict.word == "invalid" or not judged(variants):
-        verdict = _with_state(verdict, states.whole, None)
+        verdict = with_state(verdict, states.whole, None)
     return ExperimentReport(
         experiment=stored.experiment,
         scope=stored.scope,
@@ -116,7 +116,7 @@ def build_report(
         warnings=warnings,
         state=states.whole,
         last_ms=max(stored.last_ms.values(), default=None),
-        decided_ms=_decided_ms(verdict, states.whole, stored, treatments if control is not None else stored.last_ms, control),
+        decided_ms=decided_ms_of(verdict, states.whole, stored, treatments if control is not None else stored.last_ms, control),
     )
 
 
@@ -233,10 +233,11 @@ def _variant(
     role = role_of(variant, control, arms.policy.holdout)
     if role == HOLDOUT:
         shown = tuple(replace(each, verdict=None, within_gate_margin=None) for each in shown)
+    shown = tuple(with_decision(arms, variant, each) if each.paging else each for each in shown)
     deciding = [each.verdict for each in shown if each.paging and each.verdict]
     verdict = combined(deciding) if deciding else None
     state = arms.states.of(variant)
-    decided_ms = None if verdict is None else _decided_ms(verdict, state, arms.stored, [variant], control)
+    decided_ms = None if verdict is None else decided_ms_of(verdict, state, arms.stored, [variant], control)
     return VariantReport(
         variant=variant,
         role=role,
@@ -247,30 +248,12 @@ def _variant(
         measures=shown,
         effective_users=effective,
         largest_user_share_max=largest,
-        verdict=None if verdict is None else _with_state(verdict, state, decided_ms),
+        verdict=None if verdict is None else with_state(verdict, state, decided_ms),
         gate=_gate_of(arms, verdict, variant, shown, steps.get(variant)) if control is not None and variant in treatments else None,
         state=state,
         last_ms=arms.stored.last_ms.get(variant),
         decided_ms=decided_ms,
     )
-
-
-def _decided_ms(verdict: Verdict, state: ExperimentState, stored: Stored, arms: Iterable[str], control: str | None) -> int | None:
-    """Return the time of the last list that can change a certain verdict on arms, if it counts; None while the verdict can change."""
-    if state.word == "running" or verdict.word in ("inconclusive", "invalid"):
-        return None
-    last = [min(stored.last_ms[each] for each in {arm, control or arm} if each in stored.last_ms) for arm in arms if arm in stored.last_ms]
-    return max(last) if last and max(last) < stored.to_ms else None
-
-
-def _with_state(verdict: Verdict, state: ExperimentState, decided_ms: int | None) -> Verdict:
-    """Return the verdict that also says why nothing new can change it."""
-    if state.word == "running":
-        return verdict
-    said, how = without_advice(verdict.said)
-    template = "{said}; {state}" if decided_ms is None else "{said}; decided: {state}"
-    told = say(template, said=said, state=state.said)
-    return Verdict(verdict.word, say("{told}.{how}", told=told, how=how) if how else told)
 
 
 def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: Step | None) -> GateDecision:

@@ -12,7 +12,8 @@ on the arm has stopped (e**-20 by chance). Its next list makes it run again.
 **Long** is twice the longest time without a list before, at least 2 hours and at most a day.
 
 A certain verdict on lists that have stopped is decided. What comes later must not undo it. So the checks of the split, of losses and of
-feedback end at the last list of the arm that has stopped.
+feedback end at the last list of the arm that has stopped. Later lists of the other arm also make its users differ more, so that intervals
+grow. So the verdicts of deciding measures are frozen with the scales, at the first look at which the last list counts (see `decisions`).
 """
 
 from __future__ import annotations
@@ -123,9 +124,10 @@ def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> d
     if len(known) < 2 or not per_user:
         return {}
     lists = {arm: stored.run_hours.lists(arm) for arm in known}
-    found = {}
+    found, block_ms = {}, stored.run_hours.length * HOUR_MS
     for arm, last_ms in known.items():
-        later = stored.lists_since.get(arm, 0)
+        counted = sum(count for name in lists if name != arm for block, count in lists[name].items() if block > last_ms // block_ms)
+        later = max(stored.lists_since.get(arm, 0), counted)
         blocks = sorted(lists[arm])[-LATEST_BLOCKS:]
         own = sum(lists[arm][block] for block in blocks)
         others = sum(of_arm.get(block, 0) for name, of_arm in lists.items() if name != arm for block in blocks)

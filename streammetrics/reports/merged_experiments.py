@@ -22,8 +22,9 @@ from streammetrics.experiments import (
     Stored,
     build_report,
     choose_scales,
+    decisions,
 )
-from streammetrics.experiments.experiment_state import states_of
+from streammetrics.experiments.experiment_state import States, states_of
 from streammetrics.experiments.hours import Hours, MergedRows
 from streammetrics.experiments.list_signs import Reactions
 from streammetrics.experiments.measures import Measures
@@ -85,6 +86,8 @@ class MergedExperiments:
         self._feedback_days: dict[int, dict[int, tuple[int, int]]] = {}
         self._judged: tuple[object, tuple[ExperimentReport, ...]] = None, ()
         """The last reports, and what they were made for."""
+        self._looked: dict[str, int] = {}
+        """By experiment, the last list of the arms whose verdicts were looked at when they had stopped."""
         self._inputs: Mapping[tuple[str, str], JudgedInput] = {}
         """What the last reports were made of, by experiment and scope."""
 
@@ -134,9 +137,7 @@ class MergedExperiments:
     def _with_later_lists(self, stored: Stored, view: ExperimentView, tasks: int) -> Stored:
         """Add what tells whether arms have stopped. Feedback counts up to the day on which the first one has."""
         stored = replace(stored, lists_since=self._later_lists.of(stored.experiment, stored.last_ms))
-        policy = view.policy(stored.experiment)
-        control = policy.control_of(list(stored.moments))
-        states = states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.first_exposures))
+        states = _states_of(stored, view)
         last_ms = min(states.stopped.values()) if states.stopped else states.whole.since_ms
         if last_ms is None:
             return stored
@@ -236,9 +237,20 @@ class MergedExperiments:
         runs, due = self._runs(tasks), dict[str, Change]()
         for (name, _), stored in self.stored(tasks, [WHOLE]).items():
             frozen = self._scales.of(name, runs[name])
-            due |= self._scales.add(name, runs[name], choose_scales(view.measures_of(stored), view.policy(name), stored, frozen))
+            chosen = choose_scales(view.measures_of(stored), view.policy(name), stored, frozen)
+            chosen |= self._decisions(self._with_later_lists(stored, view, tasks), view, {**frozen, **chosen})
+            due |= self._scales.add(name, runs[name], chosen)
         controls = self._controls_of(tasks)
         return due | self._scales.drop(controls, self._rules.lateness_ms) if len(controls) == tasks else due
+
+    def _decisions(self, stored: Stored, view: ExperimentView, scales: Mapping[str, float]) -> dict[str, float]:
+        """Return the verdicts to freeze: those of arms that have stopped, at the first look at which their last list counts."""
+        states = _states_of(stored, view)
+        last_ms = max(states.stopped.values()) if states.stopped else states.whole.since_ms
+        if last_ms is None or last_ms >= stored.to_ms or self._looked.get(stored.experiment) == last_ms:
+            return {}
+        self._looked[stored.experiment] = last_ms
+        return decisions(build_report(view.measures_of(stored), view.policy(stored.experiment), stored, scales), scales)
 
     def update_scales(self, stored: Mapping[str, bytes]) -> None:
         """Update the frozen scales from all stored values."""
@@ -307,6 +319,12 @@ class MergedExperiments:
             return None if found is None else found.report(since_ms)
 
         return since
+
+
+def _states_of(stored: Stored, view: ExperimentView) -> States:
+    policy = view.policy(stored.experiment)
+    control = policy.control_of(list(stored.moments))
+    return states_of(view.measures_of(stored), stored, control, policy.treatments(control, stored.first_exposures))
 
 
 def _same_people(stored: Mapping[str, Stored], view: ExperimentView) -> dict[str, list[DataWarning]]:

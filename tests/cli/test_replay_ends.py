@@ -55,10 +55,11 @@ def test_an_experiment_that_is_over_keeps_its_verdict_and_its_own_time(
 
 
 def test_a_ranker_that_was_switched_off_stays_decided_while_its_users_get_the_lists_of_the_control(tmp_path: Path) -> None:
-    """Without shares that end, the split would be broken; without an end of moves, 400 users would have gone to the control."""
-    ran = [*visits("c", "control", 1_500, range(12), 4), *visits("t", "treatment", 1_500, range(12), 2)]
+    """Later lists would break the split, look like 400 users who moved, and widen the interval: the control's users come back often."""
+    ran = [*visits("c", "control", 1_500, range(12), 4), *visits("t", "treatment", 1_500, range(12), 3)]
     before = asked(tmp_path, [*ran, *others(range(14))], "--set", SHARES)
-    after = [*visits("t", "control", 400, range(12, 40), 4), *visits("n", "control", 3_000, range(12, 40), 4)]
+    after = [*visits("t", "control", 400, range(12, 40), 4), *visits("n", "control", 1_000, range(12, 40), 4)]
+    after += [event for hours in range(14, 40, 4) for event in visits("c", "control", 1_500, range(hours, hours + 4), 4)]
     found = asked(tmp_path, [*ran, *after], "--set", SHARES)
     assert (found.report["state"]["word"], found.report["verdict"]["word"], found.gate["gate"]) == ("stopped", "regressed", "fail")
     assert found.report["health"]["troubles"] == []

@@ -1,0 +1,56 @@
+"""A verdict that is decided stays, whatever the users of an arm that was switched off get afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from streammetrics.experiments import ExperimentReport, Policy, build_report, choose_scales, decisions
+from streammetrics.experiments.hours import HOUR_MS
+from tests.bench.aa_feed import OF_LISTS, looks
+from tests.bench.aa_lists import Regime, draw
+
+STOP_HOUR = 72
+POLICY = Policy(paging=(OF_LISTS.names[0],))
+
+
+def reports(*, freezes: bool) -> Iterator[ExperimentReport]:
+    """Reports every six hours of a ranker that is worse and is switched off at STOP_HOUR. Then all users get the control's lists."""
+    regime = Regime(
+        name="stop", users=1_500, hours=144, steps=(0.5, 0.0), steps_hours=STOP_HOUR, unit="hash", effect=(-0.22, 0.0), rate=0.06
+    )
+    scales = dict[str, float]()
+    for stored in looks(OF_LISTS, draw(regime, np.random.default_rng(2)), regime.hours, 6):
+        scales |= choose_scales(OF_LISTS, POLICY, stored, scales)
+        if stored.to_ms >= STOP_HOUR * HOUR_MS:
+            report = build_report(OF_LISTS, POLICY, stored, scales)
+            scales |= decisions(report, scales) if freezes else {}
+            yield report
+
+
+def test_later_lists_of_the_control_do_not_undo_a_decision() -> None:
+    *_, alone = reports(freezes=False)
+    first, second, *_, last = reports(freezes=True)
+    assert (first.verdict.word, first.state.word, first.decided_ms) == ("regressed", "running", None)
+    assert alone.verdict.word == "inconclusive", "the interval has grown"
+    assert (second.verdict.word, last.verdict.word, last.state.word) == ("regressed", "regressed", "stopped")
+    assert last.decided_ms == second.decided_ms == (STOP_HOUR - 1) * HOUR_MS
+    assert last.verdict.reason == second.verdict.reason
+    numbers = [
+        (each.lift, each.lift_lower, each.lift_upper) for report in (second, last) for each in report.variants[1].measures if each.paging
+    ]
+    assert numbers[0] == numbers[1]
+    assert last.gate is not None
+    assert (last.gate.word, last.health.troubles) == ("fail", ())
+
+
+def test_a_decision_is_frozen_once_for_each_stop() -> None:
+    _, second, *_ = reports(freezes=False)
+    frozen = decisions(second, {})
+    (measure,) = [each for each in second.variants[1].measures if each.paging]
+    wanted = {"lift": measure.lift, "lift_lower": measure.lift_lower, "lift_upper": measure.lift_upper}
+    wanted |= {"judged_lift_upper": measure.judged_lift_upper, "verdict": -1, "ms": (STOP_HOUR - 1) * HOUR_MS}
+    assert frozen == {f"hit_rate@10 treatment decided {name}": value for name, value in wanted.items()}
+    assert decisions(second, frozen) == {}
+    assert decisions(second, {**frozen, "hit_rate@10 treatment decided ms": 0.0}) == frozen
