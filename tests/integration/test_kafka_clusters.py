@@ -15,7 +15,7 @@ from tests.support.real_pipeline import HOUR_MS, Kept, Pipeline, start_ms
 JOIN = {"gap_ms": 600_000, "attribution_ms": 600_000, "lateness_ms": 10_000, "idle_ms": 3_600_000, "support_users": 1}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def other_broker() -> Iterator[KafkaBroker]:
     with KafkaBroker(cluster_id=ANOTHER_CLUSTER_ID) as broker:
         yield broker

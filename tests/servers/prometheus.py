@@ -132,7 +132,7 @@ class PrometheusServer(Server):
         end = time.monotonic() + deadline_seconds
         while not until(answer := self.query(promql)):
             assert time.monotonic() < end, f"after {deadline_seconds} s {promql} still gives {answer}; targets: {self.query('up')}"
-            time.sleep(0.05)
+            time.sleep(0.2)
         return answer
 
     def promtool(self, *arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:

@@ -58,9 +58,9 @@ def visit(chromium: Browser, serve: Serve) -> Iterator[Open]:
     assert [each.troubles for each in visits] == [[] for _ in visits]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stories() -> list[tuple[float, Story, list[Report]]]:
-    """The stories that this module has told, each with the time at which it was made."""
+    """The stories that were told so far, each with the time at which it was made."""
     return []
 
 
