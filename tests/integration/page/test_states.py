@@ -197,6 +197,20 @@ class TestStates:
         expect(found.page.locator(".pill")).to_have_text("Not ready")
         expect(found.page.locator(".banner")).to_contain_text("source: no broker answers at <b>:9092 (for 12 s, 5 tries)")
 
+    def test_an_exporter_is_behind_as_soon_as_its_workers_cannot_read(
+        self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]
+    ) -> None:
+        story, reports = history
+        port = serve(HttpViews(story.pipeline.exposition(story.status, loop=False), story.now), reports[-1])
+        found = visit(port.base)
+        live(found.page)
+        story.status.outages = ("no Kafka broker answers (b:9092: timed out)",)
+        found.ask_again()
+        expect(found.page.locator(".pill")).to_have_text("Behind")
+        expect(found.page.locator(".banner")).to_contain_text("no Kafka broker answers (b:9092: timed out)")
+        expect(found.page.locator(".banner a")).to_have_attribute("href", "/help/StreammetricsKafkaDown")
+        story.status.outages = ()
+
     def test_event_time_far_behind_is_shown(self, visit: Open, serve: Serve, history: tuple[Story, list[Report]]) -> None:
         story, reports = history
         port = serve(story.views(), reports[-12])
