@@ -7,7 +7,7 @@ import { make, patchChildren } from "./elements.js";
 import { experimentNames, lineOf, statistics } from "./lookup.js";
 import { pipeline } from "./pipeline.js";
 import { POLL_MS, header, stateOf } from "./state.js";
-import { explain } from "./terms.js";
+import { explain, help } from "./terms.js";
 import { byName, isNumber, metricKey, metricName, named, plain, segmentWords, spanText, windowText, windowWords, writeForPaper } from "./text.js";
 import { spoken } from "./verdicts.js";
 
@@ -90,7 +90,7 @@ function choices(selection) {
 
 function choice(name, label, options, value) {
   const id = `choose-${name}`;
-  return make("div", { class: "choice", id: `${id}-box` }, make("label", { for: id }, label),
+  return make("div", { class: "choice", id: `${id}-box` }, make("span", {}, make("label", { for: id }, label), name === "metric" ? help(value) : null),
     make("select", { id, name }, options.map(([each, text]) => make("option", { value: each, selected: each === value }, text))));
 }
 
