@@ -163,7 +163,7 @@ simulate-bugs: setup ## how soon the simulation finds each of the bugs that are 
 bench: setup servers ## events per second, end to end and engine alone, on this machine
 	@$(RUN) tests.bench
 
-bench-aa: setup ## how often experiments without an effect raise an alarm, and how soon a drop is found (minutes)
+bench-aa: setup ## how often experiments without an effect raise an alarm, and how soon a drop is found (hours)
 	@$(RUN) tests.bench.aa
 
 # RecTools asks for an older numpy than ours and works with ours, so the rivals have an environment of their own, where it comes without
