@@ -22,7 +22,7 @@ from streammetrics.reports.report import Report
 NEEDS_MAX: Final = 3
 """The line of a whole experiment says what so many undecided variants still need, at most."""
 _MEANS: Final[dict[GateWord, str]] = {
-    "fail": "stop the rollout",
+    "fail": "stop the rollout; the verdict stays",
     "wait": "give it no more traffic yet",
     "pass": "it may get more traffic",
 }

@@ -82,7 +82,7 @@ def test_treatments_without_a_verdict_are_counted_too() -> None:
 
 
 def test_the_gate_does_not_repeat_the_verdict() -> None:
-    assert text(whole(experiment({"control": 0.5, "new": 0.3})).gate_parts) == "stop the rollout"
+    assert text(whole(experiment({"control": 0.5, "new": 0.3})).gate_parts) == "stop the rollout; the verdict stays"
     waits = whole(experiment({"control": 0.5, "new": 0.5}, users=400))
     assert text(waits.gate_parts).startswith("not yet certain that it is at most 5 % worse; it passes after about ")
 

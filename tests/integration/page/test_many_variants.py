@@ -177,7 +177,7 @@ class TestManyVariants:
         shown = found.section("rollout").locator(".verdict .gate")
         says = {
             "wait": "not yet certain that it is at most 5\u00a0% worse",
-            "fail": "stop the rollout.",
+            "fail": "stop the rollout; the verdict stays.",
             "pass": "it may get more traffic.",
         }[word]
         expect(shown).to_contain_text(f"Gate: {word}, {says}")
