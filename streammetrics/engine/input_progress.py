@@ -1,6 +1,7 @@
 """How far a task has read its inputs: offsets, watermarks, and the count of events by outcome.
 
-Every rule that advances a watermark lives here. No session and no pane is touched.
+The loop moves the watermark of an input with each event, and the task's with it. All other moves are here: idle inputs, clocks and the end.
+No session and no pane is touched.
 """
 
 from __future__ import annotations

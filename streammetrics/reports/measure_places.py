@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from streammetrics.metrics import TallyLayout
-from streammetrics.metrics.names import K_MAX
+from streammetrics.metrics.names import K_MAX, Metric
 
 RANK_FAMILIES: Final = ("dcg", "item_hit_rate", "hit_rate", "mrr")
 """Families whose value at a cut-off is a sum over ranks, the nearest to ndcg first. `hit_rate` and `mrr` count a list's first hit."""
@@ -65,8 +65,7 @@ def rank_places(layout: TallyLayout, family: str, k: int) -> RankPlaces | None:
     ranks, families = k or K_MAX, (family, *RANK_FAMILIES) if family in RANK_FAMILIES else RANK_FAMILIES
     for name in families:
         cutoffs = sorted({column.metric.k for column in layout.columns if column.metric.name == name and 0 < column.metric.k <= ranks})
-        places = [places_of(layout, f"{name}@{each}") for each in cutoffs]
-        found = tuple(each for each in places if each is not None)
-        if len(found) > 1 and len(found) == len(cutoffs):
-            return RankPlaces(name, tuple(cutoffs), found)
+        places = tuple(place for cutoff in cutoffs if (place := places_of(layout, str(Metric(name, cutoff)))) is not None)
+        if len(places) > 1 and len(places) == len(cutoffs):
+            return RankPlaces(name, tuple(cutoffs), places)
     return None
