@@ -1,8 +1,8 @@
 """Keeps the exposures of users, and gives lists the variants of their users' exposures, each list once.
 
 A list gets its variants when no exposure at or before it can be admitted any more. Until then it counts in all traffic, and in the
-variants that it was sent with. So the result does not depend on the order of arrival. A variant that the list was sent with takes
-precedence over an exposure of the same experiment.
+variants that it was sent with. So the result does not depend on the order of arrival, or on commits, as long as `groups_max` is not
+reached. A variant that the list was sent with takes precedence over an exposure of the same experiment.
 """
 
 from __future__ import annotations

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammetrics.engine.engine import Engine
 from streammetrics.engine.task_state import TaskState
 from streammetrics.enrolment.reducer import Enrolments
 from streammetrics.enrolment.rules import ExperimentRules
 from streammetrics.errors import StateError
-from streammetrics.events.model import Feedback, Impression
+from streammetrics.events.model import Exposure, Feedback, Impression
 from streammetrics.sessions.open_sessions import session_at
 from streammetrics.sessions.state import User
 from streammetrics.sessions.store import SessionStore
 from streammetrics.windows.pane_store import PaneStore
-from tests.oracle import Arrival, Settings, Tick
+from tests.oracle import Arrival, Group, Settings, Tick
 from tests.support.brute_force import assert_equals_brute_force, expected, grades_text, machine_for
 from tests.support.machine import Machine, counts_of, engine_of
 from tests.support.strategies import Case, batches, cases, interleavings, tiny_session_cases
@@ -65,22 +66,63 @@ def test_commits_of_one_event_with_any_users_evicted_equal_brute_force(data: st.
     assert_equals_brute_force(machine, case, flush=flush)
 
 
-@given(st.data(), st.one_of(cases(), cases(exposures=True)), st.tuples(*[st.integers(1, 5)] * 6), st.booleans())
+ROOM = st.integers(1, 5)
+EXPOSURES_WITHIN_GROUPS_MAX = st.tuples(cases(exposures=True), st.just(1_000))
+
+
+@given(st.data(), st.one_of(st.tuples(cases(), ROOM), EXPOSURES_WITHIN_GROUPS_MAX), st.tuples(*[ROOM] * 5), st.booleans())
 def test_limits_refuse_the_same_events_in_any_batches_commits_and_evictions(
-    data: st.DataObject, case: Case, limits: tuple[int, int, int, int, int, int], are_users_counted: bool
+    data: st.DataObject, case_and_groups: tuple[Case, int], limits: tuple[int, int, int, int, int], are_users_counted: bool
 ) -> None:
-    events, lists, items, groups, exposures, variants = limits
+    (case, groups), (events, lists, items, exposures, variants) = case_and_groups, limits
     case = replace(case, settings=replace(case.settings, session_events_max=events, items_max=items))
     experiments = ExperimentRules(variants_max=variants) if are_users_counted else None
     some = {"lists_open_max": lists, "groups_max": groups, "exposures_max": exposures}
-    engine = engine_of(case.settings, grades_text(case), experiments=experiments, **some)
-    one, other = Machine(engine, case.settings), Machine(engine, case.settings)
-    one.run(case.steps)
-    other.evict = lambda: other.engine.drop(other.state, data.draw(EVICTED))
-    other.take_all(case.steps, data)
-    other.finish(flush=True)
+    one, other = in_two_ways(data, case, engine_of(case.settings, grades_text(case), experiments=experiments, **some))
     assert counts_of(one) == counts_of(other)
     assert one.tallies() == other.tallies()
+
+
+LABEL_COUNTS = {"too_many_variants", "too_many_groups", "list_exposed", "list_unexposed"}
+
+
+@given(st.data(), cases(exposures=True), st.tuples(*[ROOM] * 4))
+def test_commits_decide_only_which_labels_of_exposures_groups_max_drops(
+    data: st.DataObject, case: Case, limits: tuple[int, int, int, int]
+) -> None:
+    """A list gets its variants from exposures at a commit. Lists that arrive before that commit take their room first.
+
+    Of two copies of a list from two inputs, the labels may then decide which one is the duplicate. So inputs are counted together.
+    """
+    events, lists, groups, exposures = limits
+    case = replace(case, settings=replace(case.settings, session_events_max=events))
+    some = {"lists_open_max": lists, "groups_max": groups, "exposures_max": exposures}
+    one, other = in_two_ways(data, case, engine_of(case.settings, grades_text(case), **some))
+    assert counts_besides_labels(one) == counts_besides_labels(other)
+    assert all_traffic(one) == all_traffic(other)
+
+
+def in_two_ways(data: st.DataObject, case: Case, engine: Engine) -> tuple[Machine, Machine]:
+    """Take the steps of a case as one batch, and in any batches with commits, crashes and evictions."""
+    one, other = Machine(engine, case.settings), Machine(engine, case.settings)
+    one.run(case.steps)
+    other.evict = lambda: engine.drop(other.state, data.draw(EVICTED))
+    other.take_all(case.steps, data)
+    other.finish(flush=True)
+    return one, other
+
+
+def counts_besides_labels(machine: Machine) -> Counter[str]:
+    """Return the counts of all inputs together, by outcome."""
+    counts = Counter[str]()
+    for (outcome, _), count in counts_of(machine).items():
+        if outcome not in LABEL_COUNTS:
+            counts[outcome] += count
+    return counts
+
+
+def all_traffic(machine: Machine) -> dict[int, list[int]]:
+    return {start: tally for (start, group), tally in machine.tallies().items() if group == Group()}
 
 
 @given(st.data(), cases(without=("ticks",)))
@@ -140,7 +182,7 @@ def test_an_event_older_than_the_watermark_that_it_sets_joins_its_session() -> N
     assert_equals_brute_force(machine, case, flush=False)
 
 
-def arrivals(*events: Impression | Feedback) -> tuple[Arrival, ...]:
+def arrivals(*events: Exposure | Impression | Feedback) -> tuple[Arrival, ...]:
     return tuple(Arrival("events", event) for event in events)
 
 
@@ -193,6 +235,22 @@ def test_batches_and_crashes_do_not_matter_at_tight_limits(data: st.DataObject, 
     assert counts_of(cut) == counts_of(whole)
     assert [final.pane for final in cut.finals] == [final.pane for final in whole.finals]
     assert cut.state.panes.totals == whole.state.panes.totals
+
+
+UNLABELLED = (Impression("w", "u", 0, ()), Impression("x", "u", 4, ()))
+LABELLED = Impression("y", "u", 5, (), experiments=(("ranker", "control"),))
+
+
+@pytest.mark.parametrize(("taken", "variants"), [(3, {"wide": 3}), (4, {"control": 1})])
+def test_a_variant_of_exposures_takes_its_room_at_a_commit(taken: int, variants: dict[str, int]) -> None:
+    """There is room for one variant. The last list has one, and it arrives before or after the commit that labels the first list."""
+    case = Case(replace(ONE_INPUT, validity_ms=9), arrivals(Exposure("u", 0, "layout", "wide"), *UNLABELLED, LABELLED))
+    machine = Machine(engine_of(case.settings, groups_max=2), case.settings)
+    machine.take(case.steps[:taken])
+    machine.commit()
+    machine.take(case.steps[taken:])
+    machine.finish(flush=True)
+    assert {total.variant: total.tally[0] for total in machine.report().totals if total.variant} == variants
 
 
 def test_lists_of_ended_sessions_do_not_count_towards_the_limit() -> None:
