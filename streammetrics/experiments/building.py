@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from streammetrics.experiments.arms import Arms, compared_measures
 from streammetrics.experiments.comparing import measures_of
+from streammetrics.experiments.comparison_warnings import change_warning, loss_warning, notes_of_times, signs_of, warnings_of
 from streammetrics.experiments.decisions import decided_ms_of, with_decision, with_state
-from streammetrics.experiments.experiment_report import HOLDOUT, SINCE_START, ExperimentReport, MeasureReport, VariantReport, role_of
+from streammetrics.experiments.experiment_report import HOLDOUT, ExperimentReport, MeasureReport, VariantReport, role_of
 from streammetrics.experiments.experiment_state import ExperimentState, States, states_of
 from streammetrics.experiments.gate import (
     DecidingMeasure,
@@ -22,36 +22,24 @@ from streammetrics.experiments.gate import (
     without_step,
 )
 from streammetrics.experiments.health import Health, control_setting, health_of
-from streammetrics.experiments.hours import HOUR_MS, Hours
+from streammetrics.experiments.hours import HOUR_MS
 from streammetrics.experiments.interleaving import INTERLEAVED
-from streammetrics.experiments.list_signs import ListSigns, list_signs
-from streammetrics.experiments.losses import losses_of
 from streammetrics.experiments.measures import LISTS_AT, USERS_AT, ExperimentError, Measure, Measures, measure_text
 from streammetrics.experiments.name_order import in_order
 from streammetrics.experiments.policy import Policy
 from streammetrics.experiments.preferences import PreferenceReport, preferences_of
 from streammetrics.experiments.running_step import Step, hour_since, step_failure, step_of, unseen_step
 from streammetrics.experiments.scales import MeasureScale
-from streammetrics.experiments.segment_shares import strata_warning, uneven_shares
 from streammetrics.experiments.stored import Stored
 from streammetrics.experiments.verdict import Verdict, combined, invalid, needed_by_verdicts, severity
 from streammetrics.experiments.words import (
-    DataWarning,
     Words,
     advice,
-    change_words,
-    counted_words,
     join,
-    measure_name,
     named,
-    percent,
     say,
-    utc,
 )
 from streammetrics.experiments.worst_first import judged, verdict_of_all
-
-BOTH_ARMS_MIN: Final = 0.01
-"""The share of two arms' users with lists in both from which a note says so."""
 
 
 def build_report(
@@ -76,19 +64,19 @@ def build_report(
     treatments = policy.treatments(control, stored.first_exposures)
     states = states_of(measures, stored, control, treatments)
     state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
-    losses = [warning for name in treatments if (warning := _loss(arms, name, control)) is not None]
+    losses = [warning for name in treatments if (warning := loss_warning(arms, name, control)) is not None]
     arms.not_compared = {each.variant: Words(each.parts) for each in losses}
-    state = replace(state, notes=(*state.notes, *_notes_of_times(stored)))
-    signs = _signs(arms, control, treatments)
+    state = replace(state, notes=(*state.notes, *notes_of_times(stored)))
+    signs = signs_of(arms, control, treatments)
     arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
-    warnings = (*losses, *_warnings(arms, control, treatments), *(sign for each in signs.values() for sign in each.warnings))
+    warnings = (*losses, *warnings_of(arms, control, treatments), *(sign for each in signs.values() for sign in each.warnings))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
     known = {*stored.moments, *stored.first_exposures, *stored.exposed}
     names = in_order({*known, *(policy.arms or ())}, first=control)
     steps = _steps(arms, control, treatments, since_ms)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)
-    warnings = (*warnings, *(warning for variant in variants if (warning := _changed(arms, variant)) is not None))
+    warnings = (*warnings, *(warning for variant in variants if (warning := change_warning(arms, variant)) is not None))
     preferences, by_action = preferences_of(policy, state, stored)
     verdict = _overall(arms, stored, state, control, variants, preferences)
     if verdict.word == "invalid" or not judged(variants):
@@ -120,16 +108,6 @@ def build_report(
     )
 
 
-def _loss(arms: Arms, treatment: str, control: str | None) -> DataWarning | None:
-    """Say that one of two arms loses users, or has other users, so that they are not compared; None if neither is certain."""
-    if control is None:
-        return None
-    if (lost := losses_of(arms.policy, arms.stored, treatment, control, arms.states.stopped)) is not None:
-        return DataWarning("losses", lost, variant=treatment)
-    uneven = uneven_shares(arms.policy, arms.stored, treatment, control)
-    return None if uneven is None else DataWarning("uneven shares", uneven, variant=treatment)
-
-
 def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms: int | None) -> dict[str, Step]:
     """Return the running step of each treatment that has one. Fixed shares have no steps but those that are named."""
     if control is None or (since_ms is None and arms.policy.shares is not None):
@@ -138,90 +116,6 @@ def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms:
         return dict.fromkeys(treatments, Step(hour_since(arms.stored.hours, since_ms), is_named=True))
     found = {name: step_of(arms.measures, arms.policy, arms.stored, name, control) for name in treatments}
     return {name: Step(hour, is_named=False) for name, hour in found.items() if hour is not None}
-
-
-def _notes_of_times(stored: Stored) -> Iterator[str]:
-    """Yield which lists under this name are not in the numbers."""
-    if stored.open_lists:
-        yield say(
-            "{lists} at the end of the input {do} not count: feedback on them may not have come yet",
-            lists=counted_words(stored.open_lists, "list"),
-            do="does" if stored.open_lists == 1 else "do",
-        )
-    if stored.end_ms is not None and (late := _lists_from(stored.hours, stored.end_ms)):
-        yield say(
-            "{lists} from {end} on had counted before the end was set: {stay} in the numbers",
-            lists=counted_words(late, "list"),
-            end=utc(stored.end_ms),
-            stay="it stays" if late == 1 else "they stay",
-        )
-    if stored.former_last_ms is not None and stored.scope == SINCE_START:
-        yield say(
-            "an earlier run under this name is not in these numbers: its last list was at {last}, and this run began at {first}",
-            last=utc(stored.former_last_ms),
-            first=utc(stored.from_ms),
-        )
-
-
-def _lists_from(hours: Hours, from_ms: int) -> int:
-    """Return the lists in the blocks of hours that begin at or after a time."""
-    block_ms = hours.length * HOUR_MS
-    return sum(totals[0] for block, row in hours.rows.items() if block * block_ms >= from_ms for totals in row.totals.values())
-
-
-def _warnings(arms: Arms, control: str | None, treatments: Iterable[str]) -> Iterator[DataWarning]:
-    """Yield what bends a comparison, although it is no reason to leave it out: hours without an arm, and users in both arms."""
-    strata = strata_warning(arms.policy, arms.stored)
-    if strata is not None:
-        yield strata
-    for treatment in treatments if control is not None else ():
-        assert control is not None
-        silence = arms.silence(treatment, control)
-        if silence is not None:
-            yield silence
-        uneven = uneven_shares(arms.policy, arms.stored, treatment, control, of_windows=False)
-        if uneven is not None:
-            yield DataWarning("uneven shares", uneven, variant=treatment)
-        one, other = sorted((treatment, control))
-        both = arms.stored.pairs.get((one, other), (0,))[USERS_AT]
-        users = sum(arms.stored.moments[arm][USERS_AT] for arm in (one, other) if arm in arms.stored.moments) - both
-        if arms.policy.unit == "user" and not arms.states.stopped.keys() & {one, other} and both > BOTH_ARMS_MIN * users:
-            said = say(
-                "{share} of the users have lists of both {treatment} and {control}: all count in the variant that they show, so the arms"
-                " differ less than two rankers would",
-                share=percent(both / users),
-                treatment=named(treatment),
-                control=named(control),
-            )
-            yield DataWarning("users in both arms", said, variant=treatment)
-
-
-def _changed(arms: Arms, variant: VariantReport) -> DataWarning | None:
-    """Say that the effect on a deciding measure has changed: the verdict is about a mixture of two effects. None without a verdict."""
-    found = next((each for each in variant.measures if each.change is not None), None)
-    if (
-        variant.verdict is None
-        or variant.verdict.word == "invalid"
-        or found is None
-        or found.change is None
-        or found.change.before.lift is None
-        or found.change.since.lift is None
-    ):
-        return None
-    measure = arms.measures.named(measure_text(found.metric, found.k))
-    changed = change_words(measure, found.change.before.lift, found.change.since.lift, found.change.at_ms)
-    said = say("{variant} on {measure}: {changed}", variant=named(variant.variant), measure=measure_name(str(measure)), changed=changed)
-    setting = arms.policy.settings_text(arms.stored.experiment, {"start": found.change.at_ms})
-    return DataWarning("effect changed", said, f"to compare only the lists since, set {setting}", variant.variant)
-
-
-def _signs(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict[str, ListSigns]:
-    """Return the signs in the lists of each treatment that has lists of the same times as the control."""
-    if control is None:
-        return {}
-    stopped = arms.states.stopped  # users of an arm that has stopped have no more lists, so its signs would mean nothing
-    found = {each: arms.like_lists(each, control) for each in treatments if not stopped.keys() & {each, control}}
-    return {each: list_signs(arms.measures, lists) for each, lists in found.items() if lists is not None}
 
 
 def _variant(
