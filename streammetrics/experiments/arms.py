@@ -71,12 +71,12 @@ class Arms:
 
     def _estimates(self, measure: Measure) -> dict[str, Estimate]:
         enough = {variant: sums for variant, sums in self.stored.moments.items() if sums[USERS_AT] >= self.policy.min_users}
-        found = {variant: estimate(self.measures, measure, sums) for variant, sums in enough.items()}
-        return {variant: own for variant, own in found.items() if own is not None}
+        estimates = {variant: estimate(self.measures, measure, sums) for variant, sums in enough.items()}
+        return {variant: estimated for variant, estimated in estimates.items() if estimated is not None}
 
     def show(self, names: Collection[str]) -> None:
         """Leave out the measures without one of these names."""
-        self.found = {measure: found for measure, found in self.found.items() if str(measure) in names}
+        self.found = {measure: of_variants for measure, of_variants in self.found.items() if str(measure) in names}
 
     def alone(self, measure: Measure, variant: str) -> Estimate | None:
         """Return a variant's own estimate; None while it has too few users."""
@@ -100,14 +100,14 @@ class Arms:
         return self._combined[key]
 
     def _pairs_of(self, variant: str, control: str) -> _Pairs:
-        found = self._pairs.get((variant, control))
-        if found is None:
+        pairs = self._pairs.get((variant, control))
+        if pairs is None:
             hours = silent_hours(self.measures, self.stored, variant, control)
-            left_out, silent = [each.span for each in hours], [each for each in hours if each.has_returned]
+            left_out, silent = [hour_span.span for hour_span in hours], [hour_span for hour_span in hours if hour_span.has_returned]
             by_entry = Pair(self.measures, self.stored, variant, control, left_out=left_out)
             by_hour = Pair(self.measures, self.stored, variant, control, by_entry=False, left_out=left_out) if silent else None
-            found = self._pairs[variant, control] = _Pairs(by_entry, by_hour, left_out, silent)
-        return found
+            pairs = self._pairs[variant, control] = _Pairs(by_entry, by_hour, left_out, silent)
+        return pairs
 
     def step(self, variant: str, control: str, since: int) -> tuple[tuple[StepMeasure, ...], ...]:
         """Return the deciding measures of a variant and the control in the cells from an hour on.
@@ -134,10 +134,10 @@ class Arms:
         self, measure: Measure, variant: str, control: str, days: Sequence[Sequence[RunPart]], treatments: int
     ) -> ChangedEffect | None:
         """Return the certain change of the effect, from the days; None if there is none."""
-        found, wholes = self._plain(measure, variant, control), self._pairs_of(variant, control).by_entry.wholes(measure)
-        if found is None or wholes is None:
+        plain, wholes = self._plain(measure, variant, control), self._pairs_of(variant, control).by_entry.wholes(measure)
+        if plain is None or wholes is None:
             return None
-        moved = found.covariance * wholes[0].d * wholes[1].d
+        moved = plain.covariance * wholes[0].d * wholes[1].d
         return changed_effect(days, self.policy.effective_users_min, moved, treatments * len(self.policy.paging))
 
     def silence(self, variant: str, control: str) -> DataWarning | None:
@@ -179,29 +179,29 @@ class Arms:
         """Return the lists of two arms by the day on which their users came, if both have enough users."""
         if self.too_few(variant, control):
             return None
-        own, against = (
-            ArmLists(each, self._days(each), self.stored.moments[each], self.stored.reactions.get(each, NO_REACTIONS))
-            for each in (variant, control)
+        treated, against = (
+            ArmLists(arm, self._days(arm), self.stored.moments[arm], self.stored.reactions.get(arm, NO_REACTIONS))
+            for arm in (variant, control)
         )
-        return LikeLists(own, against, self.policy.unit == "user")
+        return LikeLists(treated, against, self.policy.unit == "user")
 
     def _days(self, variant: str) -> dict[object, Sequence[int]]:
         return {entry: sums for (name, entry), sums in self.stored.entry_moments.sums.items() if name == variant}
 
     def all_zero(self, measure: Measure) -> bool:
         """Whether a measure is 0 in every variant."""
-        return not any(own.mean > 0 for own in self.found[measure].values())
+        return not any(estimated.mean > 0 for estimated in self.found[measure].values())
 
     def unmet(self, measure: Measure, variant: str, control: str) -> str | None:
         """Return why a variant cannot be compared with the control yet; None if it can."""
-        found = self._plain(measure, variant, control)
-        assert found is not None, "the arms have no cell in common"
+        plain = self._plain(measure, variant, control)
+        assert plain is not None, "the arms have no cell in common"
         if measure.kind == "users" and self._pairs_of(variant, control).left_out:
             return say(
                 "an arm had no list for hours, so its users had less time for a hit: {measure} cannot be compared",
                 measure=measure_name(str(measure)),
             )
-        return found.unmet_floor(self.policy, measure, variant, control)
+        return plain.unmet_floor(self.policy, measure, variant, control)
 
 
 def compared_measures(measures: Measures, policy: Policy) -> list[Measure]:

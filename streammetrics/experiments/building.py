@@ -65,15 +65,15 @@ def build_report(
     states = states_of(measures, stored, control, treatments)
     state, arms = health_of(policy, stored, states.stopped), Arms(measures, policy, stored, control, scales, states)
     losses = [warning for name in treatments if (warning := loss_warning(arms, name, control)) is not None]
-    arms.not_compared = {each.variant: Words(each.parts) for each in losses}
+    arms.not_compared = {loss.variant: Words(loss.parts) for loss in losses}
     state = replace(state, notes=(*state.notes, *notes_of_times(stored)))
     signs = signs_of(arms, control, treatments)
-    arms.fewer_items = {name: each.fewer_items for name, each in signs.items() if each.fewer_items is not None}
-    warnings = (*losses, *warnings_of(arms, control, treatments), *(sign for each in signs.values() for sign in each.warnings))
+    arms.fewer_items = {name: of_lists.fewer_items for name, of_lists in signs.items() if of_lists.fewer_items is not None}
+    warnings = (*losses, *warnings_of(arms, control, treatments), *(sign for of_lists in signs.values() for sign in of_lists.warnings))
     if shown is not None:
         arms.show({*shown, *needed_by_verdicts(policy)})
-    known = {*stored.moments, *stored.first_exposures, *stored.exposed}
-    names = in_order({*known, *(policy.arms or ())}, first=control)
+    named_variants = {*stored.moments, *stored.first_exposures, *stored.exposed}
+    names = in_order({*named_variants, *(policy.arms or ())}, first=control)
     steps = _steps(arms, control, treatments, since_ms)
     variants = tuple(_variant(arms, name, measures_of(arms, state, name, max(1, len(treatments))), treatments, steps) for name in names)
     warnings = (*warnings, *(warning for variant in variants if (warning := change_warning(arms, variant)) is not None))
@@ -114,21 +114,21 @@ def _steps(arms: Arms, control: str | None, treatments: Iterable[str], since_ms:
         return {}
     if since_ms is not None:
         return dict.fromkeys(treatments, Step(hour_since(arms.stored.hours, since_ms), is_named=True))
-    found = {name: step_of(arms.measures, arms.policy, arms.stored, name, control) for name in treatments}
-    return {name: Step(hour, is_named=False) for name, hour in found.items() if hour is not None}
+    hours = {name: step_of(arms.measures, arms.policy, arms.stored, name, control) for name in treatments}
+    return {name: Step(hour, is_named=False) for name, hour in hours.items() if hour is not None}
 
 
 def _variant(
-    arms: Arms, variant: str, shown: tuple[MeasureReport, ...], treatments: Collection[str], steps: Mapping[str, Step]
+    arms: Arms, variant: str, reports: tuple[MeasureReport, ...], treatments: Collection[str], steps: Mapping[str, Step]
 ) -> VariantReport:
     control, sums = arms.control, arms.stored.moments.get(variant, (0, 0))
     by_lists = next((measure for measure in arms.measures if measure.kind == "mean"), arms.measures.all[0])
     effective, largest = arms.weight_of_users(by_lists, variant) if sums[USERS_AT] > 0 else (0.0, 0.0)
     role = role_of(variant, control, arms.policy.holdout)
     if role == HOLDOUT:
-        shown = tuple(replace(each, verdict=None, within_gate_margin=None) for each in shown)
-    shown = tuple(with_decision(arms, variant, each) if each.paging else each for each in shown)
-    deciding = [each.verdict for each in shown if each.paging and each.verdict]
+        reports = tuple(replace(measure, verdict=None, within_gate_margin=None) for measure in reports)
+    reports = tuple(with_decision(arms, variant, measure) if measure.paging else measure for measure in reports)
+    deciding = [measure.verdict for measure in reports if measure.paging and measure.verdict]
     verdict = combined(deciding) if deciding else None
     state = arms.states.of(variant)
     decided_ms = None if verdict is None else decided_ms_of(verdict, state, arms.stored, [variant], control)
@@ -139,24 +139,24 @@ def _variant(
         lists=sums[LISTS_AT],
         first_exposures=arms.stored.first_exposures.get(variant, 0),
         exposed_users=arms.stored.exposed.get(variant, 0),
-        measures=shown,
+        measures=reports,
         effective_users=effective,
         largest_user_share_max=largest,
         verdict=None if verdict is None else with_state(verdict, state, decided_ms),
-        gate=_gate_of(arms, verdict, variant, shown, steps.get(variant)) if control is not None and variant in treatments else None,
+        gate=_gate_of(arms, verdict, variant, reports, steps.get(variant)) if control is not None and variant in treatments else None,
         state=state,
         last_ms=arms.stored.last_ms.get(variant),
         decided_ms=decided_ms,
     )
 
 
-def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: Step | None) -> GateDecision:
+def _gate_of(arms: Arms, verdict: Verdict | None, variant: str, reports: Iterable[MeasureReport], step: Step | None) -> GateDecision:
     """Return the decision on a treatment. A pass needs new lists, and a split that is fixed or a step that is named."""
-    found, states = _gate_of_lists(arms, verdict, variant, shown, step), arms.states
+    decision, states = _gate_of_lists(arms, verdict, variant, reports, step), arms.states
     if not _is_news(states.of(variant), states):
-        return without_new_lists(found, states.of(variant).said)
+        return without_new_lists(decision, states.of(variant).said)
     is_named = arms.policy.shares is not None or (step is not None and step.is_named)
-    return found if is_named or found.word != "pass" else without_step(found)
+    return decision if is_named or decision.word != "pass" else without_step(decision)
 
 
 def _is_news(state: ExperimentState, states: States) -> bool:
@@ -164,32 +164,32 @@ def _is_news(state: ExperimentState, states: States) -> bool:
     return state.word == "running" or (state.word == "ended" and not states.is_over)
 
 
-def _gate_of_lists(arms: Arms, verdict: Verdict | None, variant: str, shown: Iterable[MeasureReport], step: Step | None) -> GateDecision:
+def _gate_of_lists(arms: Arms, verdict: Verdict | None, variant: str, reports: Iterable[MeasureReport], step: Step | None) -> GateDecision:
     control = arms.control or ""
     waits = arms.not_compared.get(variant) or arms.too_few(variant, control)
     if waits is not None:
         return GateDecision("wait", waits)
     deciding = [
-        DecidingMeasure(measure_text(each.metric, each.k), each.verdict, bool(each.within_gate_margin))
-        for each in shown
-        if each.paging and each.verdict
+        DecidingMeasure(measure_text(measure.metric, measure.k), measure.verdict, bool(measure.within_gate_margin))
+        for measure in reports
+        if measure.paging and measure.verdict
     ]
-    found = gate_of(arms.policy, verdict, deciding, control)
-    if found.word == "fail" or verdict is None or verdict.word in ("invalid", "mixed"):
-        return found
+    decision = gate_of(arms.policy, verdict, deciding, control)
+    if decision.word == "fail" or verdict is None or verdict.word in ("invalid", "mixed"):
+        return decision
     if step is None:
-        return found
+        return decision
     names, since_ms = (variant, control), step.first_hour * HOUR_MS
     treatments = len(arms.policy.treatments(control, arms.stored.first_exposures))
     in_cells = arms.step(variant, control, step.first_hour)
     failures = [step_failure(arms.policy, measures, names, since_ms, treatments) for measures in in_cells]
     if (failure := failures[0]) is not None and None not in failures:
         return GateDecision("fail", failure)
-    if found.word != "pass" or not step.is_named:
-        return found
+    if decision.word != "pass" or not step.is_named:
+        return decision
     reasons = (unseen_step(arms.policy, measures, names, since_ms, treatments) for measures in in_cells)
     unseen = next((reason for reason in reasons if reason is not None), None)
-    return found if unseen is None else GateDecision("wait", unseen)
+    return decision if unseen is None else GateDecision("wait", unseen)
 
 
 def _gate(
@@ -209,12 +209,14 @@ def _gate(
     if verdict.word == "invalid" or not (decisions or preferences):
         return GateDecision("wait", verdict.said)
     if treatments:
-        worst = [each.variant for each in judged(variants) if each.variant in decisions]
+        worst = [variant.variant for variant in judged(variants) if variant.variant in decisions]
         return whole_gate({name: decisions[name] for name in (*worst, *decisions)})
     words: dict[str, GateWord] = {"improved": "pass", "regressed": "fail"}
-    of_teams = ((each.team, GateDecision(words.get(each.verdict.word, "wait"), each.verdict.said)) for each in preferences)
+    of_teams = (
+        (preference.team, GateDecision(words.get(preference.verdict.word, "wait"), preference.verdict.said)) for preference in preferences
+    )
     is_news, state = _is_news(states.whole, states), states.whole.said
-    return whole_gate({team: found if is_news else without_new_lists(found, state) for team, found in of_teams})
+    return whole_gate({team: decision if is_news else without_new_lists(decision, state) for team, decision in of_teams})
 
 
 def _no_control(policy: Policy, experiment: str, seen: Sequence[str]) -> str:
@@ -247,12 +249,12 @@ def _overall(
     if state.troubles:
         return invalid(state)
     if preferences and all(variant.role == INTERLEAVED for variant in variants):
-        return min((each.verdict for each in preferences), key=severity)
+        return min((preference.verdict for preference in preferences), key=severity)
     if control is None:
-        return Verdict("inconclusive", _no_control(arms.policy, stored.experiment, [each.variant for each in variants]))
+        return Verdict("inconclusive", _no_control(arms.policy, stored.experiment, [arm.variant for arm in variants]))
     if (seen := in_order(stored.first_exposures)) and control not in seen:
         return Verdict("inconclusive", _missing_control(arms.policy, stored.experiment, control, seen))
-    waits = Verdict("inconclusive", arms.waits_for([(each.variant, each.users) for each in variants]))
+    waits = Verdict("inconclusive", arms.waits_for([(arm.variant, arm.users) for arm in variants]))
     return verdict_of_all(variants) or waits
 
 
@@ -281,11 +283,11 @@ def _scale(arms: Arms, measure: Measure, control: str) -> MeasureScale | None:
     tau is the standard error of a difference, with the mean variance of all differences.
     """
     treatments = sorted({*arms.stored.moments} - {control, arms.policy.holdout, INTERLEAVED})
-    found = ((variant, arms.compared(measure, variant, control)) for variant in treatments)
-    ready = [each.plain for variant, each in found if each is not None and arms.unmet(measure, variant, control) is None]
+    compared = ((variant, arms.compared(measure, variant, control)) for variant in treatments)
+    ready = [pair.plain for variant, pair in compared if pair is not None and arms.unmet(measure, variant, control) is None]
     alone = arms.alone(measure, control)
     if not ready or alone is None:
         return None
-    variance = math.fsum(each.treatment.variance + each.control.variance - 2 * each.covariance for each in ready) / len(ready)
-    has_values = alone.mean > 0 or any(each.treatment.mean > 0 for each in ready)
+    variance = math.fsum(pair.treatment.variance + pair.control.variance - 2 * pair.covariance for pair in ready) / len(ready)
+    has_values = alone.mean > 0 or any(pair.treatment.mean > 0 for pair in ready)
     return MeasureScale(math.sqrt(variance), alone.mean) if 0 < variance < math.inf and has_values else None

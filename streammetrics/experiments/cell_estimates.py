@@ -124,9 +124,9 @@ class Pair:
         parts, squared, spreads = cells.parts(bottom), self.squared_parts(measure), spreads_of(measure, wholes, days)
         estimates, effective = [], []
         for at in (0, 1):
-            found = [(spread, squared[at].get(day, 0.0)) for day, spread in spreads[at].items()]
-            variance = max(math.fsum(spread.per_list * a for spread, a in found), math.fsum(spread.least * a for spread, a in found))
-            weights = math.fsum(spread.squared_lists * a for spread, a in found)
+            pairs = [(spread, squared[at].get(day, 0.0)) for day, spread in spreads[at].items()]
+            variance = max(math.fsum(spread.per_list * a for spread, a in pairs), math.fsum(spread.least * a for spread, a in pairs))
+            weights = math.fsum(spread.squared_lists * a for spread, a in pairs)
             mean = totals[at] / parts.weight / 2.0**measure.scale_bits
             estimates.append(Estimate(mean, variance / parts.weight**2, wholes[at].users))
             effective.append(parts.weight**2 / weights if weights else 0.0)
@@ -192,27 +192,27 @@ class Spread(NamedTuple):
 def spreads_of(measure: Measure, wholes: Sequence[UserSums], days: Sequence[Mapping[Entry, UserSums]]) -> list[dict[Entry, Spread]]:
     """Return the spread of the users of each day, for both arms. wholes, days: as in `Pair.combine`."""
     squares = [_squares(measure, of_arm, whole) for of_arm, whole in zip(days, wholes, strict=True)]
-    found = []
+    rows = []
     for at, other in ((0, 1), (1, 0)):
         others = squares[other] if wholes[at].users < wholes[other].users else {}
         spreads = {}
-        for day, own in squares[at].items():
+        for day, square in squares[at].items():
             lists = days[at][day].d
-            least = (own + others[day]) / (lists + days[other][day].d) if day in others else own / lists
-            spreads[day] = Spread(own / lists, least, days[at][day].dd / lists)
-        found.append(spreads)
-    return found
+            least = (square + others[day]) / (lists + days[other][day].d) if day in others else square / lists
+            spreads[day] = Spread(square / lists, least, days[at][day].dd / lists)
+        rows.append(spreads)
+    return rows
 
 
 def _squares(measure: Measure, days: Mapping[Entry, UserSums], whole: UserSums) -> dict[Entry, float]:
     """Return U of each day with lists."""
-    found = {}
+    spreads = {}
     for day, sums in days.items():
         if sums.d > 0:
             few = sums.users < FEW_USERS
             y, d = (whole.y, whole.d) if few else (sums.y, sums.d)
-            found[day] = sums.squares(y, d, measure.scale_bits) * (1 if few else sums.users / (sums.users - 1))
-    return found
+            spreads[day] = sums.squares(y, d, measure.scale_bits) * (1 if few else sums.users / (sums.users - 1))
+    return spreads
 
 
 def _days(moments: EntrySums, arm: str) -> dict[Entry, Sequence[int]]:
@@ -226,11 +226,11 @@ def _by_day_of(cells: PairCells, values: npt.NDArray[np.float64], lists: Mapping
     A piece of several days is shared out by the lists of these days.
     """
     sums = np.bincount(cells.numbers, weights=values, minlength=len(cells.entries)).tolist()
-    found: dict[Entry, float] = {}
+    shares: dict[Entry, float] = {}
     for entry, total in zip(cells.entries, sums, strict=True):
         for day, share in day_shares(entry, lists):
-            found[day] = found.get(day, 0.0) + total * share
-    return found
+            shares[day] = shares.get(day, 0.0) + total * share
+    return shares
 
 
 def day_shares(entry: Entry, lists: Mapping[Entry, int]) -> list[tuple[Entry, float]]:

@@ -157,13 +157,13 @@ def user_cells(users: EntrySums, treatment: str, control: str) -> PairCells:
 
 def _sums_of(row: HourRow, arms: tuple[str, str]) -> tuple[Sequence[Entry], _Floats]:
     """Return the entries of two arms in a row, and their sums, shape (entries, 2, columns)."""
-    found: tuple[Sequence[Entry], _Floats] | None = row.computed.get(arms)
-    if found is None:
+    arrays: tuple[Sequence[Entry], _Floats] | None = row.computed.get(arms)
+    if arrays is None:
         entries = sorted({entry for name, entry in row.totals if name in arms})
         none = [0] * max((len(totals) for (name, _), totals in row.totals.items() if name in arms), default=1)
         sums = np.array([[row.totals.get((arm, entry), none) for arm in arms] for entry in entries], dtype=np.float64)
-        found = row.computed[arms] = entries, sums.reshape(len(entries), 2, len(none))
-    return found
+        arrays = row.computed[arms] = entries, sums.reshape(len(entries), 2, len(none))
+    return arrays
 
 
 def _joined(entries: Iterable[Entry], hours: Sequence[int], sums: _Floats, by_entry: bool) -> PairCells:
@@ -191,18 +191,18 @@ def _joined_entries(lists: Mapping[Entry, float]) -> dict[Entry, Entry]:
     >>> _joined_entries({Entry(1, 5): 30, Entry(1, 6): 10, Entry(1, 7): 90, Entry(1, 24): 5, Entry(24, 0): 9})[Entry(1, 6)]
     Entry(hours=1, block=5, stratum='')
     """
-    found: dict[Entry, Entry] = {}
+    first_of: dict[Entry, Entry] = {}
     first, held = None, 0.0
     for entry in sorted(lists):
         if first is None or held >= CELL_LISTS or entry.hours != first.hours or entry.in_blocks(24) != first.in_blocks(24):
             first, held = entry, 0.0
-        found[entry], held = first, held + lists[entry]
-    return found
+        first_of[entry], held = first, held + lists[entry]
+    return first_of
 
 
 def _cells_of(sequences: Sequence[int], steps: Iterable[int], lists: Sequence[float]) -> list[int]:
     """Return the number of each piece's cell: those of a sequence are joined until there are enough lists."""
-    found, count, size = list[int](), 0, max(sequences, default=-1) + 1
+    numbers, count, size = list[int](), 0, max(sequences, default=-1) + 1
     cells, steps_of, held_of = [-1] * size, [-1] * size, [0.0] * size
     for sequence, step, more in zip(sequences, steps, lists, strict=True):
         cell, held = cells[sequence], held_of[sequence]
@@ -210,5 +210,5 @@ def _cells_of(sequences: Sequence[int], steps: Iterable[int], lists: Sequence[fl
             cell, held, count = count, 0.0, count + 1
             cells[sequence] = cell
         steps_of[sequence], held_of[sequence] = step, held + more
-        found.append(cell)
-    return found
+        numbers.append(cell)
+    return numbers

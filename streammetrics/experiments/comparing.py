@@ -30,9 +30,9 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     control = arms.control if variant not in (arms.control, INTERLEAVED) else None
     for measure in arms.found:
         compared = arms.compared(measure, variant, control) if control is not None else None
-        own = compared.plain.treatment if compared is not None else arms.alone(measure, variant)
-        if own is not None:
-            report = _alone(arms.policy, measure, own)
+        estimate = compared.plain.treatment if compared is not None else arms.alone(measure, variant)
+        if estimate is not None:
+            report = _alone(arms.policy, measure, estimate)
             if control is not None:
                 report, comparison = _compared(arms, measure, report, variant, control, compared)
                 if report.paging and compared is not None and measure.kind != "users" and arms.stored.scope == SINCE_START:
@@ -42,12 +42,16 @@ def measures_of(arms: Arms, state: Health, variant: str, treatments: int) -> tup
     if control is None:
         return tuple(reports)
     fewer = arms.fewer_items.get(variant)
-    doubtful = {str(each.measure): fewer for each in comparisons if each.measure.name == "item_hit_rate" and fewer is not None}
+    doubtful = {
+        str(comparison.measure): fewer for comparison in comparisons if comparison.measure.name == "item_hit_rate" and fewer is not None
+    }
     verdicts = judge(arms.policy, comparisons, treatments, arms.control or "", doubtful)
-    within = within_gate_margin(arms.policy, [each for each in comparisons if str(each.measure) in arms.policy.paging], treatments)
+    within = within_gate_margin(
+        arms.policy, [comparison for comparison in comparisons if str(comparison.measure) in arms.policy.paging], treatments
+    )
     within -= doubtful.keys()
     broken = invalid(state) if state.troubles else None
-    return tuple(_judged(each, broken, verdicts, within) for each in reports)
+    return tuple(_judged(report, broken, verdicts, within) for report in reports)
 
 
 def _most_favourable(measure: Measure, interval: Interval) -> float | None:
@@ -66,26 +70,26 @@ def _judged(report: MeasureReport, broken: Verdict | None, verdicts: Mapping[str
     return replace(report, verdict=verdict, within_gate_margin=is_within, judged_lift_upper=upper)
 
 
-def _alone(policy: Policy, measure: Measure, own: Estimate) -> MeasureReport:
+def _alone(policy: Policy, measure: Measure, estimate: Estimate) -> MeasureReport:
     return MeasureReport(
         measure.name,
         measure.k,
-        own.mean,
-        math.sqrt(own.variance),
+        estimate.mean,
+        math.sqrt(estimate.variance),
         paging=str(measure) in policy.paging,
         lower_is_better=measure.lower_is_better,
     )
 
 
-def _reduced(own: Reduced) -> ReducedReport:
-    adjusted = own.adjusted.treatment
+def _reduced(reduced: Reduced) -> ReducedReport:
+    adjusted = reduced.adjusted.treatment
     return ReducedReport(
-        adjusted.mean, math.sqrt(adjusted.variance), own.share, own.users_with_earlier, _lift(adjusted, own.adjusted.control)
+        adjusted.mean, math.sqrt(adjusted.variance), reduced.share, reduced.users_with_earlier, _lift(adjusted, reduced.adjusted.control)
     )
 
 
-def _lift(own: Estimate, against: Estimate) -> float | None:
-    return own.mean / against.mean - 1 if against.mean > 0 else None
+def _lift(estimate: Estimate, against: Estimate) -> float | None:
+    return estimate.mean / against.mean - 1 if against.mean > 0 else None
 
 
 def _compared(
@@ -127,7 +131,7 @@ def _with_intervals(
     apart = _difference(plain, by_hour, mixture, policy.alpha)
     z, variance = z_value(*arms, 1.0, plain.covariance), variance_of(*arms, plain.covariance)
     interval, judged = _lift_interval(plain, by_hour, mixture, policy.alpha), plain
-    shown = interval
+    printed = interval
     if compared.reduced is not None and report.reduced is not None:
         reduced = lift_interval(*compared.reduced.adjusted[:2], mixture, policy.alpha)
         lower, upper = (reduced.lower, reduced.upper) if reduced else (None, None)
@@ -140,8 +144,8 @@ def _with_intervals(
         difference_lower=apart.lower if apart else None,
         difference_upper=apart.upper if apart else None,
         p_value=None if z is None or variance is None else p_value(z, variance, mixture),
-        lift_lower=shown.lower if shown else None,
-        lift_upper=shown.upper if shown else None,
+        lift_lower=printed.lower if printed else None,
+        lift_upper=printed.upper if printed else None,
         alpha=policy.alpha,
         tau=scale.tau,
         minimum_difference=mixture.effect,
@@ -198,13 +202,21 @@ def _period(arms: Arms, measure: Measure, part: RunPart, names: tuple[str, str])
 
 def _difference(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:
     """Return the interval of the difference; that of both estimates together if there are two."""
-    found = [difference(each.treatment, each.control, mixture, alpha, each.covariance) for each in (plain, by_hour) if each is not None]
-    return _hull([None if each is None else Interval(*each[1:]) for each in found])
+    differences = [
+        difference(comparison.treatment, comparison.control, mixture, alpha, comparison.covariance)
+        for comparison in (plain, by_hour)
+        if comparison is not None
+    ]
+    return _hull([None if ends is None else Interval(*ends[1:]) for ends in differences])
 
 
 def _lift_interval(plain: Combined, by_hour: Combined | None, mixture: Mixture, alpha: float) -> Interval | None:
-    found = (lift_interval(each.treatment, each.control, mixture, alpha, each.covariance) for each in (plain, by_hour) if each is not None)
-    return _hull([*found])
+    lifts = (
+        lift_interval(comparison.treatment, comparison.control, mixture, alpha, comparison.covariance)
+        for comparison in (plain, by_hour)
+        if comparison is not None
+    )
+    return _hull([*lifts])
 
 
 def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
@@ -213,10 +225,10 @@ def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
     >>> _hull([Interval(0.1, 0.2), Interval(0.0, None)])
     Interval(lower=0.0, upper=None)
     """
-    known = [each for each in intervals if each is not None]
-    if len(known) < len(intervals):
+    bounded = [interval for interval in intervals if interval is not None]
+    if len(bounded) < len(intervals):
         return None
-    lowers, uppers = [each.lower for each in known], [each.upper for each in known]
+    lowers, uppers = [interval.lower for interval in bounded], [interval.upper for interval in bounded]
     return Interval(
         None if None in lowers else min(end for end in lowers if end is not None),
         None if None in uppers else max(end for end in uppers if end is not None),
@@ -224,5 +236,5 @@ def _hull(intervals: Sequence[Interval | None]) -> Interval | None:
 
 
 def _judged_means(judged: Combined) -> JudgedMeans:
-    own, against = judged.treatment, judged.control
-    return JudgedMeans(own.mean, math.sqrt(own.variance), against.mean, math.sqrt(against.variance), judged.covariance)
+    treated, against = judged.treatment, judged.control
+    return JudgedMeans(treated.mean, math.sqrt(treated.variance), against.mean, math.sqrt(against.variance), judged.covariance)

@@ -58,20 +58,20 @@ def warnings_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> I
 
 def change_warning(arms: Arms, variant: VariantReport) -> DataWarning | None:
     """Say that the effect on a deciding measure has changed: the verdict is about a mixture of two effects. None without a verdict."""
-    found = next((each for each in variant.measures if each.change is not None), None)
+    changed_measure = next((measure for measure in variant.measures if measure.change is not None), None)
     if (
         variant.verdict is None
         or variant.verdict.word == "invalid"
-        or found is None
-        or found.change is None
-        or found.change.before.lift is None
-        or found.change.since.lift is None
+        or changed_measure is None
+        or changed_measure.change is None
+        or changed_measure.change.before.lift is None
+        or changed_measure.change.since.lift is None
     ):
         return None
-    measure = arms.measures.named(measure_text(found.metric, found.k))
-    changed = change_words(measure, found.change.before.lift, found.change.since.lift, found.change.at_ms)
+    measure = arms.measures.named(measure_text(changed_measure.metric, changed_measure.k))
+    changed = change_words(measure, changed_measure.change.before.lift, changed_measure.change.since.lift, changed_measure.change.at_ms)
     said = say("{variant} on {measure}: {changed}", variant=named(variant.variant), measure=measure_name(str(measure)), changed=changed)
-    setting = arms.policy.settings_text(arms.stored.experiment, {"start": found.change.at_ms})
+    setting = arms.policy.settings_text(arms.stored.experiment, {"start": changed_measure.change.at_ms})
     return DataWarning("effect changed", said, f"to compare only the lists since, set {setting}", variant.variant)
 
 
@@ -80,8 +80,8 @@ def signs_of(arms: Arms, control: str | None, treatments: Iterable[str]) -> dict
     if control is None:
         return {}
     stopped = arms.states.stopped  # users of an arm that has stopped have no more lists, so its signs would mean nothing
-    found = {each: arms.like_lists(each, control) for each in treatments if not stopped.keys() & {each, control}}
-    return {each: list_signs(arms.measures, lists) for each, lists in found.items() if lists is not None}
+    like_lists = {treatment: arms.like_lists(treatment, control) for treatment in treatments if not stopped.keys() & {treatment, control}}
+    return {treatment: list_signs(arms.measures, lists) for treatment, lists in like_lists.items() if lists is not None}
 
 
 def notes_of_times(stored: Stored) -> Iterator[str]:

@@ -54,28 +54,28 @@ def contributions(treatment: SumsByValue, control: SumsByValue, scale_bits: int 
     >>> {value: (float(each.within), float(each.mix)) for value, each in found.items()}
     {'a': (-0.15, 0.0), 'b': (0.0, 0.0)}
     """
-    all_t, all_c = (sum(each.bottom for each in arm.values()) for arm in (treatment, control))
+    all_t, all_c = (sum(value.bottom for value in arm.values()) for arm in (treatment, control))
     if not all_t or not all_c:
         return {}
     unit = 1 << scale_bits
     middle = (_whole_mean(treatment, unit) + _whole_mean(control, unit)) / 2
-    found = {}
+    contributions = {}
     for value in sorted({*treatment, *control}):
         of_t, of_c = treatment.get(value, _NONE), control.get(value, _NONE)
         mean, control_mean = _mean(of_t, unit), _mean(of_c, unit)
         share, control_share = Fraction(of_t.bottom, all_t), Fraction(of_c.bottom, all_c)
-        own = mean if mean is not None else control_mean
+        mean_of_value = mean if mean is not None else control_mean
         against = control_mean if control_mean is not None else mean
-        if own is None or against is None:
+        if mean_of_value is None or against is None:
             continue
-        within = (share + control_share) / 2 * (own - against)
-        mix = (share - control_share) * ((own + against) / 2 - middle)
-        found[value] = Contribution(mean, control_mean, share, control_share, within, mix)
-    return found
+        within = (share + control_share) / 2 * (mean_of_value - against)
+        mix = (share - control_share) * ((mean_of_value + against) / 2 - middle)
+        contributions[value] = Contribution(mean, control_mean, share, control_share, within, mix)
+    return contributions
 
 
 def _whole_mean(arm: SumsByValue, unit: int) -> Fraction:
-    return Fraction(sum(each.top for each in arm.values()), unit * sum(each.bottom for each in arm.values()))
+    return Fraction(sum(value.top for value in arm.values()), unit * sum(value.bottom for value in arm.values()))
 
 
 def _mean(sums: ValueSums, unit: int) -> Fraction | None:
@@ -95,12 +95,12 @@ def rank_contributions(
     """
     if not all(bottoms):
         return ()
-    below, found = (0, 0), []
+    below, slices = (0, 0), []
     for tops in zip(treatment, control, strict=True):
         parts = [Fraction(top - before, bottom << scale_bits) for top, before, bottom in zip(tops, below, bottoms, strict=True)]
-        found.append(parts[0] - parts[1])
+        slices.append(parts[0] - parts[1])
         below = tops
-    return tuple(found)
+    return tuple(slices)
 
 
 class ListSpread(NamedTuple):
@@ -118,8 +118,8 @@ class ListSpread(NamedTuple):
         >>> ListSpread(0.5, 0.1).variance(100, 0.1), round(ListSpread(0.5, 0.1).variance(100, 0.2), 4)
         (0.005, 0.0089)
         """
-        own, whole = mean * (1 - mean), self.mean * (1 - self.mean)
-        return self.per_list / lists * (max(1.0, own / whole) if whole > 0 else 1.0)
+        of_value, whole = mean * (1 - mean), self.mean * (1 - self.mean)
+        return self.per_list / lists * (max(1.0, of_value / whole) if whole > 0 else 1.0)
 
 
 def corrected_z(alpha: float, comparisons: int) -> float:

@@ -43,7 +43,7 @@ class CovarianceLayout:
     def __init__(self, measures: Measures) -> None:
         self.measures = measures.plain
         self.pairs: tuple[Product, ...] = tuple(
-            dict.fromkeys(((USERS, USERS), *(pair for each in self.measures for pair in _pairs_of(each))))
+            dict.fromkeys(((USERS, USERS), *(pair for measure in self.measures for pair in _pairs_of(measure))))
         )
         self.width = len(self.pairs)
         self.sides = np.array(self.pairs, dtype=np.int64).T
@@ -85,16 +85,16 @@ def cross_of_users(
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         both = (one[:, 0] != 0) & (other[:, 0] != 0)
         rows = [plain_rows(layout.measures, totals[both]) for totals in (one, other)]
-        large = any(bool((abs(each) >= TOTAL_MAX).any()) for each in rows)
+        large = any(bool((abs(row) >= TOTAL_MAX).any()) for row in rows)
         if not large and len(rows[0]) > FEW_USERS:
             return sum_products(layout.sides, *rows)
-        rows = [each.tolist() for each in rows]
+        rows = [row.tolist() for row in rows]
     else:
         shared = [at for at in range(len(one)) if one[at][0] and other[at][0]]
         rows = [[layout.measures.row([int(value) for value in totals[at]]) for at in shared] for totals in (one, other)]
     sums = [0] * layout.width
     for ours, theirs in zip(*rows, strict=True):
-        sums = [known + ours[at] * theirs[to] for known, (at, to) in zip(sums, layout.pairs, strict=True)]
+        sums = [total + ours[at] * theirs[to] for total, (at, to) in zip(sums, layout.pairs, strict=True)]
     return sums
 
 

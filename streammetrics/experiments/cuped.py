@@ -79,7 +79,7 @@ def reduce_variance(measures: Measures, measure: Measure, pair: Pair, plain: Com
     )
     of_arms = [_whole(sums, of_arm) for sums, of_arm in zip(wholes, adjusted_days, strict=True)]
     adjusted = pair.combine(measure, (totals[0], totals[1]), of_arms, adjusted_days)._replace(covariance=0.0)
-    before, after = (found.treatment.variance + found.control.variance - 2 * found.covariance for found in (plain, adjusted))
+    before, after = (combined.treatment.variance + combined.control.variance - 2 * combined.covariance for combined in (plain, adjusted))
     return Reduced(adjusted, 1 - after / before if 0 < before < math.inf else 0.0, users)
 
 
@@ -98,21 +98,21 @@ def _slope(
     """Return theta in units of y per unit of z; 0 if z has no variance."""
     shared = squares = Fraction(0)
     for of_arm, of_covariates, parts in zip(days, covariates, pair.squared_parts(measure), strict=True):
-        for day, own in of_covariates.items():
-            yz, zz = own.residuals(of_arm[day])
+        for day, of_day in of_covariates.items():
+            yz, zz = of_day.residuals(of_arm[day])
             weight = Fraction(parts.get(day, 0.0)) / of_arm[day].d
             shared, squares = shared + weight * yz, squares + weight * zz
     return Fraction(float(shared / squares)) if squares else Fraction(0)
 
 
-def _adjusted(sums: UserSums, own: _Covariates | None, slope: Fraction) -> UserSums:
+def _adjusted(sums: UserSums, covariates: _Covariates | None, slope: Fraction) -> UserSums:
     """Return the sums of y - theta z in place of y."""
-    if own is None:
+    if covariates is None:
         return sums
     return sums._replace(
-        y=sums.y - slope * own.z,
-        yy=sums.yy - 2 * slope * own.yz + slope * slope * own.zz,
-        yd=sums.yd - slope * own.zd,
+        y=sums.y - slope * covariates.z,
+        yy=sums.yy - 2 * slope * covariates.yz + slope * slope * covariates.zz,
+        yd=sums.yd - slope * covariates.zd,
     )
 
 

@@ -30,7 +30,7 @@ def decided_ms_of(verdict: Verdict, state: ExperimentState, stored: Stored, arms
     """Return the time of the last list that can change a certain verdict on arms, if it counts; None while the verdict can change."""
     if state.word == "running" or verdict.word in ("inconclusive", "invalid"):
         return None
-    last = [min(stored.last_ms[each] for each in {arm, control or arm} if each in stored.last_ms) for arm in arms if arm in stored.last_ms]
+    last = [min(stored.last_ms[name] for name in {arm, control or arm} if name in stored.last_ms) for arm in arms if arm in stored.last_ms]
     return max(last) if last and max(last) < stored.to_ms else None
 
 
@@ -42,7 +42,7 @@ def with_decision(arms: Arms, variant: str, report: MeasureReport) -> MeasureRep
     if code is None or is_open or arms.stored.scope != SINCE_START or at_ms != min(last, default=None):
         return report
     numbers: dict[str, Any] = {number: arms.scales.get(_decision_key(variant, report, number)) for number in FROZEN_NUMBERS}
-    word = next(word for word, known in VERDICT_CODES.items() if known == code)
+    word = next(word for word, number in VERDICT_CODES.items() if number == code)
     measure = next(measure for measure in arms.measures if str(measure) == measure_text(report.metric, report.k))
     words = lift_words(measure, numbers["lift"], arms.control or "")
     return replace(report, **numbers, verdict=Verdict(word, say("{words}; {sure}", words=words, sure=confidence(arms.policy.alpha))))
@@ -55,13 +55,13 @@ def decisions(report: ExperimentReport, frozen: Mapping[str, float]) -> dict[str
     """
     chosen = dict[str, float]()
     for variant in report.variants:
-        for each in variant.measures if variant.decided_ms is not None else ():
-            is_certain = each.paging and each.verdict is not None and each.verdict.word in ("regressed", "improved", "safe")
-            if not is_certain or frozen.get(_decision_key(variant.variant, each, "ms")) == variant.decided_ms:
+        for measure in variant.measures if variant.decided_ms is not None else ():
+            is_certain = measure.paging and measure.verdict is not None and measure.verdict.word in ("regressed", "improved", "safe")
+            if not is_certain or frozen.get(_decision_key(variant.variant, measure, "ms")) == variant.decided_ms:
                 continue
-            numbers: dict[str, Any] = {number: getattr(each, number) for number in FROZEN_NUMBERS}
-            numbers |= {"verdict": each.verdict and each.verdict.code, "ms": variant.decided_ms}
-            chosen |= {_decision_key(variant.variant, each, name): float(value) for name, value in numbers.items() if value is not None}
+            numbers: dict[str, Any] = {number: getattr(measure, number) for number in FROZEN_NUMBERS}
+            numbers |= {"verdict": measure.verdict and measure.verdict.code, "ms": variant.decided_ms}
+            chosen |= {_decision_key(variant.variant, measure, name): float(value) for name, value in numbers.items() if value is not None}
     return chosen
 
 

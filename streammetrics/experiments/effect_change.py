@@ -100,28 +100,28 @@ def parts_by_day(pair: Pair, hours: Hours, measure: Measure, length: int = _DAY)
         columns = part * lists, part * values, lists, *(part * part * lists * of_entries[:, cells.numbers])
         arms.append(np.stack([np.bincount(of_pieces, weights=column) for column in columns], axis=1).tolist())
     return tuple(
-        _part(measure, int(day) * length, length, own, against) for day, own, against in zip(days, *arms, strict=True) if own[0] > 0
+        _part(measure, int(day) * length, length, sums, against) for day, sums, against in zip(days, *arms, strict=True) if sums[0] > 0
     )
 
 
 def _by_entry(entries: Sequence[Entry], lists: Mapping[Entry, int], spreads: Mapping[Entry, Spread]) -> _Floats:
     """Return the spread of an arm in each entry, shape (3, entries)."""
-    found = np.zeros((3, len(entries)))
+    columns = np.zeros((3, len(entries)))
     for at, entry in enumerate(entries):
         for day, share in day_shares(entry, lists):
-            found[:, at] += share * np.array(spreads[day])
-    return found
+            columns[:, at] += share * np.array(spreads[day])
+    return columns
 
 
-def _part(measure: Measure, first: int, length: int, own: Sequence[float], against: Sequence[float]) -> RunPart:
+def _part(measure: Measure, first: int, length: int, sums: Sequence[float], against: Sequence[float]) -> RunPart:
     """Return the part of one day. own, against: weight, weighted sum, lists, variance, its least value, and squared lists of both arms."""
-    weight = own[0]
+    weight = sums[0]
     treatment, control = (
         Estimate(total / weight / 2.0**measure.scale_bits, max(variance, least) / weight**2, 0)
-        for _, total, _, variance, least, _ in (own, against)
+        for _, total, _, variance, least, _ in (sums, against)
     )
-    users, more = (weight**2 / squared if squared else 0.0 for *_, squared in (own, against))
-    return RunPart(first, first + length, weight, (own[2], against[2]), treatment, control, (users, more))
+    users, more = (weight**2 / squared if squared else 0.0 for *_, squared in (sums, against))
+    return RunPart(first, first + length, weight, (sums[2], against[2]), treatment, control, (users, more))
 
 
 def together(one: RunPart, other: RunPart) -> RunPart:
@@ -174,7 +174,7 @@ def changed_effect(estimates: Sequence[Sequence[RunPart]], least_users: float, m
     True
     """
     evidence = [dict(evidence_by_midnight(parts, least_users, moved)) for parts in estimates]
-    least = {hour: min(found[hour][0] for found in evidence) for hour in set.intersection(*map(set, evidence))}
+    least = {hour: min(by_hour[hour][0] for by_hour in evidence) for hour in set.intersection(*map(set, evidence))}
     if not least:
         return None
     start = estimates[0][0].first
@@ -208,11 +208,11 @@ def _log_evidence(before: RunPart, since: RunPart, ratio: float | None, least_us
 
 def _shift(part: RunPart, ratio: float) -> tuple[float, float, float] | None:
     """Return x of a part, its variance, and m; None if a mean is not known well enough."""
-    (own, of_own), (against, of_against) = ((each.mean, each.variance) for each in (part.treatment, part.control))
+    (treated, of_own), (against, of_against) = ((estimate.mean, estimate.variance) for estimate in (part.treatment, part.control))
     residual = of_own + ratio * ratio * of_against
     if not 0 < residual < math.inf:
         return None
-    mean = (part.sizes[0] * own / ratio + part.sizes[1] * against) / sum(part.sizes)
+    mean = (part.sizes[0] * treated / ratio + part.sizes[1] * against) / sum(part.sizes)
     if mean <= 0 or max(of_own / ratio**2, of_against) > _ERROR_MAX * mean * mean:
         return None
-    return (own - ratio * against) / (ratio * mean), residual / (ratio * mean) ** 2, mean
+    return (treated - ratio * against) / (ratio * mean), residual / (ratio * mean) ** 2, mean

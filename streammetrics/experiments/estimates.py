@@ -107,7 +107,7 @@ def fieller_interval(treatment: Estimate, control: Estimate, z: float, covarianc
     if control.mean <= 0 or treatment.mean < 0:
         return Interval(None, None)
     square = z**2
-    below, above = (each.mean**2 - square * each.variance for each in (control, treatment))
+    below, above = (estimate.mean**2 - square * estimate.variance for estimate in (control, treatment))
     product = treatment.mean * control.mean - square * covariance
     root = math.sqrt(max(product * product - below * above, 0.0))
     lower = above / (product + root) if above > 0 else 0.0

@@ -74,7 +74,7 @@ ALL_RUNNING: Final = States(RUNNING, {}, {}, False)
 def states_of(measures: Measures, stored: Stored, control: str | None, treatments: Collection[str]) -> States:
     """Return the states. treatments: the arms that are compared with the control."""
     last_ms = max(stored.last_ms.values(), default=None)
-    stopped = stopped_arms(measures, stored, [each for each in (control, *treatments) if each is not None])
+    stopped = stopped_arms(measures, stored, [arm for arm in (control, *treatments) if arm is not None])
     if last_ms is None:
         return ALL_RUNNING
     is_long = stored.newest_ms - last_ms > silent_ms(stored.run_hours)
@@ -85,8 +85,8 @@ def states_of(measures: Measures, stored: Stored, control: str | None, treatment
         silence = say("the experiment has had no list since {last}", last=utc(last_ms))
         return States(ExperimentState("silent", last_ms, silence), {}, stopped, True)
     arms = {} if control is None else {control: _state_of_arm(control, stopped)}
-    arms |= {each: _state_of_arm(control if control in stopped else each, stopped) for each in treatments}
-    goes_on = [each for each in treatments if arms[each].word == "running"]
+    arms |= {treatment: _state_of_arm(control if control in stopped else treatment, stopped) for treatment in treatments}
+    goes_on = [treatment for treatment in treatments if arms[treatment].word == "running"]
     if goes_on or not stopped:
         return States(RUNNING, arms, stopped, False)
     last = max(stopped.values())
@@ -119,21 +119,21 @@ def stopped_arms(measures: Measures, stored: Stored, arms: Collection[str]) -> d
     {}
     {'new': 5000}
     """
-    known = {arm: stored.last_ms[arm] for arm in arms if arm in stored.last_ms}
+    last_of = {arm: stored.last_ms[arm] for arm in arms if arm in stored.last_ms}
     per_user = lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments])
-    if len(known) < 2 or not per_user:
+    if len(last_of) < 2 or not per_user:
         return {}
-    lists = {arm: stored.run_hours.lists(arm) for arm in known}
-    found, block_ms = {}, stored.run_hours.length * HOUR_MS
-    for arm, last_ms in known.items():
+    lists = {arm: stored.run_hours.lists(arm) for arm in last_of}
+    stopped, block_ms = {}, stored.run_hours.length * HOUR_MS
+    for arm, last_ms in last_of.items():
         counted = sum(count for name in lists if name != arm for block, count in lists[name].items() if block > last_ms // block_ms)
         later = max(stored.lists_since.get(arm, 0), counted)
         blocks = sorted(lists[arm])[-LATEST_BLOCKS:]
-        own = sum(lists[arm][block] for block in blocks)
+        of_arm_alone = sum(lists[arm][block] for block in blocks)
         others = sum(of_arm.get(block, 0) for name, of_arm in lists.items() if name != arm for block in blocks)
-        if others and later * own / others / per_user >= VISITS_MIN:
-            found[arm] = last_ms
-    return found
+        if others and later * of_arm_alone / others / per_user >= VISITS_MIN:
+            stopped[arm] = last_ms
+    return stopped
 
 
 def silent_ms(hours: Hours) -> int:

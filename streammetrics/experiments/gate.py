@@ -68,7 +68,9 @@ def within_gate_margin(policy: Policy, comparisons: Sequence[MeasureComparison],
     """
     margin = policy.gate_margin
     return {
-        str(each.measure) for each in comparisons if log_evidence_within(each, margin) >= certainty_level(policy, each.measure, treatments)
+        str(comparison.measure)
+        for comparison in comparisons
+        if log_evidence_within(comparison, margin) >= certainty_level(policy, comparison.measure, treatments)
     }
 
 
@@ -87,17 +89,17 @@ def gate_of(policy: Policy, verdict: Verdict | None, deciding: Sequence[Deciding
         return GateDecision("fail", verdict.said, own=())
     if verdict.word in ("invalid", "mixed"):
         return GateDecision("wait", verdict.said, own=())
-    known = {each.name: each for each in deciding}
-    missing = [name for name in policy.paging if name not in known]
+    by_name = {measure.name: measure for measure in deciding}
+    missing = [name for name in policy.paging if name not in by_name]
     if missing:
         return GateDecision("wait", say("{missing} cannot be compared yet", missing=join(map(measure_name, missing), " and ")))
-    unsure = [each for each in deciding if not _passes(policy, each)]
+    unsure = [measure for measure in deciding if not _passes(policy, measure)]
     if unsure:
-        own = say("not yet certain that it is at most {margin} worse", margin=percent(policy.gate_margin))
-        return GateDecision("wait", join([unsure[0].verdict.said, own], "; "), own=own.parts)
+        reason = say("not yet certain that it is at most {margin} worse", margin=percent(policy.gate_margin))
+        return GateDecision("wait", join([unsure[0].verdict.said, reason], "; "), own=reason.parts)
     if verdict.word == "improved":
         return GateDecision("pass", verdict.said, own=())
-    names = join((measure_name(each.name) for each in deciding), " and ")
+    names = join((measure_name(measure.name) for measure in deciding), " and ")
     return GateDecision(
         "pass",
         say(
@@ -117,8 +119,8 @@ def without_step(passes: GateDecision) -> GateDecision:
     '9 % higher ndcg@10 than control; a pass needs the time at which the running step of the rollout began: give it as since'
     """
     how = ": give it as since"
-    own = say("a pass needs the time at which the running step of the rollout began{how}", how=advice(how))
-    return GateDecision("wait", join([passes.said, own], "; "), own=own.parts)
+    reason = say("a pass needs the time at which the running step of the rollout began{how}", how=advice(how))
+    return GateDecision("wait", join([passes.said, reason], "; "), own=reason.parts)
 
 
 def without_new_lists(decision: GateDecision, state: str) -> GateDecision:
@@ -130,13 +132,13 @@ def without_new_lists(decision: GateDecision, state: str) -> GateDecision:
     """
     if decision.word == "fail":
         return GateDecision("fail", join([decision.said, state], "; "), own=say("it gets no more lists").parts)
-    own = say("a pass needs new lists")
-    return GateDecision("wait", say("{decision}; {state}: {own}", decision=decision.said, state=state, own=own), own=own.parts)
+    reason = say("a pass needs new lists")
+    return GateDecision("wait", say("{decision}; {state}: {own}", decision=decision.said, state=state, own=reason), own=reason.parts)
 
 
-def _passes(policy: Policy, each: DecidingMeasure) -> bool:
-    says_more = each.verdict.word == "improved" or (each.verdict.word == "safe" and policy.margin <= policy.gate_margin)
-    return each.is_within or says_more
+def _passes(policy: Policy, measure: DecidingMeasure) -> bool:
+    says_more = measure.verdict.word == "improved" or (measure.verdict.word == "safe" and policy.margin <= policy.gate_margin)
+    return measure.is_within or says_more
 
 
 def does(word: GateWord, count: int) -> str:
@@ -158,8 +160,8 @@ def whole_gate(decisions: Mapping[str, GateDecision]) -> GateDecision:
     """
     if not decisions:
         return GateDecision("wait", "no treatment to compare yet")
-    word = min((each.word for each in decisions.values()), key=GATE_WORST_FIRST.index)
-    (first, decision), *others = [(name, each) for name, each in decisions.items() if each.word == word]
+    word = min((decision.word for decision in decisions.values()), key=GATE_WORST_FIRST.index)
+    (first, decision), *others = [(name, other_decision) for name, other_decision in decisions.items() if other_decision.word == word]
     said = say("{first}: {reason}", first=named(first), reason=decision.said)
     more = say("{count} more {does}", count=len(others), does=does(word, len(others)))
     return GateDecision(word, join([said, more], "; ") if others else said, own=decision.own)

@@ -101,8 +101,8 @@ def counts_until_stop(policy: Policy, stored: Stored, stop_ms: int, arm: str) ->
                 for (variant, _), totals in row.totals.items():
                     counts[variant] += totals[0]
             (within if at == block else before).update(counts)
-    own = before[arm] + within[arm]
-    wanted = {name: round(own * share / shares[arm]) for name, share in shares.items()} if arm in shares else {}
+    users = before[arm] + within[arm]
+    wanted = {name: round(users * share / shares[arm]) for name, share in shares.items()} if arm in shares else {}
     return {name: before[name] + max(0, min(within[name], wanted.get(name, 0) - before[name])) for name in sorted({*before, *within})}
 
 

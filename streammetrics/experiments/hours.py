@@ -108,18 +108,18 @@ class HourRow:
         self.moves: dict[tuple[str, str], int] = {}
 
     def add_totals(self, variant: str, entry: Entry, more: Sequence[int]) -> None:
-        known = self.totals.get((variant, entry))
-        self.totals[variant, entry] = [*more] if known is None else add(known, more)
+        totals = self.totals.get((variant, entry))
+        self.totals[variant, entry] = [*more] if totals is None else add(totals, more)
         self.computed.clear()
 
     def lists(self) -> dict[str, int]:
         """Return the lists of each variant."""
-        found: dict[str, int] | None = self.computed.get("lists")
-        if found is None:
-            found = self.computed["lists"] = {}
+        lists: dict[str, int] | None = self.computed.get("lists")
+        if lists is None:
+            lists = self.computed["lists"] = {}
             for (variant, _), totals in self.totals.items():
-                _count(found, variant, totals[0])
-        return found
+                _count(lists, variant, totals[0])
+        return lists
 
     def add_value(self, key: tuple[str, str, str], variant: str, users: int) -> None:
         """Count new users with a value. key: the segment, the value and the stratum."""
@@ -129,9 +129,9 @@ class HourRow:
         """Add another row. Entries have at least the given length. without: strata that become OTHER_VALUES."""
         for (variant, entry), more in row.totals.items():
             self.add_totals(variant, without_strata(entry, without).in_blocks(entry_hours), more)
-        for own, counts in ((self.new_users, row.new_users), (self.exposed, row.exposed)):
+        for ours, counts in ((self.new_users, row.new_users), (self.exposed, row.exposed)):
             for variant, users in counts.items():
-                _count(own, variant, users)
+                _count(ours, variant, users)
         for pair, users in row.moves.items():
             _count(self.moves, pair, users)
         for (segment, value, stratum), variants in row.values.items():
@@ -227,11 +227,11 @@ class Hours:
 
     def new_users_by_block(self, length: int) -> dict[str, dict[int, int]]:
         """Return new users by variant, in blocks of a length that is a multiple of the present one."""
-        found: dict[str, dict[int, int]] = {}
+        by_segment: dict[str, dict[int, int]] = {}
         for block, row in self.rows.items():
             for variant, users in row.new_users.items():
-                _count(found.setdefault(variant, {}), block * self.length // length, users)
-        return found
+                _count(by_segment.setdefault(variant, {}), block * self.length // length, users)
+        return by_segment
 
     def exposed(self) -> dict[str, int]:
         """Return all users by the variant of their first exposure."""
@@ -246,7 +246,7 @@ MergedRows: TypeAlias = dict[int, tuple[list[HourRow], HourRow]]
 """By block, rows of parts and their sum."""
 
 
-def merge_hours(parts: Iterable[Hours], known: MergedRows | None = None) -> Hours:
+def merge_hours(parts: Iterable[Hours], merged: MergedRows | None = None) -> Hours:
     """Return the rows of all parts, in blocks of the longest length or longer. The parts do not change.
 
     known: sums that were computed before, of rows that have not changed since. New ones are added.
@@ -266,13 +266,13 @@ def merge_hours(parts: Iterable[Hours], known: MergedRows | None = None) -> Hour
             for block, row in part.rows.items():
                 total.row(block * part.length).add_row(row, total.entry_hours)
     else:
-        known = {} if known is None else known
+        merged = {} if merged is None else merged
         for block in {block for part in parts for block in part.rows}:
             rows = [part.rows[block] for part in parts if block in part.rows]
-            before, total.rows[block] = known.get(block, ([], _NO_ROW))
+            before, total.rows[block] = merged.get(block, ([], _NO_ROW))
             if len(rows) != len(before) or any(one is not other for one, other in zip(rows, before, strict=True)):
                 total.rows[block] = rows[0] if len(rows) == 1 else _sum_of(rows, total.entry_hours)
-                known[block] = rows, total.rows[block]
+                merged[block] = rows, total.rows[block]
         if total.has_many_values():
             total.rows = {block: _sum_of([row], total.entry_hours) for block, row in total.rows.items()}
     total.bound()
@@ -309,8 +309,8 @@ class EntrySums:
     def add(self, variant: str, entry: Entry, more: Sequence[int]) -> tuple[str, Entry]:
         """Add to the sums of an entry, and return its key."""
         key = variant, entry.in_blocks(self.hours)
-        known = self.sums.get(key)
-        self.sums[key] = [*more] if known is None else add(known, more)
+        sums = self.sums.get(key)
+        self.sums[key] = [*more] if sums is None else add(sums, more)
         return key
 
     def bound(self) -> bool:
@@ -346,11 +346,11 @@ class EntrySums:
 
 def merge_entries(parts: Iterable[EntrySums]) -> EntrySums:
     """Return the sums of all parts. The parts do not change."""
-    known = [part for part in parts if part.sums]
-    if len(known) == 1:
-        return known[0]
-    total = EntrySums(max((part.hours for part in known), default=1))
-    for part in known:
+    counted = [part for part in parts if part.sums]
+    if len(counted) == 1:
+        return counted[0]
+    total = EntrySums(max((part.hours for part in counted), default=1))
+    for part in counted:
         for (variant, entry), more in part.sums.items():
             total.add(variant, entry, more)
     total.bound()

@@ -92,8 +92,8 @@ def _changes(
     sides: which entries of the two rows of a user are multiplied, shape (2, products). rows: before and after. users: for each user, the
     numbers of the two rows.
     """
-    largest = max(int(each.max(initial=0)) for each in rows)
-    if largest >= TOTAL_MAX or min(int(each.min(initial=0)) for each in rows) < 0:
+    largest = max(int(row.max(initial=0)) for row in rows)
+    if largest >= TOTAL_MAX or min(int(row.min(initial=0)) for row in rows) < 0:
         return _changes_one_by_one(sides, rows, users, [members[number] for number in sets.tolist()], arms)
     words = max(1, -(-largest.bit_length() // WORD_BITS))
     sums = np.zeros((2 * words - 1, sides.shape[1], arms), dtype=np.int64)
@@ -147,7 +147,7 @@ def _changes_one_by_one(
     arms: int,
 ) -> list[list[int]]:
     pairs: list[list[int]] = sides.T.tolist()
-    before, after = (each.tolist() for each in rows)
+    before, after = (row.tolist() for row in rows)
     sums = [[0] * len(pairs) for _ in range(arms)]
     for one, other, of_user in zip(users[0].tolist(), users[1].tolist(), members, strict=True):
         change = [after[one][left] * after[other][right] - before[one][left] * before[other][right] for left, right in pairs]
@@ -162,7 +162,7 @@ _Words: TypeAlias = list[tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]]
 
 def _words(rows: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], users: npt.NDArray[np.int64], words: int) -> _Words:
     """Split rows of users into words: by column, shape (row width, 2 * users), the rows before and then those after."""
-    factors = np.concatenate([each[users] for each in rows]).T
+    factors = np.concatenate([row[users] for row in rows]).T
     values = [(factors >> (WORD_BITS * number) & ((1 << WORD_BITS) - 1)).astype(np.float64) for number in range(words)]
     return [(word, np.asarray(word.any(axis=1))) for word in values]
 

@@ -127,9 +127,9 @@ def add_credits(total: dict[tuple[str, str], list[int]], credits: Mapping[tuple[
     [1, 2, 1, 4, 2, 1]
     """
     for pair, sums in credits.items():
-        own = credit_moments(sums)
-        known = total.get(pair) or [0] * len(own)
-        total[pair] = [before + times * change for before, change in zip(known, own, strict=True)]
+        of_lists = credit_moments(sums)
+        sums_of_pair = total.get(pair) or [0] * len(of_lists)
+        total[pair] = [before + times * change for before, change in zip(sums_of_pair, of_lists, strict=True)]
 
 
 def reversed_credit(moments: Sequence[int]) -> list[int]:
@@ -209,15 +209,15 @@ def preference(
     mean = float((m1 + m2) / 2)
     variance = _variance(users, (first, second), (m1, m2), products, (ff, fs, ss))
     orders = min(first * first / ff, second * second / ss)
-    found = Preference(users, lists, effective, mean, variance, None, None, False, False, plain, second / lists, orders)
+    measured = Preference(users, lists, effective, mean, variance, None, None, False, False, plain, second / lists, orders)
     if users < min_users or min(effective, orders) < effective_users_min or variance == math.inf:
-        return found
+        return measured
     if variance == 0:
         is_certain = _log_evidence_of_all(users) >= math.log(teams / alpha)
-        return replace(found, preferred=is_certain and mean > 0, disliked=is_certain and mean < 0)
+        return replace(measured, preferred=is_certain and mean > 0, disliked=is_certain and mean < 0)
     error, mixture = math.sqrt(variance), Mixture(MINIMUM_CREDIT)
     half, alarm = error * two_sided(variance, mixture, alpha), error * one_sided(variance, mixture, alpha / teams)
-    return replace(found, lower=mean - half, upper=mean + half, preferred=mean > alarm, disliked=-mean > alarm)
+    return replace(measured, lower=mean - half, upper=mean + half, preferred=mean > alarm, disliked=-mean > alarm)
 
 
 def _log_evidence_of_all(users: int) -> float:

@@ -86,13 +86,15 @@ class ListSigns(NamedTuple):
 def list_signs(measures: Measures, lists: LikeLists) -> ListSigns:
     """Return the signs of a treatment against the control."""
     warnings, fewer, (treatment, control, by_user) = list[DataWarning](), None, lists
-    by_items = max((each for each in measures if each.name == "item_hit_rate"), key=lambda each: each.k or math.inf, default=None)
-    by_lists = next((each for each in measures if each.kind == "mean"), None)
+    by_items = max(
+        (measure for measure in measures if measure.name == "item_hit_rate"), key=lambda measure: measure.k or math.inf, default=None
+    )
+    by_lists = next((measure for measure in measures if measure.kind == "mean"), None)
     if by_items is not None and by_lists is not None:
-        shown = _of_days(lists, lambda moments: _items_per_list(measures, by_items, by_lists, moments))
-        if shown and _differ(shown, ITEMS_MIN):
-            more = "rises" if shown[0].mean < shown[1].mean else "falls"
-            told = _compared(lists, "shows {own:.3g} items per list", shown)
+        items = _of_days(lists, lambda moments: _items_per_list(measures, by_items, by_lists, moments))
+        if items and _differ(items, ITEMS_MIN):
+            more = "rises" if items[0].mean < items[1].mean else "falls"
+            told = _compared(lists, "shows {own:.3g} items per list", items)
             bent = "{told}: {by_items} is per item shown and {more} by that alone"
             said = say(bent, told=told, by_items=measure_name(str(by_items)), more=more)
             warnings.append(DataWarning("items per list", said, variant=treatment.name))
@@ -140,21 +142,21 @@ def _of_days(lists: LikeLists, mean_of: Callable[[Sequence[int]], _Mean]) -> lis
 
 
 def _differ(means: Sequence[_Mean], least: float) -> bool:
-    own, against = means
-    apart = abs(own.mean - against.mean)
-    return against.mean > 0 and apart > max(least * against.mean, ERRORS * math.sqrt(own.variance + against.variance))
+    treated, against = means
+    apart = abs(treated.mean - against.mean)
+    return against.mean > 0 and apart > max(least * against.mean, ERRORS * math.sqrt(treated.variance + against.variance))
 
 
 def _late_reactions(measures: Measures, by_lists: Measure, treatment: ArmLists, control: ArmLists) -> list[DataWarning]:
     """Return the warning about reactions that come later in one of two arms; empty without such a sign."""
     arms = treatment, control
-    if not all(each.reactions.total for each in arms):
+    if not all(arm.reactions.total for arm in arms):
         return []
-    share = sum(each.reactions.late for each in arms) / sum(each.reactions.total for each in arms)
-    effective = [_effective_reactions(measures, by_lists, each) for each in arms]
-    shares = {each.name: each.reactions.late / each.reactions.total for each in arms}
+    share = sum(arm.reactions.late for arm in arms) / sum(arm.reactions.total for arm in arms)
+    effective = [_effective_reactions(measures, by_lists, arm) for arm in arms]
+    shares = {arm.name: arm.reactions.late / arm.reactions.total for arm in arms}
     early, late = sorted(shares, key=shares.__getitem__)
-    error = math.sqrt(share * (1 - share) * sum(1 / each for each in effective))
+    error = math.sqrt(share * (1 - share) * sum(1 / reactions for reactions in effective))
     if share * min(effective) < LATE_EXPECTED or shares[late] - shares[early] <= max(LATE_MIN, ERRORS * error):
         return []
     told = say(

@@ -56,7 +56,7 @@ def log_evidence_of_shares(one: LossCount, other: LossCount) -> float:
     counts = one, other
     lost, users = one.lost + other.lost, one.users + other.users
     greatest = sum(part * math.log(part / users) for part in (lost, users - lost) if part)
-    return math.fsum(_log_mean_likelihood(each.lost, each.users - each.lost) for each in counts) - greatest
+    return math.fsum(_log_mean_likelihood(arm.lost, arm.users - arm.lost) for arm in counts) - greatest
 
 
 def log_evidence_of_moves(there: int, back: int) -> float:
@@ -105,22 +105,22 @@ def unequal_losses(treatment: ArmCounts, control: ArmCounts, names: tuple[str, s
     >>> unequal_losses(ArmCounts(moved=270, shown=3_000), ArmCounts(shown=27_000), names, " Look why")
     'new and old lose users unequally: 270 users went from new to old, and 0 from old to new. Look why'
     """
-    found = list[Words]()
+    losses = list[Words]()
     if differ(treatment.without_list, control.without_list):
         template = "{lost:,} of {users:,} exposed users of {one} have no list, and {other_lost:,} of {other_users:,} of {other}"
-        found.append(_share_words(template, treatment.without_list, control.without_list, names))
+        losses.append(_share_words(template, treatment.without_list, control.without_list, names))
     if differ(treatment.without_match, control.without_match):
         template = "{lost:,} of {users:,} users who react in {one} do so without a list, and {other_lost:,} of {other_users:,} in {other}"
-        found.append(_share_words(template, treatment.without_match, control.without_match, names))
+        losses.append(_share_words(template, treatment.without_match, control.without_match, names))
     if moves_differ(treatment, control):
         template = "{lost:,} users went from {one} to {other}, and {other_lost:,} from {other} to {one}"
         one, other = map(named, names)
         moved = say(template, lost=treatment.moved, other_lost=control.moved, one=one, other=other)
-        found.append(say("{moved}.{how}", moved=moved, how=advice(how)) if how else moved)
-    if not found:
+        losses.append(say("{moved}.{how}", moved=moved, how=advice(how)) if how else moved)
+    if not losses:
         return None
     one, other = map(named, names)
-    return say("{one} and {other} lose users unequally: {found}", one=one, other=other, found=join(found, "; "))
+    return say("{one} and {other} lose users unequally: {found}", one=one, other=other, found=join(losses, "; "))
 
 
 def moves_differ(one: ArmCounts, other: ArmCounts) -> bool:

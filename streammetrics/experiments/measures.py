@@ -243,10 +243,10 @@ class Measures:
         row = [1, *totals]
         row += [1 if totals[place - 1] else 0 for place in self.hits]
         if self.covariates:
-            known = [None] * len(self.of_lists) if covariates is None else covariates
-            self._check("covariates", known, len(self.of_lists))
-            row.append(int(any(covariate is not None for covariate in known)))
-            for measure, covariate in zip(self.of_lists, known, strict=True):
+            values = [None] * len(self.of_lists) if covariates is None else covariates
+            self._check("covariates", values, len(self.of_lists))
+            row.append(int(any(covariate is not None for covariate in values)))
+            for measure, covariate in zip(self.of_lists, values, strict=True):
                 row += (0, 0) if covariate is None else (row[measure.bottom], covariate * row[measure.bottom])
         elif covariates is not None:
             raise ExperimentError("covariates", "got some; this layout has none: use Measures(columns, covariates=True)")
@@ -277,9 +277,9 @@ class Measures:
             below = np.where(has, bottom, 1) << max(measure.scale_bits - COVARIATE_BITS, 0)
             shift = max(COVARIATE_BITS - measure.scale_bits, 0)
             if (top >= 1 << (62 - shift)).any() or (bottom >= 1 << (61 - max(measure.scale_bits - COVARIATE_BITS, 0))).any():
-                known = [self.covariate_values(each)[at] for each in earlier.tolist()]  # beyond int64: in Python integers
-                columns[:, 2 * at] = [each is not None for each in known]
-                columns[:, 2 * at + 1] = [each or 0 for each in known]
+                values = [self.covariate_values(row)[at] for row in earlier.tolist()]  # beyond int64: in Python integers
+                columns[:, 2 * at] = [value is not None for value in values]
+                columns[:, 2 * at + 1] = [value or 0 for value in values]
                 continue
             whole, rest = np.divmod(top << shift, below)
             whole += (2 * rest > below) | ((2 * rest == below) & (whole % 2 == 1))

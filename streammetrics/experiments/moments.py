@@ -65,11 +65,11 @@ def of_users(
         rows = _rows(measures, totals, covariates if isinstance(covariates, np.ndarray) else None)
         large = bool(rows.max(initial=0) >= TOTAL_MAX or rows.min(initial=0) <= -TOTAL_MAX)
     else:
-        listed = [[int(value) for value in each] for each in totals]
-        if any(each and each[0] < 0 for each in listed):
-            raise ExperimentError("totals", f"got {min(each[0] for each in listed)} lists; must be 0 or more")
+        listed = [[int(value) for value in row] for row in totals]
+        if any(row and row[0] < 0 for row in listed):
+            raise ExperimentError("totals", f"got {min(row[0] for row in listed)} lists; must be 0 or more")
         with_covariates = list(covariates) if len(covariates) else [None] * len(listed)
-        rows = [measures.row(each, extra) for each, extra in zip(listed, with_covariates, strict=True) if any(each[:1])]
+        rows = [measures.row(row, extra) for row, extra in zip(listed, with_covariates, strict=True) if any(row[:1])]
         large = any(abs(value) >= TOTAL_MAX for row in rows for value in row)
     if large or len(rows) <= FEW_USERS:
         return _one_by_one(measures, rows.tolist() if isinstance(rows, np.ndarray) else rows)
@@ -111,7 +111,7 @@ def sum_products(sides: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], othe
         block = slice(start, start + SUMMED_USERS)
         ours = rows[block]
         for weight, sums in enumerate(_by_weight(sides, ours, ours if others is rows else others[block])):
-            result = [known + (more << (WORD_BITS * weight)) for known, more in zip(result, sums.tolist(), strict=True)]
+            result = [total + (more << (WORD_BITS * weight)) for total, more in zip(result, sums.tolist(), strict=True)]
     return result
 
 

@@ -25,9 +25,9 @@ def name_order(name: str) -> NameOrder:
     """
     parts = _DIGITS.split(name)  # texts, with a number between each two of them
     numbers = (digits.lstrip("0") for digits in parts[1::2])
-    found: list[str | tuple[int, str]] = [*parts]
-    found[1::2] = [(len(digits), digits) for digits in numbers]  # not as int: it refuses to read thousands of digits
-    return tuple(found), name
+    pieces: list[str | tuple[int, str]] = [*parts]
+    pieces[1::2] = [(len(digits), digits) for digits in numbers]  # not as int: it refuses to read thousands of digits
+    return tuple(pieces), name
 
 
 def group_order(group: Iterable[str]) -> list[NameOrder]:

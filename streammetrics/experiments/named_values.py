@@ -69,25 +69,25 @@ def named_values(treatment: Arm, control: Arm, difference: float, alpha: float) 
     """
     pairs = [(segment, value) for segment in {**treatment.segments, **control.segments} for value in _values(segment, treatment, control)]
     z = corrected_z(alpha / 2, len(pairs))
-    found = {}
+    changes = {}
     for segment, value in pairs:
         sides = tuple(arm.segments.get(segment, {}) for arm in (treatment, control))
-        lists = [sum(each.lists for each in side.values()) for side in sides]
-        own = [side[value].lists if value in side else 0 for side in sides]
-        moved = all(lists) and _moved(own, lists, (treatment.effective_users, control.effective_users), z)
+        lists = [sum(cell.lists for cell in side.values()) for side in sides]
+        counts = [side[value].lists if value in side else 0 for side in sides]
+        moved = all(lists) and _moved(counts, lists, (treatment.effective_users, control.effective_users), z)
         lifts = _lifts(value, sides, (treatment.spread, control.spread), difference, z)
         if moved or lifts is not None:
-            found[segment, value] = NamedValue(moved, *(lifts or (None, None)))
-    return found
+            changes[segment, value] = NamedValue(moved, *(lifts or (None, None)))
+    return changes
 
 
 def _values(segment: str, treatment: Arm, control: Arm) -> list[str]:
     return sorted({*treatment.segments.get(segment, {}), *control.segments.get(segment, {})})
 
 
-def _moved(own: list[int], lists: list[int], effective: tuple[float, float], z: float) -> bool:
-    shift = own[0] / lists[0] - own[1] / lists[1]
-    pooled = sum(own) / sum(lists)
+def _moved(counts: list[int], lists: list[int], effective: tuple[float, float], z: float) -> bool:
+    shift = counts[0] / lists[0] - counts[1] / lists[1]
+    pooled = sum(counts) / sum(lists)
     if not all(effective) or not 0 < pooled < 1:
         return False
     return abs(shift) >= SHIFT_MIN and abs(shift) > z * math.sqrt(pooled * (1 - pooled) * (1 / effective[0] + 1 / effective[1]))
@@ -97,21 +97,21 @@ def _lifts(
     value: str, sides: tuple[Mapping[str, ValueLists], ...], spreads: tuple[ListSpread, ListSpread], difference: float, z: float
 ) -> tuple[float, float] | None:
     """Return the lifts of a value and of all others, if they differ for certain."""
-    sure = [each for each in sides[1] if each in sides[0] and min(side[each].lists for side in sides) >= LISTS_MIN]
-    others = [each for each in sure if each != value]
+    sure = [name for name in sides[1] if name in sides[0] and min(side[name].lists for side in sides) >= LISTS_MIN]
+    others = [name for name in sure if name != value]
     if value not in sure or not others or sides[1][value].mean <= 0:
         return None
-    bottoms = [sum(each.bottom for each in side.values()) for side in sides]
-    shares = {each: sum(side[each].bottom / bottom for side, bottom in zip(sides, bottoms, strict=True)) for each in others}
-    means = [math.fsum(shares[each] * side[each].mean for each in others) / math.fsum(shares.values()) for side in sides]
+    bottoms = [sum(cell.bottom for cell in side.values()) for side in sides]
+    shares = {name: sum(side[name].bottom / bottom for side, bottom in zip(sides, bottoms, strict=True)) for name in others}
+    means = [math.fsum(shares[name] * side[name].mean for name in others) / math.fsum(shares.values()) for side in sides]
     if means[1] <= 0:
         return None
     lift, others_lift = sides[0][value].mean / sides[1][value].mean - 1, means[0] / means[1] - 1
-    own = _relative_variance([(side[value].lists, side[value].mean) for side in sides], spreads)
-    rest = _relative_variance([(sum(side[each].lists for each in others), mean) for side, mean in zip(sides, means, strict=True)], spreads)
-    apart = abs(lift - others_lift) > z * math.sqrt(own + rest)
+    of_value = _relative_variance([(side[value].lists, side[value].mean) for side in sides], spreads)
+    rest = _relative_variance([(sum(side[name].lists for name in others), mean) for side, mean in zip(sides, means, strict=True)], spreads)
+    apart = abs(lift - others_lift) > z * math.sqrt(of_value + rest)
     is_same_way = (lift - others_lift) * difference > 0
-    is_against = lift * difference < 0 and abs(lift) > z * math.sqrt(own)
+    is_against = lift * difference < 0 and abs(lift) > z * math.sqrt(of_value)
     return (lift, others_lift) if apart and (is_same_way or is_against) else None
 
 

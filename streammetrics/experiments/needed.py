@@ -26,11 +26,11 @@ def with_needed(experiment: ExperimentReport, users_per_hour: float | None = Non
     """
     variants = tuple(
         replace(
-            each,
-            needed=needed_of(experiment, each, users_per_hour),
-            gate_needed=gate_needed_of(experiment, each, users_per_hour),
+            variant,
+            needed=needed_of(experiment, variant, users_per_hour),
+            gate_needed=gate_needed_of(experiment, variant, users_per_hour),
         )
-        for each in experiment.variants
+        for variant in experiment.variants
     )
     return replace(experiment, variants=variants)
 
@@ -39,10 +39,10 @@ def gate_needed_of(experiment: ExperimentReport, variant: VariantReport, users_p
     """Return what it takes until the gate passes if there is no difference; None unless it waits for an inconclusive variant."""
     if variant.gate is None or variant.gate.word != "wait" or not experiment.gate_margin:
         return None
-    if all(each.within_gate_margin for each in variant.measures if each.paging):
+    if all(measure.within_gate_margin for measure in variant.measures if measure.paging):
         return None
-    found = needed_of(experiment, variant, users_per_hour, experiment.gate_margin)
-    return next((each for each in found if each.verdict == "safe"), None)
+    answers = needed_of(experiment, variant, users_per_hour, experiment.gate_margin)
+    return next((answer for answer in answers if answer.verdict == "safe"), None)
 
 
 def needed_of(
@@ -58,53 +58,59 @@ def needed_of(
     rules = VerdictRules(
         alpha=experiment.alpha, margin=experiment.margin if margin is None else margin, minimum_lift=experiment.minimum_lift
     )
-    found = {word: _soonest(experiment, variant, rules, word) for word in _WORDS}
+    soonest = {word: _soonest(experiment, variant, rules, word) for word in _WORDS}
     # A measure beyond its own boundary waits for the others, which share the error. How many users that takes is not known.
-    answers = [_answer(each, rules, word, users_per_hour) for word, each in found.items() if each is not None and each[1].half > 0]
-    is_better = next((each.lift is not None and each.lift * _sign_of_better(each) > 0 for each in variant.measures if each.paging), False)
+    answers = [
+        _answer(planned, rules, word, users_per_hour) for word, planned in soonest.items() if planned is not None and planned[1].half > 0
+    ]
+    is_better = next(
+        (measure.lift is not None and measure.lift * _sign_of_better(measure) > 0 for measure in variant.measures if measure.paging), False
+    )
     likely: PlannedWord = "improved" if is_better else "regressed"
-    return tuple(sorted(answers, key=lambda each: (each.verdict != likely, each.verdict != "safe")))
+    return tuple(sorted(answers, key=lambda answer: (answer.verdict != likely, answer.verdict != "safe")))
 
 
 def _soonest(
     experiment: ExperimentReport, variant: VariantReport, rules: VerdictRules, word: PlannedWord
 ) -> tuple[MeasureReport, Planned] | None:
     """Return the deciding measure that brings a verdict, and its users. `safe` needs all of them; a drop or a rise needs one."""
-    open_measures = [each for each in variant.measures if each.paging and each.verdict and each.verdict.word == "inconclusive"]
-    found = [(each, users) for each in open_measures if (users := _users(experiment, each, rules, word)) is not None]
-    if not found or (word == "safe" and len(found) < len(open_measures)):
+    open_measures = [
+        measure for measure in variant.measures if measure.paging and measure.verdict and measure.verdict.word == "inconclusive"
+    ]
+    planned = [(measure, users) for measure in open_measures if (users := _users(experiment, measure, rules, word)) is not None]
+    if not planned or (word == "safe" and len(planned) < len(open_measures)):
         return None
-    return (max if word == "safe" else min)(found, key=lambda each: each[1].half)
+    return (max if word == "safe" else min)(planned, key=lambda pair: pair[1].half)
 
 
-def _users(experiment: ExperimentReport, own: MeasureReport, rules: VerdictRules, word: PlannedWord) -> Planned | None:
+def _users(experiment: ExperimentReport, measure: MeasureReport, rules: VerdictRules, word: PlannedWord) -> Planned | None:
     """Return the further users until one measure's verdict; None without a frozen scale, or if the interval excludes the lift."""
-    better, judged = _sign_of_better(own), own.judged
+    better, judged = _sign_of_better(measure), measure.judged
     lift = better * _gain(rules, word)
-    if judged is None or own.tau is None or own.alpha is None or own.lift_lower is None or judged.control_mean <= 0:
+    if judged is None or measure.tau is None or measure.alpha is None or measure.lift_lower is None or judged.control_mean <= 0:
         return None
-    if lift < own.lift_lower or (own.lift_upper is not None and lift > own.lift_upper):
+    if lift < measure.lift_lower or (measure.lift_upper is not None and lift > measure.lift_upper):
         return None
     rejected = 1.0 if word == "improved" else 1 - better * rules.margin
     variance = judged.error**2 + (rejected * judged.control_error) ** 2 - 2 * rejected * judged.covariance
     if not 0 < variance < math.inf:
         return None
     sign = -better if word == "regressed" else better
-    frozen_mean = None if own.minimum_difference is None else own.minimum_difference / rules.minimum_lift
+    frozen_mean = None if measure.minimum_difference is None else measure.minimum_difference / rules.minimum_lift
     score = ComparisonScore(
-        users=sum(each.users for each in experiment.variants),
+        users=sum(variant.users for variant in experiment.variants),
         z=sign * (judged.mean - rejected * judged.control_mean) / math.sqrt(variance),
         variance=variance,
-        mixture=Mixture(own.tau, None if frozen_mean is None else rules.effect_of(word) * frozen_mean),
+        mixture=Mixture(measure.tau, None if frozen_mean is None else rules.effect_of(word) * frozen_mean),
         distance=rules.distance(word, _gain(rules, word)) * judged.control_mean,
     )
-    planned = more_users(score, own.alpha / experiment.treatments)
+    planned = more_users(score, measure.alpha / experiment.treatments)
     return planned if planned.half < math.inf else None
 
 
-def _sign_of_better(own: MeasureReport) -> float:
+def _sign_of_better(measure: MeasureReport) -> float:
     """Return the sign of a lift that makes a measure better."""
-    return -1.0 if own.lower_is_better else 1.0
+    return -1.0 if measure.lower_is_better else 1.0
 
 
 def _gain(rules: VerdictRules, word: PlannedWord) -> float:
@@ -112,11 +118,11 @@ def _gain(rules: VerdictRules, word: PlannedWord) -> float:
     return {"regressed": -rules.minimum_lift, "improved": rules.minimum_lift, "safe": 0.0}[word]
 
 
-def _answer(found: tuple[MeasureReport, Planned], rules: VerdictRules, word: PlannedWord, users_per_hour: float | None) -> Needed:
-    measure, users = found
-    half, low, high = (_count(each) for each in (users.half, users.early, users.late))
+def _answer(planned: tuple[MeasureReport, Planned], rules: VerdictRules, word: PlannedWord, users_per_hour: float | None) -> Needed:
+    measure, users = planned
+    half, low, high = (_count(count) for count in (users.half, users.early, users.late))
     assert half is not None, "a verdict that never comes is no answer"
-    hours = [None if each is None or not users_per_hour else each / users_per_hour for each in (half, low, high)]
+    hours = [None if users_then is None or not users_per_hour else users_then / users_per_hour for users_then in (half, low, high)]
     return Needed(word, measure.metric, measure.k, _sign_of_better(measure) * _gain(rules, word), half, low or 0, high, *hours)
 
 
@@ -152,8 +158,8 @@ def _aim(needed: Needed) -> str:
 
 def needed_sentences(experiment: ExperimentReport) -> list[Words]:
     """Return what each inconclusive variant needs until its most likely verdict, one sentence for each."""
-    found = [each for each in experiment.variants if each.needed]
-    return [say("{variant} {needs}", variant=named(each.variant), needs=needed_words(each.needed[0])) for each in found]
+    waiting = [variant for variant in experiment.variants if variant.needed]
+    return [say("{variant} {needs}", variant=named(variant.variant), needs=needed_words(variant.needed[0])) for variant in waiting]
 
 
 def rounded(users: int) -> Words:

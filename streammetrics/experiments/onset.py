@@ -43,7 +43,7 @@ def change_point(differences: Sequence[float], variances: Sequence[float], scale
     """
     if len(differences) < 2:
         return None
-    precisions = [1 / each for each in variances]
+    precisions = [1 / variance for variance in variances]
     sums = [precision * value for precision, value in zip(precisions, differences, strict=True)]
     total, whole = math.fsum(precisions), math.fsum(sums)
     before, before_sum = 0.0, 0.0
@@ -57,7 +57,7 @@ def change_point(differences: Sequence[float], variances: Sequence[float], scale
         logs.append(-0.5 * math.log1p(share) + 0.5 * (late - early) ** 2 * information * share / (1 + share))
         means.append((early, late))
     high = max(logs)
-    weights = [math.exp(each - high) for each in logs]
+    weights = [math.exp(log_likelihood - high) for log_likelihood in logs]
     if high + math.log(math.fsum(weights) / len(weights)) < -math.log(alpha):
         return None
     best = logs.index(high)
@@ -67,7 +67,7 @@ def change_point(differences: Sequence[float], variances: Sequence[float], scale
 def _likely(weights: Sequence[float]) -> tuple[int, int]:
     """Return the first and last index of the smallest set of places that has MASS of the probability."""
     wanted, have, chosen = MASS * math.fsum(weights), 0.0, []
-    for index in sorted(range(len(weights)), key=lambda each: -weights[each]):
+    for index in sorted(range(len(weights)), key=lambda index_of: -weights[index_of]):
         chosen.append(index)
         have += weights[index]
         if have >= wanted:

@@ -113,10 +113,10 @@ class Policy:
         >>> Policy().treatments("control", {"control": 900, "a": 880, "b": 910, "typo": 3})
         ('a', 'b')
         """
-        known: Collection[str] = self.arms or [
+        arms: Collection[str] = self.arms or [
             name for name, count in users.items() if count >= min(self.min_users, _LABEL_SHARE_MIN * sum(users.values()))
         ]
-        return tuple(sorted({*known} - {control, self.holdout, INTERLEAVED}))
+        return tuple(sorted({*arms} - {control, self.holdout, INTERLEAVED}))
 
     def control_of(self, variants: Collection[str]) -> str | None:
         """Return the variant that others are compared with: the configured one, or one of CONTROL_NAMES; None if there is none.
@@ -129,8 +129,8 @@ class Policy:
 
 def known_control(names: Iterable[str]) -> str | None:
     """Return the variant, or the team of interleaved lists, that is called as controls are: see CONTROL_NAMES. None if there is none."""
-    known = sorted(names)
-    return next((each for name in CONTROL_NAMES for each in known if each.casefold() == name), None)
+    variants = sorted(names)
+    return next((variant for name in CONTROL_NAMES for variant in variants if variant.casefold() == name), None)
 
 
 def probable_control(names: Iterable[str]) -> str | None:
@@ -140,9 +140,9 @@ def probable_control(names: Iterable[str]) -> str | None:
     ('production', 'Old ranker', None)
     """
     words = {name: {name.casefold(), *(word for word in _WORDS.findall(name.casefold()) if len(word) >= _WORD_CHARS_MIN)} for name in names}
-    named = (found for word in CONTROL_WORDS if (found := [name for name in words if word in words[name]]))
-    found = next(named, [])
-    return found[0] if len(found) == 1 else None
+    named = (variant for word in CONTROL_WORDS if (variant := [name for name in words if word in words[name]]))
+    variant = next(named, [])
+    return variant[0] if len(variant) == 1 else None
 
 
 def _check(name: str, value: object, fine: bool, allowed: str) -> None:

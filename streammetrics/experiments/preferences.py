@@ -45,18 +45,18 @@ def preferences_of(policy: Policy, state: Health, stored: Stored) -> tuple[tuple
     The verdicts of several teams share alpha, as those of arms do; each action has its own. If no team is the control, the credits are
     those against the first team by name, and there is no verdict: it might praise the old ranker.
     """
-    found = {pair: moments for pair, moments in stored.credits.items() if any(moments)}
-    if not found:
+    credits = {pair: moments for pair, moments in stored.credits.items() if any(moments)}
+    if not credits:
         return (), ()
-    teams = in_order(team for pair in found for team in pair)
-    known = policy.control if policy.control in teams else known_control(teams)
-    against = known or teams[0]
+    teams = in_order(team for pair in credits for team in pair)
+    control = policy.control if policy.control in teams else known_control(teams)
+    against = control or teams[0]
     unjudged = (
-        invalid(state) if state.troubles else None if known else Verdict("inconclusive", _no_control(policy, stored.experiment, teams))
+        invalid(state) if state.troubles else None if control else Verdict("inconclusive", _no_control(policy, stored.experiment, teams))
     )
     deciding, others = [], []
-    count = sum(against in pair for pair in found)
-    for pair, moments in sorted(found.items(), key=lambda each: group_order(each[0])):
+    count = sum(against in pair for pair in credits)
+    for pair, moments in sorted(credits.items(), key=lambda credit: group_order(credit[0])):
         if against in pair:
             (team,) = {*pair} - {against}
             turned = moments if pair[0] == against else reversed_credit(moments)
@@ -91,19 +91,19 @@ def _preference(
 ) -> PreferenceReport:
     """Return the report of a team against another. `unjudged`: the verdict if the credits cannot be judged."""
     level, teams = level_and_teams
-    found = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min, level, teams)
-    assert found is not None, "moments of credit without lists"
+    preferred = preference(moments, policy.alpha, policy.min_users, policy.effective_users_min, level, teams)
+    assert preferred is not None, "moments of credit without lists"
     return PreferenceReport(
         *pair,
-        users=found.users,
-        lists=found.lists,
-        credit=found.mean,
-        error=math.sqrt(found.variance) if found.variance < math.inf else None,
-        credit_lower=found.lower,
-        credit_upper=found.upper,
+        users=preferred.users,
+        lists=preferred.lists,
+        credit=preferred.mean,
+        error=math.sqrt(preferred.variance) if preferred.variance < math.inf else None,
+        credit_lower=preferred.lower,
+        credit_upper=preferred.upper,
         alpha=policy.alpha,
-        verdict=unjudged or judge_preference(policy, found, *pair),
-        plain_credit=found.plain,
-        first_share=found.first_share,
+        verdict=unjudged or judge_preference(policy, preferred, *pair),
+        plain_credit=preferred.plain,
+        first_share=preferred.first_share,
         action=actions[level] if level < len(actions) else "",
     )

@@ -65,24 +65,24 @@ def found_step(blocks: Iterable[Assigned], per_unit: float = 1.0) -> int | None:
     >>> found_step(ramp), found_step(ramp[:39]), found_step(ramp[:19]), found_step(ramp, per_unit=25.0)
     (40, 20, None, 20)
     """
-    known = [each for each in blocks if each.both]
+    counted = [block for block in blocks if block.both]
     begin = 0
-    while (at := _greatest_rise(known[begin:], per_unit)) is not None:
+    while (at := _greatest_rise(counted[begin:], per_unit)) is not None:
         begin += at
-    return known[begin].first_hour if begin else None
+    return counted[begin].first_hour if begin else None
 
 
 def _greatest_rise(blocks: Sequence[Assigned], per_unit: float) -> int | None:
     """Return the number of the block from which on the share is most certainly larger; None if it is not certain."""
-    treated, both = (sum(column) for column in zip(*((each.treatment, each.both) for each in blocks), strict=True)) if blocks else (0, 0)
-    best, found, before, before_both = _LOG_LIKELIHOOD_MIN * per_unit + _log_likelihood(treated, both), None, 0, 0
-    for at, each in enumerate(blocks[:-1], 1):
-        before, before_both = before + each.treatment, before_both + each.both
+    treated, both = (sum(column) for column in zip(*((block.treatment, block.both) for block in blocks), strict=True)) if blocks else (0, 0)
+    best, step, before, before_both = _LOG_LIKELIHOOD_MIN * per_unit + _log_likelihood(treated, both), None, 0, 0
+    for at, block in enumerate(blocks[:-1], 1):
+        before, before_both = before + block.treatment, before_both + block.both
         since, since_both = treated - before, both - before_both
         likelihood = _log_likelihood(before, before_both) + _log_likelihood(since, since_both)
         if since * before_both >= _RISE_MIN * before * since_both and likelihood >= best:
-            best, found = likelihood, at
-    return found
+            best, step = likelihood, at
+    return step
 
 
 def _log_likelihood(part: int, whole: int) -> float:
@@ -96,10 +96,10 @@ def step_of(measures: Measures, policy: Policy, stored: Stored, treatment: str, 
     in_both = stored.pairs.get((min(arms), max(arms)))
     if policy.unit == "user" and in_both is None:
         counts = ((block, [row.new_users.get(arm, 0) for arm in arms]) for block, row in sorted(hours.rows.items()))
-        return found_step(Assigned(block * hours.length, own, own + other) for block, (own, other) in counts)
-    own, others = (hours.lists(arm) for arm in arms)
-    blocks = sorted(own.keys() | others.keys())
-    lists = (Assigned(block * hours.length, own.get(block, 0), own.get(block, 0) + others.get(block, 0)) for block in blocks)
+        return found_step(Assigned(block * hours.length, treated, treated + other) for block, (treated, other) in counts)
+    treated, others = (hours.lists(arm) for arm in arms)
+    blocks = sorted(treated.keys() | others.keys())
+    lists = (Assigned(block * hours.length, treated.get(block, 0), treated.get(block, 0) + others.get(block, 0)) for block in blocks)
     return found_step(lists, lists_per_user(measures, [stored.moments[arm] for arm in arms if arm in stored.moments]))
 
 
@@ -122,24 +122,24 @@ class StepMeasure(NamedTuple):
 
     def comparison(self, policy: Policy, names: tuple[str, str]) -> MeasureComparison | None:
         """Return the comparison in the step; None while it has too few users."""
-        found, scale = self.found, self.scale
-        if found is None or scale is None or min(found.effective_users) < policy.min_users:
+        combined, scale = self.found, self.scale
+        if combined is None or scale is None or min(combined.effective_users) < policy.min_users:
             return None
-        if found.unmet_floor(policy, self.measure, *names) is not None:
+        if combined.unmet_floor(policy, self.measure, *names) is not None:
             return None
-        return MeasureComparison(self.measure, found.treatment, found.control, scale, covariance=found.covariance)
+        return MeasureComparison(self.measure, combined.treatment, combined.control, scale, covariance=combined.covariance)
 
 
 def step_failure(policy: Policy, measures: Sequence[StepMeasure], names: tuple[str, str], since_ms: int, treatments: int) -> Words | None:
     """Say which measure is certainly worse in the step alone; None if none is. names: of the treatment and the control."""
     level = math.log(treatments * max(1, len(measures)) / (STEP_PART * policy.alpha))
-    for each in measures:
-        comparison = each.comparison(policy, names)
+    for measure in measures:
+        comparison = measure.comparison(policy, names)
         if comparison is not None and evidence(policy, comparison).drop >= level:
             return say(
                 "since {since}, when the running step began: {words}; {sure}",
                 since=utc(since_ms),
-                words=lift_words(each.measure, comparison.lift, names[1]),
+                words=lift_words(measure.measure, comparison.lift, names[1]),
                 sure=confidence(policy.alpha),
             )
     return None
@@ -148,24 +148,24 @@ def step_failure(policy: Policy, measures: Sequence[StepMeasure], names: tuple[s
 def unseen_step(policy: Policy, measures: Sequence[StepMeasure], names: tuple[str, str], since_ms: int, treatments: int) -> Words | None:
     """Return why the running step does not support a pass yet; None if it does. names: of the treatment and the control."""
     where = say("since {since}, when the running step began,", since=utc(since_ms))
-    for each in measures:
-        if each.found is None or each.scale is None:
+    for measure in measures:
+        if measure.found is None or measure.scale is None:
             return say("{where} no lists of {one} and {other} can be compared yet", where=where, one=named(names[0]), other=named(names[1]))
         short = [
             say("{users} of {name}", users=counted_words(math.ceil(policy.min_users - count), "more user"), name=named(name))
-            for name, count in zip(names, each.found.effective_users, strict=True)
+            for name, count in zip(names, measure.found.effective_users, strict=True)
             if count < policy.min_users
         ]
         if short:
             return say("{where} about {short} are needed", where=where, short=join(short, " and "))
-        comparison = each.comparison(policy, names)
-        level = certainty_level(policy, each.measure, treatments)
+        comparison = measure.comparison(policy, names)
+        level = certainty_level(policy, measure.measure, treatments)
         if comparison is None or log_evidence_within(comparison, policy.minimum_lift) < level:
-            found = MeasureComparison(each.measure, each.found.treatment, each.found.control, each.scale)
+            in_step = MeasureComparison(measure.measure, measure.found.treatment, measure.found.control, measure.scale)
             return say(
                 "{where} {words} so far; it may still be worse by {least}",
                 where=where,
-                words=lift_words(each.measure, found.lift, names[1]),
+                words=lift_words(measure.measure, in_step.lift, names[1]),
                 least=percent(policy.minimum_lift),
             )
     return None

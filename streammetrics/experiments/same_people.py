@@ -41,39 +41,39 @@ def same_people(one: Stored, other: Stored, min_users: int) -> dict[str, str] | 
     >>> same_people(one, two, 100)
     {'control': 'old', 'new': 'new'}
     """
-    arms, others = ([name for name, sums in each.moments.items() if sums[0] >= min_users] for each in (one, other))
+    arms, others = ([name for name, sums in stored.moments.items() if sums[0] >= min_users] for stored in (one, other))
     if len(arms) < 2 or len(arms) != len(others):
         return None
-    users = [sum(each.moments[name][0] for name in names) for each, names in ((one, arms), (other, others))]
+    users = [sum(stored.moments[name][0] for name in names) for stored, names in ((one, arms), (other, others))]
     if abs(users[0] - users[1]) > CLOSE * max(users):  # the common case, at once
         return None
-    twins = {arm: next((each for each in others if [*one.moments[arm]] == [*other.moments[each]]), None) for arm in arms}
-    found = {arm: twin for arm, twin in twins.items() if twin is not None}
-    if len(found) < len(arms):
-        found = _by_arrivals(one.hours, other.hours, arms, others)
-    return found if len({*found.values()}) == len(arms) else None
+    twins = {arm: next((name for name in others if [*one.moments[arm]] == [*other.moments[name]]), None) for arm in arms}
+    pairs = {arm: twin for arm, twin in twins.items() if twin is not None}
+    if len(pairs) < len(arms):
+        pairs = _by_arrivals(one.hours, other.hours, arms, others)
+    return pairs if len({*pairs.values()}) == len(arms) else None
 
 
 def _by_arrivals(one: Hours, other: Hours, arms: list[str], others: list[str]) -> dict[str, str]:
     length = max(one.length, other.length)
-    own, against = (hours.new_users_by_block(length) for hours in (one, other))
-    found = {}
+    ours, against = (hours.new_users_by_block(length) for hours in (one, other))
+    twins = {}
     for arm in arms:
-        twin = next((each for each in others if _agree(own, against, arm, each)), None)
+        twin = next((name for name in others if _agree(ours, against, arm, name)), None)
         if twin is not None:
-            found[arm] = twin
-    return found
+            twins[arm] = twin
+    return twins
 
 
-def _agree(own: Mapping[str, Mapping[int, int]], against: Mapping[str, Mapping[int, int]], arm: str, other: str) -> bool:
-    first, second = own.get(arm, {}), against.get(other, {})
-    blocks = [each for each in first if min(first[each], second.get(each, 0)) >= ARRIVALS_MIN]
+def _agree(ours: Mapping[str, Mapping[int, int]], against: Mapping[str, Mapping[int, int]], arm: str, other: str) -> bool:
+    first, second = ours.get(arm, {}), against.get(other, {})
+    blocks = [block for block in first if min(first[block], second.get(block, 0)) >= ARRIVALS_MIN]
     if len(blocks) < BLOCKS_MIN or len(first) - len(blocks) > CLOSE * len(first):
         return False
-    totals = [sum(sum(arms.values()) for arms in each.values()) for each in (own, against)]
+    totals = [sum(sum(arms.values()) for arms in by_block.values()) for by_block in (ours, against)]
     p, r = sum(first.values()) / totals[0], sum(second.values()) / totals[1]
     spread = p * (1 - p) + r * (1 - r)
     squares = sum(
-        (first[each] - second[each]) ** 2 / (sum(arms.get(each, 0) for arms in own.values()) * spread) for each in blocks if spread > 0
+        (first[block] - second[block]) ** 2 / (sum(arms.get(block, 0) for arms in ours.values()) * spread) for block in blocks if spread > 0
     )
     return squares <= CLOSE * len(blocks)

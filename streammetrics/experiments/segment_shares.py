@@ -77,20 +77,20 @@ def uneven_value(
     >>> uneven_value(hours, {("country", "US"): dict.fromkeys(range(3), NewUsers(250, 500))})  # doctest: +ELLIPSIS
     ValueShares(segment='country', value='US', z=24.6..., share=0.5, others=0.09)
     """
-    found = list[ValueShares]()
-    whole = NewUsers(sum(each.treatment for each in hours), sum(each.both for each in hours))
+    shares = list[ValueShares]()
+    whole = NewUsers(sum(hour.treatment for hour in hours), sum(hour.both for hour in hours))
     for (segment, value), counts in values.items():
-        own = NewUsers(sum(each.treatment for each in counts.values()), sum(each.both for each in counts.values()))
-        if not 0 < own.both < whole.both:
+        of_value = NewUsers(sum(hour.treatment for hour in counts.values()), sum(hour.both for hour in counts.values()))
+        if not 0 < of_value.both < whole.both:
             continue
-        share, others = own.treatment / own.both, (whole.treatment - own.treatment) / (whole.both - own.both)
-        z = z_of_value([(each, hours[at]) for at, each in counts.items()])
+        share, others = of_value.treatment / of_value.both, (whole.treatment - of_value.treatment) / (whole.both - of_value.both)
+        z = z_of_value([(users, hours[at]) for at, users in counts.items()])
         if abs(z) > z_min and abs(share - others) >= DIFFERENCE_MIN:
-            found.append(ValueShares(segment, value, z, share, others))
-    return min(found, key=lambda each: (-abs(each.z), name_order(each.segment), name_order(each.value)), default=None)
+            shares.append(ValueShares(segment, value, z, share, others))
+    return min(shares, key=lambda share: (-abs(share.z), name_order(share.segment), name_order(share.value)), default=None)
 
 
-def uneven_words(found: ValueShares, treatment: str, how: str) -> Words:
+def uneven_words(uneven: ValueShares, treatment: str, how: str) -> Words:
     """Say which value has another share, and what helps.
 
     >>> uneven_words(ValueShares("country", "US", 25.2, 0.5, 0.05), "ranker", " Assign all alike")
@@ -99,10 +99,10 @@ def uneven_words(found: ValueShares, treatment: str, how: str) -> Words:
     return say(
         "{treatment} has {share} of the new users with {segment}={value} and {others} of all others.{how}",
         treatment=named(treatment),
-        share=percent(found.share),
-        segment=named(found.segment),
-        value=named(found.value),
-        others=percent(found.others),
+        share=percent(uneven.share),
+        segment=named(uneven.segment),
+        value=named(uneven.value),
+        others=percent(uneven.others),
         how=advice(how),
     )
 
@@ -124,19 +124,19 @@ def uneven_shares(policy: Policy, stored: Stored, treatment: str, control: str, 
         for (segment, value, stratum), of_variants in row.values.items():
             if segment and (segment in stored.segments) is of_windows:
                 values.setdefault((segment, value), {})[numbers[stratum]] = _of_arms(of_variants, treatment, control)
-    found = uneven_value(users, values, Z_MIN if of_windows else WARNED_Z_MIN)
-    if found is None:
+    uneven = uneven_value(users, values, Z_MIN if of_windows else WARNED_Z_MIN)
+    if uneven is None:
         return None
-    how = f" Assign all alike, or name an experiment for each {found.segment}"
+    how = f" Assign all alike, or name an experiment for each {uneven.segment}"
     if policy.strata is None:
-        how = f" Assign all alike. If it is meant, set {policy.settings_text(stored.experiment, {'strata': found.segment})}"
-    apart = "" if of_windows else f". If the ranker decides about {found.segment}, it is an effect"
-    return uneven_words(found, treatment, how + apart)
+        how = f" Assign all alike. If it is meant, set {policy.settings_text(stored.experiment, {'strata': uneven.segment})}"
+    apart = "" if of_windows else f". If the ranker decides about {uneven.segment}, it is an effect"
+    return uneven_words(uneven, treatment, how + apart)
 
 
 def _of_arms(users: Mapping[str, int], treatment: str, control: str) -> NewUsers:
-    own = users.get(treatment, 0)
-    return NewUsers(own, own + users.get(control, 0))
+    treated = users.get(treatment, 0)
+    return NewUsers(treated, treated + users.get(control, 0))
 
 
 def strata_warning(policy: Policy, stored: Stored) -> DataWarning | None:

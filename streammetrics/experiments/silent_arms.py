@@ -54,8 +54,8 @@ def silent_hours(measures: Measures, stored: Stored, treatment: str, control: st
     lists = [hours.lists(arm) for arm in arms]
     if not per_user:
         return ()
-    found = [*_spans(hours, treatment, lists[0], lists[1], per_user), *_spans(hours, control, lists[1], lists[0], per_user)]
-    return tuple(sorted(found, key=lambda silent: silent.span))
+    spans = [*_spans(hours, treatment, lists[0], lists[1], per_user), *_spans(hours, control, lists[1], lists[0], per_user)]
+    return tuple(sorted(spans, key=lambda silent: silent.span))
 
 
 def lists_per_user(measures: Measures, moments: Sequence[Sequence[int]]) -> float:
@@ -65,17 +65,17 @@ def lists_per_user(measures: Measures, moments: Sequence[Sequence[int]]) -> floa
     return squares / lists if lists else 0.0
 
 
-def _spans(hours: Hours, arm: str, own: dict[int, int], others: dict[int, int], per_user: float) -> Iterable[SilentHours]:
-    both = own.keys() & others.keys()
-    ours, theirs = (sum(lists[block] for block in both) for lists in (own, others))
+def _spans(hours: Hours, arm: str, arm_lists: dict[int, int], others: dict[int, int], per_user: float) -> Iterable[SilentHours]:
+    both = arm_lists.keys() & others.keys()
+    ours, theirs = (sum(lists[block] for block in both) for lists in (arm_lists, others))
     if not ours or not theirs:
         return
     first, missed = -1, 0
-    blocks = sorted(own.keys() | others.keys())
+    blocks = sorted(arm_lists.keys() | others.keys())
     for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-        if block not in own:
+        if block not in arm_lists:
             first, missed = (block if first < 0 else first), missed + others[block]
-        if first >= 0 and (following is None or following in own):
+        if first >= 0 and (following is None or following in arm_lists):
             if missed * ours / theirs / per_user >= VISITS_MIN:
                 span = HourSpan(first * hours.length, (block + 1) * hours.length)
                 yield SilentHours(arm, span, missed, following is not None)
@@ -84,7 +84,7 @@ def _spans(hours: Hours, arm: str, own: dict[int, int], others: dict[int, int], 
 
 def silent_warning(policy: Policy, experiment: str, silent: Sequence[SilentHours], control: str, treatment: str) -> DataWarning:
     """Say when an arm was silent, and which setting leaves these times out."""
-    times = join((_time_words(each) for each in silent[:3]), ", ")
+    times = join((_time_words(span) for span in silent[:3]), ", ")
     more = say(" and in {count} more times", count=len(silent) - 3) if len(silent) > 3 else ""
     last = silent[-1]
     setting = policy.settings_text(experiment, {"start": last.span.end * HOUR_MS})

@@ -119,34 +119,34 @@ class Evidence(NamedTuple):
     safe: float
 
 
-def evidence(policy: Policy, each: MeasureComparison) -> Evidence:
+def evidence(policy: Policy, comparison: MeasureComparison) -> Evidence:
     """Return the evidence of one comparison. Each direction detects its own effect.
 
     A drop beyond the margin detects `minimum_lift` less the margin (at least half of `minimum_lift`). `safe` detects the margin itself:
     the true effect is 0, which is `margin` above the boundary.
     """
     lift, margin = policy.minimum_lift, policy.margin
-    rise = _log_evidence(each, 0.0, each.scale.mixture(lift), better=True)
+    rise = _log_evidence(comparison, 0.0, comparison.scale.mixture(lift), better=True)
     return Evidence(
-        drop=_log_evidence(each, margin, each.scale.mixture(max(lift - margin, lift / 2)), better=False),
+        drop=_log_evidence(comparison, margin, comparison.scale.mixture(max(lift - margin, lift / 2)), better=False),
         rise=rise,
-        safe=log_evidence_within(each, margin) if margin else rise,
+        safe=log_evidence_within(comparison, margin) if margin else rise,
     )
 
 
-def log_evidence_within(each: MeasureComparison, margin: float) -> float:
+def log_evidence_within(comparison: MeasureComparison, margin: float) -> float:
     """Return ln E of "the treatment is not worse by more than the margin". It detects an effect of the margin's size."""
-    return _log_evidence(each, margin, each.scale.mixture(margin), better=True)
+    return _log_evidence(comparison, margin, comparison.scale.mixture(margin), better=True)
 
 
-def _log_evidence(each: MeasureComparison, margin: float, mixture: Mixture, *, better: bool) -> float:
+def _log_evidence(comparison: MeasureComparison, margin: float, mixture: Mixture, *, better: bool) -> float:
     """Return ln E of a treatment that is better, or worse, than the control made worse by the margin."""
-    lower = each.measure.lower_is_better
+    lower = comparison.measure.lower_is_better
     lift = margin if lower else -margin
     find = log_evidence_above if better != lower else log_evidence_below
-    found = find(each.treatment, each.control, lift, mixture, each.covariance)
-    others = (each.by_hour, each.since_change if better else None)
-    return min([found, *(_log_evidence(other, margin, mixture, better=better) for other in others if other is not None)])
+    evidence_found = find(comparison.treatment, comparison.control, lift, mixture, comparison.covariance)
+    others = (comparison.by_hour, comparison.since_change if better else None)
+    return min([evidence_found, *(_log_evidence(other, margin, mixture, better=better) for other in others if other is not None)])
 
 
 def judge(
@@ -166,16 +166,16 @@ def judge(
     >>> judge(Policy(), [hits])["hit_rate@10"].reason
     '12 % fewer lists with a hit in the first 10 than control; 95 % confidence, safe to check at any time'
     """
-    found = {str(each.measure): evidence(policy, each) for each in comparisons}
-    levels = {str(each.measure): certainty_level(policy, each.measure, treatments) for each in comparisons}
+    evidences = {str(comparison.measure): evidence(policy, comparison) for comparison in comparisons}
+    levels = {str(comparison.measure): certainty_level(policy, comparison.measure, treatments) for comparison in comparisons}
     certain = {
-        "drop": _certain(policy, {name: each.drop - levels[name] for name, each in found.items()}),
-        "rise": _certain(policy, {name: each.rise - levels[name] for name, each in found.items()}),
+        "drop": _certain(policy, {name: measured.drop - levels[name] for name, measured in evidences.items()}),
+        "rise": _certain(policy, {name: measured.rise - levels[name] for name, measured in evidences.items()}),
     }
     verdicts = {}
-    for each in comparisons:
-        name = str(each.measure)
-        words, sure, doubt = _lift_words(each, against), confidence(policy.alpha), (doubtful or {}).get(name)
+    for comparison in comparisons:
+        name = str(comparison.measure)
+        words, sure, doubt = _lift_words(comparison, against), confidence(policy.alpha), (doubtful or {}).get(name)
         word: Word = "inconclusive"
         if name in certain["drop"]:
             word, said = "regressed", [words, sure]
@@ -183,11 +183,14 @@ def judge(
             said = [say("{words} so far", words=words), say("{doubt}, so a rise means nothing", doubt=doubt)]
         elif name in certain["rise"]:
             word, said = "improved", [words, sure]
-        elif found[name].safe >= levels[name]:
+        elif evidences[name].safe >= levels[name]:
             word, said = "safe", [words, say("at most {margin} worse", margin=percent(policy.margin)), sure]
         else:
-            said = [say("{words} so far", words=words), *([] if each.change else [interval_words(each.measure, each.interval)])]
-        verdicts[name] = Verdict(word, join([*said, *_change_words(each)], "; "))
+            said = [
+                say("{words} so far", words=words),
+                *([] if comparison.change else [interval_words(comparison.measure, comparison.interval)]),
+            ]
+        verdicts[name] = Verdict(word, join([*said, *_change_words(comparison)], "; "))
     return verdicts | _contradictions(policy, comparisons, verdicts, against)
 
 
@@ -204,7 +207,7 @@ def _certain(policy: Policy, excess: Mapping[str, float]) -> set[str]:
     deciding = {name: excess.get(name, -math.inf) for name in policy.paging}
     certain = {name for name, value in excess.items() if value >= 0 and name not in deciding}
     for name, value in deciding.items():
-        others = sorted(other for each, other in deciding.items() if each != name)
+        others = sorted(other for name_of, other in deciding.items() if name_of != name)
         if value >= 0 and all(_log_mean([value, *others[:count]]) >= 0 for count in range(len(others) + 1)):
             certain.add(name)
     return certain
@@ -216,47 +219,51 @@ def _log_mean(logs: Sequence[float]) -> float:
 
 def _log_sum(logs: Sequence[float]) -> float:
     high = max(logs)
-    return high if math.isinf(high) else high + math.log(math.fsum(math.exp(each - high) for each in logs))
+    return high if math.isinf(high) else high + math.log(math.fsum(math.exp(log_evidence - high) for log_evidence in logs))
 
 
 def _contradictions(
     policy: Policy, comparisons: Sequence[MeasureComparison], verdicts: Mapping[str, Verdict], against: str
 ) -> dict[str, Verdict]:
     """Return `mixed` for each measure that contradicts another: two deciding measures, or a deciding one and its plain gain."""
-    known = {str(each.measure): each for each in comparisons}
+    by_name = {str(comparison.measure): comparison for comparison in comparisons}
     mixed: dict[str, Verdict] = {}
-    for one, other in _pairs(policy, {name: each.measure for name, each in known.items()}):
+    for one, other in _pairs(policy, {name: comparison.measure for name, comparison in by_name.items()}):
         if {verdicts[one].word, verdicts[other].word} == {"regressed", "improved"}:
             down, up = (one, other) if verdicts[one].word == "regressed" else (other, one)
             reason = say(
                 "{down}, but {up}; {sure}; the measures contradict each other: choose which one counts",
-                down=_lift_words(known[down], against),
-                up=_lift_words(known[up], against),
+                down=_lift_words(by_name[down], against),
+                up=_lift_words(by_name[up], against),
                 sure=confidence(policy.alpha),
             )
             mixed |= {name: Verdict("mixed", reason) for name in (one, other) if name not in mixed}
     if mixed:  # no deciding measure of this variant may page as a regression
         reason = next(iter(mixed.values())).said
         mixed |= {
-            name: Verdict("mixed", say("{words}; also {reason}", words=_lift_words(known[name], against), reason=reason))
+            name: Verdict("mixed", say("{words}; also {reason}", words=_lift_words(by_name[name], against), reason=reason))
             for name in policy.paging
             if name not in mixed and name in verdicts and verdicts[name].word == "regressed"
         }
     return mixed
 
 
-def _change_words(each: MeasureComparison) -> list[Words]:
+def _change_words(comparison: MeasureComparison) -> list[Words]:
     """Return the sentence about the change of the effect; empty without one."""
-    if each.change is None:
+    if comparison.change is None:
         return []
-    return [change_words(each.measure, each.change.lift_before, each.change.lift_since, each.change.since.first * HOUR_MS)]
+    return [
+        change_words(
+            comparison.measure, comparison.change.lift_before, comparison.change.lift_since, comparison.change.since.first * HOUR_MS
+        )
+    ]
 
 
-def _lift_words(each: MeasureComparison, against: str) -> Words:
+def _lift_words(comparison: MeasureComparison, against: str) -> Words:
     """Describe the lift; both means if there is no lift."""
-    if each.lift is not None:
-        return lift_words(each.measure, each.lift, against)
-    return means_words(each.measure, (each.treatment.mean, each.control.mean), each.difference, against)
+    if comparison.lift is not None:
+        return lift_words(comparison.measure, comparison.lift, against)
+    return means_words(comparison.measure, (comparison.treatment.mean, comparison.control.mean), comparison.difference, against)
 
 
 def needed_by_verdicts(policy: Policy) -> set[str]:
@@ -282,11 +289,11 @@ def combined(verdicts: Sequence[Verdict]) -> Verdict:
     >>> combined([Verdict("improved", "more clicks"), Verdict("inconclusive", "ndcg unknown so far")])
     Verdict(word='inconclusive', reason='more clicks; but ndcg unknown so far')
     """
-    words = {each.word for each in verdicts}
+    words = {verdict.word for verdict in verdicts}
     for word in ("invalid", "mixed", "regressed"):
         if word in words:
-            return next(each for each in verdicts if each.word == word)
-    rises = [each for each in verdicts if each.word == "improved"]
+            return next(verdict for verdict in verdicts if verdict.word == word)
+    rises = [verdict for verdict in verdicts if verdict.word == "improved"]
     if rises and words <= {"improved", "safe"}:
         return rises[0]
     worst = min(verdicts, key=severity)
@@ -298,34 +305,34 @@ def severity(verdict: Verdict) -> int:
     return WORST_FIRST.index(verdict.word)
 
 
-def judge_preference(policy: Policy, found: Preference, team: str, against: str) -> Verdict:
+def judge_preference(policy: Policy, preference: Preference, team: str, against: str) -> Verdict:
     """Return the verdict on a team of a sound interleaved experiment: improved if users certainly prefer it, regressed if the other.
 
     >>> found = Preference(900, 4_000, 810.0, 0.12, 1e-4, 0.08, 0.16, True, False)
     >>> judge_preference(Policy(), found, "new", "old").reason
     'new won 12 more lists in 100 than it lost against old; users prefer new; 95 % confidence, safe to check at any time'
     """
-    if found.users < policy.min_users:
-        return waiting(policy, {say("{team} against {against}", team=named(team), against=named(against)): found.users})
+    if preference.users < policy.min_users:
+        return waiting(policy, {say("{team} against {against}", team=named(team), against=named(against)): preference.users})
     won = say(
         "{team} won {lists:.3g} {more} lists in 100 than it lost against {against}",
         team=named(team),
-        lists=100 * abs(found.mean),
-        more="fewer" if found.mean < 0 else "more",
+        lists=100 * abs(preference.mean),
+        more="fewer" if preference.mean < 0 else "more",
         against=named(against),
     )
-    if found.effective_users < policy.effective_users_min:
-        few = f"{found.users:,} users count as {found.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
+    if preference.effective_users < policy.effective_users_min:
+        few = f"{preference.users:,} users count as {preference.effective_users:.3g}, at least {policy.effective_users_min:g} are needed"
         return Verdict("inconclusive", say("{won} so far; a few users dominate: {few}", won=won, few=few))
-    if found.effective_orders < policy.effective_users_min:
-        rarely, share = (against, 1 - found.first_share) if found.first_share > 0.5 else (team, found.first_share)
+    if preference.effective_orders < policy.effective_users_min:
+        rarely, share = (against, 1 - preference.first_share) if preference.first_share > 0.5 else (team, preference.first_share)
         rarely_first = "{rarely} drafts first in only {share} of the lists" if share else "{rarely} never drafts first"
         few = say(rarely_first, rarely=named(rarely), share=percent(share))
         why = "draft bias cannot be removed: let a coin decide for each list"
         return Verdict("inconclusive", say("{won} so far; {few}, so {why}", won=won, few=few, why=why))
-    if found.preferred:
+    if preference.preferred:
         return Verdict("improved", say("{won}; users prefer {team}; {sure}", won=won, team=named(team), sure=confidence(policy.alpha)))
-    if found.disliked:
+    if preference.disliked:
         return Verdict(
             "regressed", say("{won}; users prefer {against}; {sure}", won=won, against=named(against), sure=confidence(policy.alpha))
         )
@@ -334,7 +341,7 @@ def judge_preference(policy: Policy, found: Preference, team: str, against: str)
         say(
             "{won} so far; {why}",
             won=won,
-            why="users may prefer either" if found.variance else _ALIKE,
+            why="users may prefer either" if preference.variance else _ALIKE,
         ),
     )
 

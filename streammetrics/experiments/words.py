@@ -39,14 +39,14 @@ class Words(str):
 
     def __new__(cls, parts: Iterable[Part]) -> Words:
         merged: list[Part] = []
-        for each in parts:
-            if merged and each.kind == merged[-1].kind == "text":
-                merged[-1] = Part("text", merged[-1].text + each.text)
-            elif each.text:
-                merged.append(each)
-        found = super().__new__(cls, "".join(each.text for each in merged))
-        found.parts = tuple(merged)
-        return found
+        for part in parts:
+            if merged and part.kind == merged[-1].kind == "text":
+                merged[-1] = Part("text", merged[-1].text + part.text)
+            elif part.text:
+                merged.append(part)
+        words = super().__new__(cls, "".join(part.text for part in merged))
+        words.parts = tuple(merged)
+        return words
 
     @property
     def text(self) -> str:
@@ -154,8 +154,8 @@ def join(texts: Iterable[str], between: str) -> Words:
     >>> join([named("a"), named("b")], ", ").parts
     (Part(kind='name', text='a'), Part(kind='text', text=', '), Part(kind='name', text='b'))
     """
-    found = [*texts]
-    return Words(part for at, each in enumerate(found) for part in (*parts_of(between if at else ""), *parts_of(each)))
+    pieces = [*texts]
+    return Words(part for at, piece in enumerate(pieces) for part in (*parts_of(between if at else ""), *parts_of(piece)))
 
 
 def counted_words(count: int, what: str) -> Words:

@@ -25,14 +25,14 @@ _ARE: Final[dict[Word, tuple[str, str]]] = {
 
 def deciding_measure(variant: VariantReport) -> MeasureReport | None:
     """Return the measure that a variant's verdict is about: the first deciding one with the same word."""
-    deciding = [each for each in variant.measures if each.paging and each.verdict is not None]
-    same = (each for each in deciding if variant.verdict and each.verdict and each.verdict.word == variant.verdict.word)
+    deciding = [measure for measure in variant.measures if measure.paging and measure.verdict is not None]
+    same = (measure for measure in deciding if variant.verdict and measure.verdict and measure.verdict.word == variant.verdict.word)
     return next(same, deciding[0] if deciding else None)
 
 
 def judged(variants: Iterable[VariantReport]) -> list[VariantReport]:
     """Return the variants that have a verdict, the worst first, and within a verdict the largest lift first."""
-    return sorted((each for each in variants if each.verdict is not None), key=_weight)
+    return sorted((variant for variant in variants if variant.verdict is not None), key=_weight)
 
 
 def _weight(variant: VariantReport) -> tuple[int, float, tuple[object, ...]]:
@@ -44,23 +44,23 @@ def _weight(variant: VariantReport) -> tuple[int, float, tuple[object, ...]]:
 def verdict_of_all(variants: Iterable[VariantReport]) -> Verdict | None:
     """Return the verdict of the worst variant, with its name and how many treatments have which verdict; None if nothing is judged."""
     arms = [*variants]
-    found = judged(arms)
-    if not found or found[0].verdict is None:
+    judged_variants = judged(arms)
+    if not judged_variants or judged_variants[0].verdict is None:
         return None
-    said = say("{variant}: {reason}", variant=named(found[0].variant), reason=found[0].verdict.said)
-    open_arms = sum(each.verdict is None and each.gate is not None for each in arms)
-    counted = counted_treatments(found, open_arms)
-    return Verdict(found[0].verdict.word, join([said, counted], "; ") if counted else said)
+    said = say("{variant}: {reason}", variant=named(judged_variants[0].variant), reason=judged_variants[0].verdict.said)
+    open_arms = sum(variant.verdict is None and variant.gate is not None for variant in arms)
+    counted = counted_treatments(judged_variants, open_arms)
+    return Verdict(judged_variants[0].verdict.word, join([said, counted], "; ") if counted else said)
 
 
-def counted_treatments(found: Sequence[VariantReport], open_arms: int) -> Words:
+def counted_treatments(variants: Sequence[VariantReport], open_arms: int) -> Words:
     """Say which verdicts the other variants have, or if they differ, how many of all treatments have which. Empty for one treatment.
 
     found: the variants with a verdict, the worst first. open_arms: how many treatments have none yet.
     """
-    words = [each.verdict.word for each in found if each.verdict is not None]
+    words = [variant.verdict.word for variant in variants if variant.verdict is not None]
     if not open_arms and len(words) == 2:
-        return say("{variant} {is_}", variant=named(found[1].variant), is_=_ARE[words[1]][0])
+        return say("{variant} {is_}", variant=named(variants[1].variant), is_=_ARE[words[1]][0])
     if not open_arms and len({*words}) == 1:
         return say("the {count} others {are}, too", count=len(words) - 1, are=_ARE[words[0]][1]) if len(words) > 1 else Words(())
     counts = [(words.count(word), word) for word in WORST_FIRST if word in words]
@@ -72,9 +72,9 @@ def counted_treatments(found: Sequence[VariantReport], open_arms: int) -> Words:
 
 def worst_first(experiments: Iterable[ExperimentReport]) -> list[ExperimentReport]:
     """Return the experiments by the verdict and the size of their whole time. The day of each comes after its whole time."""
-    found = [*experiments]
+    reports = [*experiments]
     weights: dict[str, tuple[object, ...]] = {}
-    for each in sorted(found, key=lambda each: each.scope == SINCE_START):
-        first = next(iter(judged(each.variants)), None)
-        weights[each.experiment] = (severity(each.verdict), _weight(first)[1] if first else 1.0, name_order(each.experiment))
-    return sorted(found, key=lambda each: (*weights[each.experiment], each.scope == THIS_DAY, each.scope))
+    for report in sorted(reports, key=lambda report: report.scope == SINCE_START):
+        first = next(iter(judged(report.variants)), None)
+        weights[report.experiment] = (severity(report.verdict), _weight(first)[1] if first else 1.0, name_order(report.experiment))
+    return sorted(reports, key=lambda report: (*weights[report.experiment], report.scope == THIS_DAY, report.scope))
